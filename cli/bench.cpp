@@ -1,0 +1,12 @@
+#include "cli/commands.h"
+
+namespace rapt::cli {
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure this CPU, or attention on it");
+  bench->require_subcommand(1);
+  add_bench_peak(*bench);
+  add_bench_attention(*bench);
+}
+
+}  // namespace rapt::cli

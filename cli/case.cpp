@@ -1,0 +1,117 @@
+#include "cli/case.h"
+
+#include <charconv>
+#include <stdexcept>
+
+#include "cli/output.h"
+
+namespace rapt::cli {
+namespace {
+
+/// splitmix64: enough for data whose only job is to look like data.
+std::uint64_t hash(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+/// Sum of four uniform numbers, variance 1.
+float normalish(std::uint64_t bits) {
+  int sum = -2 * 65535;
+  for (; bits != 0; bits >>= 16) sum += static_cast<int>(bits & 65535);
+  return static_cast<float>(sum) * (1.7320508F / 65535);
+}
+
+Scale scale_of(const std::string& text) {
+  if (text == "sqrt") return Scale::inverse_sqrt_dim();
+  if (text == "dim") return Scale::inverse_dim();
+  if (text == "none") return Scale::none();
+  if (text == "log_n") return Scale::log_n();
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end)
+    throw std::invalid_argument(
+        fmt::format("--scale is \"{}\", expected sqrt, dim, none, log_n or a number", text));
+  return Scale::value(value);
+}
+
+constexpr Index t5_buckets = 32;
+constexpr Index relative_reach = 64;
+
+Shape bias_shape(const Case& c) {
+  if (c.bias == "t5") return {t5_buckets, c.heads};
+  if (c.bias == "relative-keys") return {2 * relative_reach + 1, c.dim};
+  if (c.bias == "dense") return {1, 1, c.lengths().queries, c.lengths().keys};
+  return {};
+}
+
+Bias bias_of(const Case& c, View values) {
+  if (c.bias == "alibi") return alibi(c.heads);
+  if (c.bias == "t5") return t5_bias(values);
+  if (c.bias == "relative-keys") return relative_keys(values);
+  if (c.bias == "dense") return dense_bias(values);
+  return {};
+}
+
+}  // namespace
+
+double flops_of(const Case& c, Index pairs, Pass pass) {
+  const double dim = static_cast<double>(c.dim);
+  const double value_dim = static_cast<double>(c.v_shape()[3]);
+  const double per_pair =
+      pass == Pass::forward ? 2 * (dim + value_dim) : 2 * (3 * dim + 2 * value_dim);
+  return per_pair * static_cast<double>(pairs) * static_cast<double>(c.heads * c.batch);
+}
+
+void add_case_options(CLI::App& command, Case& c) {
+  command.add_option("--pattern", c.pattern, "Who sees whom, as in \"causal & window(512, 0)\"");
+  command.add_option("--queries", c.queries, "Number of queries (default: as many as tokens)")
+      ->check(whole_number(1));
+  command.add_option("--batch", c.batch, "Batch items")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command.add_option("--heads", c.heads, "Query heads")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command.add_option("--kv-heads", c.kv_heads, "Key and value heads (default: as many as heads)")
+      ->check(whole_number(1));
+  command.add_option("--dim", c.dim, "Numbers per query and key")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command.add_option("--value-dim", c.value_dim, "Numbers per value (default: as dim)")
+      ->check(whole_number(1));
+  command.add_option("--scale", c.scale, "sqrt, dim, none, log_n or a number")
+      ->capture_default_str();
+  command.add_option("--softcap", c.softcap, "Cap of the logits, 0 for none")
+      ->capture_default_str();
+  command.add_option("--bias", c.bias, "What is added to the logits")
+      ->check(CLI::IsMember({"none", "alibi", "t5", "dense", "relative-keys"}))
+      ->capture_default_str();
+  command.add_option("--dropout", c.dropout, "Rate of dropped probabilities")
+      ->capture_default_str();
+  command.add_flag("--sinks", c.sinks, "Give each head a learned sink");
+  command.add_flag("--stats", c.stats, "Also measure what attention does");
+}
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
+  Tensor tensor(shape);
+  std::uint64_t counter = hash(seed);
+  for (float& x : tensor.numbers()) x = normalish(hash(counter++));
+  return tensor;
+}
+
+Rule rule_of(const Case& c) {
+  Rule rule{random_tensor(bias_shape(c), 17), {}};
+  rule.how = {.pattern = Pattern::parse(c.pattern),
+              .scale = scale_of(c.scale),
+              .softcap = c.softcap,
+              .bias = bias_of(c, rule.bias_values),
+              .sinks = std::vector<float>(c.sinks ? static_cast<std::size_t>(c.heads) : 0),
+              .dropout = {c.dropout, 1},
+              .stats = c.stats};
+  return rule;
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "rapt/attention.h"
+
+namespace rapt::cli {
+
+/// One attention call as the command line names it.
+struct Case {
+  std::string name;
+  std::string pattern = "full";
+  Index tokens = 0;
+  Index queries = 0;  // 0: as many as tokens
+  Index batch = 1;
+  Index heads = 8;
+  Index kv_heads = 0;  // 0: as many as heads
+  Index dim = 64;
+  Index value_dim = 0;  // 0: dim
+  std::string scale = "sqrt";
+  std::string bias = "none";
+  double softcap = 0;
+  double dropout = 0;
+  bool sinks = false;
+  bool stats = false;
+
+  Lengths lengths() const { return {queries == 0 ? tokens : queries, tokens}; }
+  Shape q_shape() const { return {batch, heads, lengths().queries, dim}; }
+  Shape k_shape() const { return {batch, kv_heads == 0 ? heads : kv_heads, tokens, dim}; }
+  Shape v_shape() const {
+    return {batch, kv_heads == 0 ? heads : kv_heads, tokens, value_dim == 0 ? dim : value_dim};
+  }
+  Shape out_shape() const { return {batch, heads, lengths().queries, v_shape()[3]}; }
+};
+
+enum class Pass { forward, backward };
+
+/// 2 flops per multiply-add of the products: q·k and p·v forward, five products backward.
+double flops_of(const Case& c, Index pairs, Pass pass);
+
+/// The options of a case, the same for every command that takes one. --tokens is left to the
+/// caller.
+void add_case_options(CLI::App& command, Case& c);
+
+/// Normal-ish random numbers, a function of shape and seed alone.
+Tensor random_tensor(const Shape& shape, std::uint64_t seed);
+
+/// The learnable part of a case's bias and the rule that refers to it.
+struct Rule {
+  Tensor bias_values;
+  Attention how;
+};
+
+/// Throws std::invalid_argument if the case names something that does not exist.
+Rule rule_of(const Case& c);
+
+}  // namespace rapt::cli

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace rapt::cli {
+
+// Each adds one command with its options; the command runs when the line has been parsed.
+void add_plan(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_bench_peak(CLI::App& bench);
+void add_bench_attention(CLI::App& bench);
+void add_explain(CLI::App& app);
+
+/// What `rapt --version` prints.
+void print_version(bool json);
+
+}  // namespace rapt::cli

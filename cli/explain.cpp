@@ -1,0 +1,50 @@
+#include <memory>
+
+#include "cli/case.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+
+namespace rapt::cli {
+namespace {
+
+struct ExplainOptions {
+  Case c;
+  Index threads = 0;
+  std::string isa;
+  bool json = false;
+};
+
+void run(const ExplainOptions& options) {
+  const Case& c = options.c;
+  const Context context(options.threads, options.isa);
+  const Rule rule = rule_of(c);
+  const std::string text = explain(c.q_shape(), c.k_shape(), c.v_shape(), rule.how, context);
+  if (options.json) {
+    print({{"pattern", to_string(rule.how.pattern)},
+           {"tokens", c.tokens},
+           {"isa", context.isa()},
+           {"threads", context.threads()},
+           {"text", text}});
+    return;
+  }
+  fmt::print("{}{}", text, text.empty() || text.back() == '\n' ? "" : "\n");
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("explain", "Say how a call would run: kernel, tiles, threads");
+  const auto options = std::make_shared<ExplainOptions>();
+  command->add_option("--tokens", options->c.tokens, "Number of keys")
+      ->required()
+      ->check(whole_number(1));
+  add_case_options(*command, options->c);
+  command->add_option("--threads", options->threads, "Threads (default: RAPT_THREADS or all CPUs)")
+      ->check(whole_number(1));
+  command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace rapt::cli

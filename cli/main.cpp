@@ -1,0 +1,84 @@
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+
+namespace {
+
+enum Exit { success = 0, failure = 1, usage = 2 };
+
+constexpr const char* examples = R"text(Examples:
+  rapt plan "window(256, 256) | tokens({0})" --tokens 4096
+  rapt bench peak
+  rapt bench attention --pattern causal --tokens 1024 4096 --backward
+  rapt explain --pattern "causal & window(512, 0)" --tokens 8192
+
+RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
+Exit codes: 0 success, 1 failure while running, 2 wrong usage.)text";
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
+  app.require_subcommand(0, 1);
+  bool version = false;
+  bool json = false;
+  app.add_flag("--version", version, "Print the version and what this CPU offers");
+  app.add_flag("--json", json, "With --version: print JSON");
+  rapt::cli::add_plan(app);
+  rapt::cli::add_bench(app);
+  rapt::cli::add_explain(app);
+  app.footer(examples);  // last: commands would inherit it
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? success : usage;
+  }
+  if (version) {
+    rapt::cli::print_version(json);
+  } else if (app.get_subcommands().empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return usage;
+  }
+  return success;
+}
+
+int complain(const char* what, Exit code) {
+  rapt::cli::end_progress();
+  fmt::print(stderr, "rapt: {}\n", what);
+  return code;
+}
+
+/// A reader that hangs up (`rapt plan ... | head`) is no failure; a full disk is.
+int finish_output(int code) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  if (errno == EPIPE) return code;
+  return complain(fmt::format("cannot write the result: {}", std::strerror(errno)).c_str(),
+                  failure);
+}
+
+int run(int argc, char** argv) {
+  try {
+    return finish_output(parse_and_run(argc, argv));
+  } catch (const std::invalid_argument& error) {
+    return complain(error.what(), usage);
+  } catch (const std::bad_alloc&) {
+    return complain("not enough memory", failure);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) return success;
+    return complain(error.what(), failure);
+  } catch (const std::exception& error) {
+    return complain(error.what(), failure);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return run(argc, argv);
+}

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "rapt/context.h"
+
+namespace rapt::cli {
+
+double median(std::vector<double> numbers);
+
+/// One way of running something, timed against the FMA peak of the same moments.
+struct Timing {
+  double median_ms = 0;
+  double best_ms = 0;
+  double spread = 0;       // (75th - 25th percentile) / median of the times
+  double peak_gflops = 0;  // median of the peaks measured between the runs
+  double fraction = 0;     // median over the runs of their GFLOP/s / the peak around them
+};
+
+/// Runs `work` of `flops` flops `repeats` times, each between two short measurements of the peak.
+/// Work shorter than 20 ms is run several times in a row and the time divided.
+Timing time_against_peak(const std::function<void()>& work, double flops, const Context& context,
+                         int repeats);
+
+/// How far the resident memory of this process rises above its present level while `work` runs, in
+/// bytes; nothing if the system does not let us ask.
+std::optional<Index> peak_memory_of(const std::function<void()>& work);
+
+}  // namespace rapt::cli

@@ -1,0 +1,48 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace rapt::cli {
+namespace {
+
+bool someone_watches() {
+  static const bool terminal = isatty(STDERR_FILENO) != 0 && std::getenv("TERM") != nullptr &&
+                               std::string(std::getenv("TERM")) != "dumb";
+  return terminal;
+}
+
+}  // namespace
+
+void progress(const std::string& line) {
+  if (someone_watches()) fmt::print(stderr, "\r\033[K{}", line);
+  std::fflush(stderr);
+}
+
+void end_progress() { progress(""); }
+
+std::string bytes_text(Index bytes) {
+  constexpr std::array units = {"B", "kB", "MB", "GB", "TB"};
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  double number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; number >= 1000 && unit + 1 < units.size(); ++unit) number /= 1000;
+  return fmt::format("{:.1f} {}", number, units[unit]);
+}
+
+CLI::Validator whole_number(Index least) {
+  const auto complaint = [least](const std::string& text) {
+    const bool digits =
+        !text.empty() && text.size() <= 18 &&
+        std::all_of(text.begin(), text.end(), [](char c) { return '0' <= c && c <= '9'; });
+    const bool octal = text.size() > 1 && text.front() == '0';
+    if (digits && !octal && std::stoll(text) >= least) return std::string();
+    return fmt::format("\"{}\" given, expected a whole number of at least {}", text, least);
+  };
+  return CLI::Validator(complaint, "", "whole number");
+}
+
+}  // namespace rapt::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "rapt/tensor.h"
+
+namespace rapt::cli {
+
+/// Keys keep the order they were written in.
+using Json = nlohmann::ordered_json;
+
+inline void print(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+
+/// One case is an object, several are an array of objects.
+inline void print_cases(const std::vector<Json>& cases) {
+  print(cases.size() == 1 ? cases.front() : Json(cases));
+}
+
+/// A line about work in progress, for people watching only; the next one replaces it.
+void progress(const std::string& line);
+void end_progress();
+
+/// "3.2 GB"
+std::string bytes_text(Index bytes);
+
+/// Accepts plain decimal numbers of at least `least`: no signs, suffixes, hexadecimals or
+/// exponents.
+CLI::Validator whole_number(Index least);
+
+}  // namespace rapt::cli

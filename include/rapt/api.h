@@ -1,0 +1,8 @@
+#pragma once
+
+// Marks what a shared librapt exports; everything else stays hidden.
+#if defined(RAPT_BUILDING)
+#define RAPT_API __attribute__((visibility("default")))
+#else
+#define RAPT_API
+#endif

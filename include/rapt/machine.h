@@ -1,0 +1,20 @@
+#pragma once
+
+#include "rapt/context.h"
+
+namespace rapt {
+
+/// What this machine can do, measured now with the threads and instruction set of a context. All threads together.
+struct Peak {
+  double fma_gflops = 0;      // f32 multiply-adds from registers, two flops each
+  double exp_gops = 0;        // our exp2 over numbers in L1
+  double read_gbytes = 0;     // streaming read of memory far larger than the caches
+};
+
+/// Best of several short runs, about `seconds` in all.
+RAPT_API Peak measure_peak(const Context& context = {}, double seconds = 0.6);
+
+/// Only the FMA peak: cheap enough to interleave with what it is compared to.
+RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
+
+}  // namespace rapt

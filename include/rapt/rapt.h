@@ -1,0 +1,8 @@
+#pragma once
+
+#include "rapt/attention.h"
+#include "rapt/context.h"
+#include "rapt/machine.h"
+#include "rapt/pattern.h"
+#include "rapt/plan.h"
+#include "rapt/tensor.h"

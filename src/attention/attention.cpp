@@ -1,0 +1,81 @@
+#include "rapt/attention.h"
+
+#include <algorithm>
+
+#include "attention/backward.h"
+#include "attention/call.h"
+#include "attention/forward.h"
+#include "attention/stats.h"
+#include "base/check.h"
+
+namespace rapt {
+namespace {
+
+Attended forward(const Call& call, MutableView out) {
+  const auto rows = static_cast<std::size_t>(call.rows());
+  Attended attended;
+  attended.lse = Tensor({call.batch, call.heads, call.queries});
+  attended.rows.max.resize(rows);
+  attended.rows.sum.resize(rows);
+  if (call.how.stats) attended.stats = make_stats(call);
+  run_forward(call, {out, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr});
+  return attended;
+}
+
+Shape out_shape(const Call& call) { return {call.batch, call.heads, call.queries, call.value_dim}; }
+
+void check_rows(const Call& call, const Rows& rows) {
+  const auto fits = [&](std::size_t size) { return static_cast<Index>(size) == call.rows(); };
+  check(fits(rows.max.size()) && fits(rows.sum.size()), "attend_backward: rows have ", rows.max.size(), " max and ",
+        rows.sum.size(), " sum, expected ", call.rows(), " of each (batch * heads * queries)");
+}
+
+Gradients zero_gradients(const Call& call) {
+  Gradients gradients;
+  gradients.dq = Tensor(call.q.shape());
+  gradients.dk = Tensor(call.k.shape());
+  gradients.dv = Tensor(call.v.shape());
+  const Bias& bias = call.how.bias;
+  if (bias.alibi) gradients.dslopes = Tensor({call.heads});
+  if (bias.table) gradients.dtable = Tensor(bias.table->values.shape());
+  if (bias.keys) gradients.drelative_keys = Tensor(bias.keys->table.shape());
+  if (bias.dense) gradients.ddense = Tensor(bias.dense->values.shape());
+  if (!call.how.sinks.empty()) gradients.dsinks = Tensor({call.heads});
+  return gradients;
+}
+
+}  // namespace
+
+Attended attend(View q, View k, View v, const Attention& how, const Context& context) {
+  const Call call("attend", q, k, v, how, context);
+  Tensor out(out_shape(call));
+  Attended attended = forward(call, out);
+  attended.out = std::move(out);
+  return attended;
+}
+
+Attended attend_into(MutableView out, View q, View k, View v, const Attention& how, const Context& context) {
+  const Call call("attend", q, k, v, how, context);
+  check_output("attend", "out", out, out_shape(call));
+  check_apart("attend", out, q, "q");
+  check_apart("attend", out, k, "k");
+  check_apart("attend", out, v, "v");
+  return forward(call, out);
+}
+
+Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows, const Attention& how,
+                          const Context& context) {
+  const Call call("attend_backward", q, k, v, how, context);
+  check_operand("attend_backward", "dout", dout, out_shape(call));
+  check_operand("attend_backward", "out", out, out_shape(call));
+  check_rows(call, rows);
+  Gradients gradients = zero_gradients(call);
+  const BackwardInput input(call, dout, out, rows);
+  std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
+                 [](double x) { return static_cast<float>(x); });
+  run_backward(call, input, gradients);
+  if (how.bias.dense) run_dense_gradient(call, input, gradients.ddense);
+  return gradients;
+}
+
+}  // namespace rapt

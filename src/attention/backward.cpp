@@ -1,0 +1,87 @@
+#include "attention/backward.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "attention/key_group.h"
+#include "attention/ticket.h"
+
+namespace rapt {
+namespace {
+
+/// Tables of the score are summed per task and joined in the order of the tasks: same bits for any number of threads.
+void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& parts, Index groups, Gradients& gradients) {
+  const Index tasks = static_cast<Index>(parts.size());
+  const auto head_of = [&](Index task, Index member) { return task / groups % call.kv_heads * call.group + member; };
+  std::vector<double> slopes(static_cast<std::size_t>(gradients.dslopes.elements()));
+  std::vector<double> table(static_cast<std::size_t>(gradients.dtable.elements()));
+  std::vector<double> keys(static_cast<std::size_t>(gradients.drelative_keys.elements()));
+  const Index buckets = gradients.dtable.empty() ? 0 : gradients.dtable.shape()[0];
+  for (Index task = 0; task < tasks; ++task) {
+    const ScoreGradients& part = parts[static_cast<std::size_t>(task)];
+    for (Index member = 0; member < call.group; ++member) {
+      const Index head = head_of(task, member);
+      if (!slopes.empty()) slopes[static_cast<std::size_t>(head)] += part.slopes[member];
+      for (Index b = 0; b < buckets; ++b) {
+        table[static_cast<std::size_t>(b * call.heads + head)] += part.table[member * buckets + b];
+      }
+    }
+    for (Index i = 0; i < part.relative_keys.size(); ++i) {
+      const Index width = call.padded(call.dim);
+      const Index column = i % width;
+      if (column < call.dim && i / width * call.dim + column < static_cast<Index>(keys.size())) {
+        keys[static_cast<std::size_t>(i / width * call.dim + column)] += part.relative_keys[i];
+      }
+    }
+  }
+  std::transform(slopes.begin(), slopes.end(), gradients.dslopes.data(), [](double x) { return static_cast<float>(x); });
+  std::transform(table.begin(), table.end(), gradients.dtable.data(), [](double x) { return static_cast<float>(x); });
+  std::transform(keys.begin(), keys.end(), gradients.drelative_keys.data(),
+                 [&](double x) { return static_cast<float>(x * call.rule.key_gradient_factor()); });
+}
+
+/// dq = scale * (sum over keys of dlogit * k), from the f64 sums.
+void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) {
+  const Index owners = call.batch * call.heads;
+  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
+    const Index owner = task % owners;
+    const Index query_tile = task / owners;
+    const Buffer<float> zeros = [&] {
+      Buffer<float> buffer(sums.width());
+      std::fill(buffer.begin(), buffer.end(), 0.0f);
+      return buffer;
+    }();
+    for (Index r = 0; r < call.tile_rows(query_tile); ++r) {
+      const Index query = query_tile * tile + r;
+      call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(), call.rule.scale(query), call.dim,
+                          dq.data() + (owner * call.queries + query) * call.dim);
+    }
+  });
+}
+
+}  // namespace
+
+void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
+  if (call.rows() == 0 || call.keys == 0) return;
+  QuerySums sums(call);
+  std::vector<std::unique_ptr<KeyGroupWorker>> crew;
+  for (Index i = 0; i < workers(call.context); ++i) {
+    crew.push_back(std::make_unique<KeyGroupWorker>(call, input, sums));
+  }
+  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
+  const Index owners = call.batch * call.kv_heads;
+  std::vector<ScoreGradients> parts;
+  for (Index i = 0; i < owners * groups; ++i) parts.emplace_back(call);
+  // Groups of one head run in ascending order, heads side by side: a task seldom waits for its turn at a query tile.
+  for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
+    const Index owner = task % owners;
+    const Index key_group = task / owners;
+    crew[static_cast<std::size_t>(worker)]->run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients,
+                                                parts[static_cast<std::size_t>(owner * groups + key_group)]);
+  });
+  crew.clear();
+  write_query_gradients(call, sums, gradients.dq);
+  join_score_gradients(call, parts, groups, gradients);
+}
+
+}  // namespace rapt

@@ -1,0 +1,45 @@
+#include <cmath>
+#include <limits>
+
+#include "attention/backward.h"
+
+namespace rapt {
+namespace {
+
+double dot(const float* a, const float* b, Index count) {
+  double sum = 0;
+  for (Index i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+}  // namespace
+
+BackwardInput::BackwardInput(const Call& call, View dout_, View out, const Rows& rows)
+    : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
+  const bool sinks = call.rule.has_sinks();
+  Buffer<double> sink_parts(sinks ? call.rows() : 0);
+  const Index owners = call.batch * call.heads;
+  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
+    const Index item = task % owners / call.heads;
+    const Index head = task % call.heads;
+    const Index first = task / owners * tile;
+    for (Index query = first; query < std::min(first + tile, call.queries); ++query) {
+      const Index row = call.row(item, head, query);
+      const double max = static_cast<double>(rows.max[static_cast<std::size_t>(row)]);
+      const double sum = rows.sum[static_cast<std::size_t>(row)];
+      const bool seen = max != -std::numeric_limits<double>::infinity() || sum != 0;
+      const double mean = dot(dout.row(item, head, query), out.row(item, head, query), call.value_dim);
+      reference[row] = seen ? static_cast<float>(max) : 0.0f;
+      inverse_sum[row] = seen ? static_cast<float>(1 / sum) : 0.0f;
+      delta[row] = seen ? static_cast<float>(mean / sum) : 0.0f;
+      if (sinks) sink_parts[row] = -mean * std::exp2(call.rule.sink_log2(head) - max) / sum;
+    }
+  });
+  if (!sinks) return;
+  dsinks.assign(static_cast<std::size_t>(call.heads), 0.0);
+  for (Index row = 0; row < call.rows(); ++row) {
+    dsinks[static_cast<std::size_t>(row / call.queries % call.heads)] += sink_parts[row];
+  }
+}
+
+}  // namespace rapt

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+
+#include "attention/context.h"
+#include "attention/rule.h"
+#include "base/buffer.h"
+#include "rapt/attention.h"
+
+namespace rapt {
+
+/// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none changes it.
+struct Call {
+  /// Throws std::invalid_argument if the operands or options do not fit each other; `where` opens the message.
+  Call(const char* where, View q, View k, View v, const Attention& how, const Context& context);
+
+  View q, k, v;
+  const Attention& how;
+  const Context& context;
+  const Kernels& kernels;
+  Index batch, heads, kv_heads, group;  // group: query heads per key head
+  Index queries, keys, dim, value_dim;
+  std::shared_ptr<const Plan> plan;
+  Rule rule;
+
+  Index query_tiles() const { return plan->query_tiles(); }
+  Index key_tiles() const { return plan->key_tiles(); }
+  Index rows() const { return batch * heads * queries; }
+  /// Index of (item, head, query) in row-major [batch, heads, queries].
+  Index row(Index item, Index head, Index query) const { return (item * heads + head) * queries + query; }
+  Index kv_head(Index head) const { return head / group; }
+  /// Rows of the query tile that exist; likewise keys.
+  Index tile_rows(Index query_tile) const { return std::min(tile, queries - query_tile * tile); }
+  Index tile_keys(Index key_tile) const { return std::min(tile, keys - key_tile * tile); }
+  /// Position of a query tile's first row minus the position of a key tile's first key.
+  Index distance(Index query_tile, Index key_tile) const {
+    return keys - queries + (query_tile - key_tile) * tile;
+  }
+  /// Numbers per packed row: a dimension in whole vectors.
+  Index padded(Index numbers) const { return (numbers + kernels.lanes - 1) / kernels.lanes * kernels.lanes; }
+};
+
+/// Throws unless `view` can be written: right shape, contiguous last axis, no element twice.
+void check_output(const char* where, const char* name, const MutableView& view, const Shape& shape);
+/// Throws if the memory of `out` and `in` overlaps.
+void check_apart(const char* where, const MutableView& out, const View& in, const char* name);
+/// Throws unless `view` is a readable [batch, heads, tokens, dim] operand of this shape.
+void check_operand(const char* where, const char* name, const View& view, const Shape& shape);
+
+}  // namespace rapt

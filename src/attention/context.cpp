@@ -1,0 +1,83 @@
+#include "attention/context.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+
+#include "base/check.h"
+
+namespace rapt {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Index threads_from(const std::string& text) {
+  if (text.empty()) return std::min(usable_cpus(), Threads::max_count);
+  Index threads = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, threads);
+  check(error == std::errc() && stop == end && 1 <= threads && threads <= Threads::max_count,
+        "RAPT_THREADS is \"", text, "\", expected a number from 1 to ", Threads::max_count);
+  return threads;
+}
+
+const Kernels& kernels_named(std::string_view isa, const char* where) {
+  const Kernels* kernels = find_kernels(isa);
+  check(kernels != nullptr, where, ": instruction set \"", isa,
+        "\" is not available here, expected one of ", joined(supported_isas()));
+  return *kernels;
+}
+
+const Kernels& kernels_from(const std::string& text) {
+  return text.empty() ? *supported_kernels().front() : kernels_named(text, "RAPT_ISA");
+}
+
+/// One body for all default contexts, so that `attend(q, k, v)` in a loop starts no threads anew.
+std::shared_ptr<Context::Body> default_body() {
+  static std::mutex mutex;
+  static std::shared_ptr<Context::Body> body;
+  static std::string made_from;
+  const std::string threads = environment("RAPT_THREADS");
+  const std::string isa = environment("RAPT_ISA");
+  const std::lock_guard lock(mutex);
+  const std::string wanted = threads + "\n" + isa;
+  if (!body || made_from != wanted) {
+    body = std::make_shared<Context::Body>(threads_from(threads), kernels_from(isa));
+    made_from = wanted;
+  }
+  return body;
+}
+
+std::shared_ptr<Context::Body> body_of(Index threads, std::string_view isa) {
+  check(threads >= 0, "context: ", threads, " threads given, expected 0 (the default) or more");
+  if (threads == 0 && isa.empty()) return default_body();
+  const Kernels& kernels =
+      isa.empty() ? kernels_from(environment("RAPT_ISA")) : kernels_named(isa, "context");
+  return std::make_shared<Context::Body>(
+      threads == 0 ? threads_from(environment("RAPT_THREADS")) : threads, kernels);
+}
+
+}  // namespace
+
+Context::Context() : body_(default_body()) {}
+Context::Context(Index threads, std::string_view isa) : body_(body_of(threads, isa)) {}
+
+Index Context::threads() const { return body_->threads.count(); }
+const std::string& Context::isa() const { return body_->isa_name; }
+
+std::vector<std::string> supported_isas() {
+  std::vector<std::string> names;
+  for (const Kernels* kernels : supported_kernels()) names.emplace_back(kernels->name);
+  return names;
+}
+
+}  // namespace rapt

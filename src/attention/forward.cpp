@@ -1,0 +1,199 @@
+#include "attention/forward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "attention/careful.h"
+#include "attention/packed.h"
+#include "attention/scoring.h"
+#include "attention/stats.h"
+
+namespace rapt {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+/// Key tiles between two flushes into f64: chains of at most eight partial sums, 1 % of the time.
+constexpr Index flush_interval = 8;
+
+/// What one thread needs to attend with one tile of queries.
+class ForwardWorker {
+ public:
+  ForwardWorker(const Call& call, const PackedKeys& packed)
+      : call_(call),
+        packed_(packed),
+        scoring_(call),
+        width_(call.padded(call.value_dim)),
+        scores_(tile * tile),
+        reference_(tile),
+        lane_sums_(tile * max_lanes),
+        sums_(tile),
+        out_(tile * width_),
+        wide_(tile * width_) {
+    if (!call.how.stats) return;
+    shift_ = Buffer<float>(tile);
+    lane_stats_ = Buffer<float>(stat_count * tile * max_lanes);
+    stats_ = Buffer<double>(stat_count * tile);
+    first_key_ = Buffer<double>(tile);
+  }
+
+  void run(Index item, Index head, Index query_tile, const ForwardOutput& output) {
+    begin(item, head, query_tile);
+    Index since_flush = 0;
+    for (const Visit& visit : call_.plan->visits(query_tile)) {
+      for (Index j = visit.first; j < visit.first + visit.count; ++j) {
+        if (since_flush == flush_interval) {
+          call_.kernels.flush(state_, scoring_.rows());
+          since_flush = 0;
+        }
+        absorb(j, visit.mask);
+        ++since_flush;
+      }
+    }
+    for (Index r = 0; r < scoring_.rows(); ++r) finish(r, output);
+  }
+
+ private:
+  void begin(Index item, Index head, Index query_tile) {
+    item_ = item;
+    head_ = head;
+    query_tile_ = query_tile;
+    scoring_.take_queries(item, head, query_tile);
+    std::fill(reference_.begin(), reference_.end(), minus_infinity);
+    std::fill(lane_sums_.begin(), lane_sums_.end(), 0.0f);
+    std::fill(out_.begin(), out_.end(), 0.0f);
+    state_ = {reference_.data(), lane_sums_.data(), sums_.data(),       out_.data(),  wide_.data(),
+              width_,            false,             shift_.data(), lane_stats_.data(), stats_.data()};
+    if (!call_.how.stats) return;
+    std::fill(shift_.begin(), shift_.end(), 0.0f);
+    std::fill(lane_stats_.begin(), lane_stats_.end(), 0.0f);
+    std::fill(stats_.begin(), stats_.end(), 0.0);
+    std::fill(first_key_.begin(), first_key_.end(), 0.0);
+  }
+
+  /// One visit: S = Q K', P and the running softmax, O += P V.
+  void absorb(Index key_tile, std::int32_t mask_id) {
+    const Kernels& kernels = call_.kernels;
+    const Index kv_head = call_.kv_head(head_);
+    const Index rows = scoring_.rows();
+    const std::uint64_t* mask = nullptr;
+    Clips clip_storage;
+    const Clip* clips = nullptr;
+    if (mask_id != Visit::whole) {
+      const auto words = call_.plan->mask(mask_id);
+      mask = words.data();
+      clip_strips(words, kernels.lanes, clip_storage);
+      clips = clip_storage;
+    }
+    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, clips, scores_.data());
+    if (call_.how.stats) {
+      kernels.absorb_stats(scores_.data(), rows, clips, mask, state_, call_.distance(query_tile_, key_tile));
+      if (key_tile == 0) note_first_key(clips);
+    } else {
+      kernels.absorb(scores_.data(), rows, clips, mask, state_);
+    }
+    if (call_.rule.has_dropout()) {
+      kernels.drop(scores_.data(), rows, call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
+    }
+    const float* values = packed_.values(item_, kv_head, key_tile);
+    if (mask != nullptr && !packed_.finite(item_, kv_head, key_tile)) {
+      gather_carefully(kernels, scores_.data(), values, width_, mask, rows, out_.data());
+    } else {
+      kernels.gather(scores_.data(), values, width_, scoring_.row_strips(), clips, out_.data());
+    }
+  }
+
+  /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
+  void note_first_key(const Clip* clips) {
+    for (Index r = 0; r < scoring_.rows(); ++r) {
+      const bool there = clips == nullptr || (clips[r / strip].begin == 0 && clips[r / strip].end > 0);
+      first_key_[r] = there ? std::log2(static_cast<double>(scores_[r * tile])) + static_cast<double>(reference_[r])
+                            : -std::numeric_limits<double>::infinity();
+    }
+  }
+
+  /// The softmax denominator of a row as sum * 2^max, sink included.
+  struct Denominator {
+    double max, sum;
+  };
+  Denominator denominator(Index r) const {
+    double sum = state_.wide_used ? sums_[r] : 0;
+    for (Index lane = 0; lane < call_.kernels.lanes; ++lane) {
+      sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
+    }
+    const double max = static_cast<double>(reference_[r]);
+    if (!call_.rule.has_sinks()) return {max, sum};
+    const double sink = static_cast<double>(static_cast<float>(call_.rule.sink_log2(head_)));
+    if (sink <= max || std::isnan(max)) return {max, sum + std::exp2(sink - max)};
+    return {sink, sum * std::exp2(max - sink) + 1};
+  }
+
+  void finish(Index r, const ForwardOutput& output) {
+    const Index query = query_tile_ * tile + r;
+    const Index row = call_.row(item_, head_, query);
+    const Denominator all = denominator(r);
+    float* out = output.out.row(item_, head_, query);
+    // A row that saw nothing has out = 0 and keeps it.
+    const bool seen = reference_[r] != minus_infinity || all.sum != all.sum;
+    const double factor = seen ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
+    if (seen) {
+      call_.kernels.finish(state_, r, factor, call_.value_dim, out);
+    } else {
+      std::fill(out, out + call_.value_dim, 0.0f);
+    }
+    const auto at = static_cast<std::size_t>(row);
+    output.rows->max[at] = static_cast<float>(all.max);
+    output.rows->sum[at] = all.sum;
+    output.lse->data()[row] = static_cast<float>((all.max + std::log2(all.sum)) * ln_2);
+    if (output.stats != nullptr) {
+      write_stats(call_, state_, {r, head_, row, first_key_[r], all.max, all.sum}, *output.stats);
+    }
+  }
+
+  const Call& call_;
+  const PackedKeys& packed_;
+  Scoring scoring_;
+  Index width_;
+  Index item_ = 0, head_ = 0, query_tile_ = 0;
+  SoftmaxTile state_{};
+  Buffer<float> scores_, reference_, lane_sums_;
+  Buffer<double> sums_;
+  Buffer<float> out_;
+  Buffer<double> wide_;
+  Buffer<float> shift_, lane_stats_;
+  Buffer<double> stats_, first_key_;
+};
+
+}  // namespace
+
+std::vector<Index> longest_first(const Plan& plan) {
+  std::vector<Index> cost(static_cast<std::size_t>(plan.query_tiles()));
+  std::vector<Index> order(cost.size());
+  for (Index t = 0; t < plan.query_tiles(); ++t) {
+    const auto at = static_cast<std::size_t>(t);
+    order[at] = t;
+    for (const Visit& visit : plan.visits(t)) cost[at] += visit.count;
+  }
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+    return cost[static_cast<std::size_t>(a)] > cost[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+void run_forward(const Call& call, const ForwardOutput& output) {
+  if (call.rows() == 0) return;
+  const PackedKeys packed(call);
+  std::vector<std::unique_ptr<ForwardWorker>> crew;
+  for (Index i = 0; i < workers(call.context); ++i) crew.push_back(std::make_unique<ForwardWorker>(call, packed));
+  const std::vector<Index> order = longest_first(*call.plan);
+  const Index owners = call.batch * call.heads;
+  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index worker) {
+    const Index query_tile = order[static_cast<std::size_t>(task / owners)];
+    const Index owner = task % owners;
+    crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads, query_tile, output);
+  });
+}
+
+}  // namespace rapt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "attention/call.h"
+
+namespace rapt {
+
+/// Where forward writes.
+struct ForwardOutput {
+  MutableView out;  // [batch, heads, queries, value_dim]
+  Tensor* lse;
+  Rows* rows;
+  Stats* stats;  // null unless asked for
+};
+
+void run_forward(const Call& call, const ForwardOutput& output);
+
+/// Query tiles by falling number of visited key tiles, so that the last task to end is a short one.
+std::vector<Index> longest_first(const Plan& plan);
+
+}  // namespace rapt

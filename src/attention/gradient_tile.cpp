@@ -1,0 +1,41 @@
+#include "attention/gradient_tile.h"
+
+namespace rapt {
+
+GradientScoring::GradientScoring(const Call& call, const BackwardInput& input)
+    : call_(call),
+      input_(input),
+      scoring_(call),
+      douts_(tile * call.value_dim),
+      scores_(tile * tile),
+      dprobs_(tile * tile),
+      tanh_(call.rule.has_softcap() ? tile * tile : 0) {}
+
+void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
+  item_ = item;
+  head_ = head;
+  query_tile_ = query_tile;
+  first_row_ = call_.row(item, head, query_tile * tile);
+  scoring_.take_queries(item, head, query_tile);
+  call_.kernels.pack_strips(input_.dout.row(item, head, query_tile * tile), input_.dout.stride(2), rows(),
+                            call_.value_dim, output_factors(), douts_.data());
+}
+
+void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile, const std::uint64_t* mask,
+                                    const Clip* clips) {
+  const Kernels& kernels = call_.kernels;
+  scoring_.logits(keys, key_tile, clips, scores_.data(), tanh_.data());
+  kernels.scores(douts_.data(), values, call_.value_dim, row_strips(), clips, dprobs_.data());
+  const bool drop = call_.rule.has_dropout();
+  const DropTile how = drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};
+  if (drop) kernels.drop(dprobs_.data(), rows(), how);
+  const GradientTile state{input_.reference.data() + first_row_, input_.delta.data() + first_row_};
+  kernels.differentiate(scores_.data(), dprobs_.data(), rows(), mask, state);
+  if (drop) kernels.drop(scores_.data(), rows(), how);
+}
+
+void GradientScoring::uncap() {
+  if (call_.rule.has_softcap()) call_.kernels.uncap(dprobs_.data(), tanh_.data(), rows());
+}
+
+}  // namespace rapt

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "attention/backward.h"
+#include "attention/scoring.h"
+
+namespace rapt {
+
+/// Recomputes the probabilities of a tile and differentiates them: what both backward passes start with.
+class GradientScoring {
+ public:
+  GradientScoring(const Call& call, const BackwardInput& input);
+
+  /// Packs queries and output gradients of a tile.
+  void take_queries(Index item, Index head, Index query_tile);
+
+  /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where the mask hides. `keys` and `values` are
+  /// panels. mask is null for a whole tile.
+  void differentiate(const float* keys, const float* values, Index key_tile, const std::uint64_t* mask,
+                     const Clip* clips);
+  /// Turns dlogits() into gradients of scale * q·k.
+  void uncap();
+
+  Index rows() const { return scoring_.rows(); }
+  Index row_strips() const { return scoring_.row_strips(); }
+  float* probabilities() { return scores_.data(); }
+  float* dlogits() { return dprobs_.data(); }
+  const float* factors() const { return scoring_.factors(); }
+  const float* output_factors() const { return input_.inverse_sum.data() + first_row_; }
+
+ private:
+  const Call& call_;
+  const BackwardInput& input_;
+  Scoring scoring_;
+  Index item_ = 0, head_ = 0, query_tile_ = 0, first_row_ = 0;
+  Buffer<float> douts_;  // strips, divided by the denominators
+  Buffer<float> scores_, dprobs_, tanh_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,251 @@
+#include "attention/key_group.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/careful.h"
+
+namespace rapt {
+namespace {
+
+/// Query tiles between two flushes into f64: at most 256 terms in one f32 sum.
+constexpr Index flush_interval = 4;
+
+template <class T>
+void clear(Buffer<T>& buffer) {
+  std::fill(buffer.begin(), buffer.end(), T{0});
+}
+
+const Visit* visit_of(std::span<const Visit> visits, std::size_t cursor, Index query_tile) {
+  if (cursor == visits.size() || visits[cursor].first > query_tile) return nullptr;
+  return &visits[cursor];
+}
+
+}  // namespace
+
+ScoreGradients::ScoreGradients(const Call& call)
+    : slopes(call.how.bias.alibi ? call.group : 0),
+      table(call.how.bias.table ? call.group * call.how.bias.table->values.size(0) : 0),
+      relative_keys(Scoring::table_tiles(call) * tile * call.padded(call.dim)) {
+  clear(slopes);
+  clear(table);
+  clear(relative_keys);
+}
+
+KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums)
+    : call_(call),
+      input_(input),
+      sums_(sums),
+      scoring_(call, input),
+      width_(call.padded(call.dim)),
+      value_width_(call.padded(call.value_dim)),
+      query_rows_(tile * width_),
+      dout_rows_(tile * value_width_),
+      dqueries_(tile * width_) {
+  for (Tile& key_tile : tiles_) {
+    key_tile.key_panels = Buffer<float>(tile * call.dim);
+    key_tile.key_rows = Buffer<float>(tile * width_);
+    key_tile.value_panels = Buffer<float>(tile * call.value_dim);
+    key_tile.dkeys = Buffer<float>(tile * width_);
+    key_tile.dvalues = Buffer<float>(tile * value_width_);
+    key_tile.dkeys_wide = Buffer<double>(tile * width_);
+    key_tile.dvalues_wide = Buffer<double>(tile * value_width_);
+  }
+  clear(dqueries_);
+  const Index table_tiles = Scoring::table_tiles(call);
+  if (table_tiles == 0) return;
+  const View& table = call.how.bias.keys->table;
+  table_rows_ = Buffer<float>(table_tiles * tile * width_);
+  dband_ = Buffer<float>(table_tiles * tile * tile);
+  dtable_ = Buffer<float>(table_tiles * tile * width_);
+  clear(dtable_);
+  for (Index t = 0; t < table_tiles; ++t) {
+    call.kernels.pack_rows(table.data() + t * tile * table.stride(0), table.stride(0),
+                           std::min(tile, table.size(0) - t * tile), call.dim, nullptr,
+                           table_rows_.data() + t * tile * width_);
+  }
+}
+
+void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
+  first_ = key_group * tiles;
+  count_ = std::min(tiles, call_.key_tiles() - first_);
+  for (Index i = 0; i < count_; ++i) {
+    Tile& key_tile = tiles_[i];
+    const Index key = (first_ + i) * tile;
+    const Index count = call_.tile_keys(first_ + i);
+    const float* k = call_.k.row(item, kv_head, key);
+    key_tile.keys_finite =
+        call_.kernels.pack_panels(k, call_.k.stride(2), count, call_.dim, key_tile.key_panels.data());
+    call_.kernels.pack_rows(k, call_.k.stride(2), count, call_.dim, nullptr, key_tile.key_rows.data());
+    call_.kernels.pack_panels(call_.v.row(item, kv_head, key), call_.v.stride(2), count, call_.value_dim,
+                              key_tile.value_panels.data());
+    clear(key_tile.dkeys);
+    clear(key_tile.dvalues);
+    clear(key_tile.dkeys_wide);
+    clear(key_tile.dvalues_wide);
+  }
+}
+
+Index KeyGroupWorker::next_query_tile(Index from) {
+  Index next = -1;
+  for (Index i = 0; i < count_; ++i) {
+    const auto visits = call_.plan->visitors(first_ + i);
+    std::size_t& cursor = tiles_[i].visit;
+    while (cursor < visits.size() && visits[cursor].first + visits[cursor].count <= from) ++cursor;
+    if (cursor == visits.size()) continue;
+    const Index candidate = std::max<Index>(from, visits[cursor].first);
+    if (next < 0 || candidate < next) next = candidate;
+  }
+  return next;
+}
+
+void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score) {
+  take_keys(item, kv_head, key_group);
+  Index since_flush = 0;
+  for (Index member = 0; member < call_.group; ++member) {
+    for (Tile& key_tile : tiles_) key_tile.visit = 0;
+    for (Index t = next_query_tile(0); t >= 0; t = next_query_tile(t + 1)) {
+      visit_queries(item, kv_head * call_.group + member, t, key_group, score);
+      if (++since_flush == flush_interval) {
+        flush();
+        since_flush = 0;
+      }
+    }
+  }
+  if (dtable_.size() > 0) call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
+  write(item, kv_head, gradients);
+}
+
+void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
+  scoring_.take_queries(item, head, query_tile);
+  const Index query = query_tile * tile;
+  queries_finite_ = call_.kernels.pack_rows(call_.q.row(item, head, query), call_.q.stride(2), scoring_.rows(),
+                                            call_.dim, scoring_.factors(), query_rows_.data());
+  douts_finite_ = call_.kernels.pack_rows(input_.dout.row(item, head, query), input_.dout.stride(2), scoring_.rows(),
+                                          call_.value_dim, scoring_.output_factors(), dout_rows_.data());
+}
+
+void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score) {
+  take_queries(item, head, query_tile);
+  if (dband_.size() > 0) clear(dband_);
+  for (Index i = 0; i < count_; ++i) {
+    const Visit* visitor = visit_of(call_.plan->visitors(first_ + i), tiles_[i].visit, query_tile);
+    if (visitor != nullptr) visit(tiles_[i], first_ + i, visitor->mask, query_tile, head % call_.group, score);
+  }
+  if (dband_.size() > 0) finish_band();
+  const Index owner = item * call_.heads + head;
+  sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
+  call_.kernels.widen(dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
+  sums_.leave(owner, query_tile);
+  // Rows past the last query gathered zeros or NaN; neither may stay.
+  std::fill(dqueries_.data() + scoring_.rows() * width_, dqueries_.end(), 0.0f);
+}
+
+void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member,
+                           ScoreGradients& score) {
+  const std::uint64_t* mask = nullptr;
+  Clips clip_storage;
+  const Clip* clips = nullptr;
+  if (mask_id != Visit::whole) {
+    const auto words = call_.plan->mask(mask_id);
+    mask = words.data();
+    clip_strips(words, call_.kernels.lanes, clip_storage);
+    clips = clip_storage;
+  }
+  scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask, clips);
+  if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, member, score);
+  scoring_.uncap();
+  if (dband_.size() > 0) band_gradients(query_tile, j);
+  products(key_tile, mask, clips);
+}
+
+/// dV += P' dO, dK += dS' Q, dQ += dS K
+void KeyGroupWorker::products(Tile& key_tile, const std::uint64_t* mask, const Clip* clips) {
+  const Kernels& kernels = call_.kernels;
+  const Index rows = scoring_.rows();
+  const float* p = scoring_.probabilities();
+  const float* ds = scoring_.dlogits();
+  Clips columns;
+  const Clip* column_clips = nullptr;
+  if (mask != nullptr) {
+    clip_columns(std::span<const std::uint64_t, tile>(mask, static_cast<std::size_t>(tile)), columns);
+    column_clips = columns;
+  } else if (rows < tile) {
+    std::fill(std::begin(columns), std::end(columns), Clip{0, rows});
+    column_clips = columns;
+  }
+  if (mask != nullptr && !douts_finite_) {
+    gather_columns_carefully(kernels, p, dout_rows_.data(), value_width_, mask, rows, key_tile.dvalues.data());
+  } else {
+    kernels.gather_columns(p, dout_rows_.data(), value_width_, column_clips, key_tile.dvalues.data());
+  }
+  if (mask != nullptr && !queries_finite_) {
+    gather_columns_carefully(kernels, ds, query_rows_.data(), width_, mask, rows, key_tile.dkeys.data());
+  } else {
+    kernels.gather_columns(ds, query_rows_.data(), width_, column_clips, key_tile.dkeys.data());
+  }
+  if (mask != nullptr && !key_tile.keys_finite) {
+    gather_carefully(kernels, ds, key_tile.key_rows.data(), width_, mask, rows, dqueries_.data());
+  } else {
+    kernels.gather(ds, key_tile.key_rows.data(), width_, scoring_.row_strips(), clips, dqueries_.data());
+  }
+}
+
+void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score) {
+  double diagonals[2 * tile] = {};
+  call_.kernels.sum_diagonals(scoring_.dlogits(), scoring_.rows(), diagonals);
+  const Index buckets = score.table.size() / call_.group;
+  for (Index i = 0; i < 2 * tile - 1; ++i) {
+    const Index relative = i - (tile - 1) - call_.distance(query_tile, j);
+    if (score.slopes.size() > 0) score.slopes[member] -= static_cast<double>(std::abs(relative)) * diagonals[i];
+    if (buckets > 0) score.table[member * buckets + call_.rule.bucket(relative)] += diagonals[i];
+  }
+}
+
+void KeyGroupWorker::band_gradients(Index query_tile, Index j) {
+  const Index reach = call_.rule.reach();
+  const Index distance = call_.distance(query_tile, j);
+  for (Index r = 0; r < scoring_.rows(); ++r) {
+    for (Index c = 0; c < tile; ++c) {
+      const Index column = std::clamp(c - r - distance, -reach, reach) + reach;
+      dband_[(column / tile * tile + r) * tile + column % tile] += scoring_.dlogits()[r * tile + c];
+    }
+  }
+}
+
+/// dQ += dBand · table, dTable += dBand' · Q
+void KeyGroupWorker::finish_band() {
+  Clips rows;
+  std::fill(std::begin(rows), std::end(rows), Clip{0, scoring_.rows()});
+  for (Index t = 0; t < Scoring::table_tiles(call_); ++t) {
+    const float* band = dband_.data() + t * tile * tile;
+    call_.kernels.gather(band, table_rows_.data() + t * tile * width_, width_, scoring_.row_strips(), nullptr,
+                         dqueries_.data());
+    call_.kernels.gather_columns(band, query_rows_.data(), width_, rows, dtable_.data() + t * tile * width_);
+  }
+}
+
+void KeyGroupWorker::flush() {
+  for (Index i = 0; i < count_; ++i) {
+    Tile& key_tile = tiles_[i];
+    call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());
+    call_.kernels.widen(key_tile.dvalues.data(), key_tile.dvalues_wide.data(), key_tile.dvalues.size());
+  }
+}
+
+void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
+  const Index owner = item * call_.kv_heads + kv_head;
+  for (Index i = 0; i < count_; ++i) {
+    const Tile& key_tile = tiles_[i];
+    for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
+      const Index key = owner * call_.keys + (first_ + i) * tile + r;
+      call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_, key_tile.dkeys.data() + r * width_,
+                           call_.rule.key_gradient_factor(), call_.dim, gradients.dk.data() + key * call_.dim);
+      call_.kernels.narrow(key_tile.dvalues_wide.data() + r * value_width_,
+                           key_tile.dvalues.data() + r * value_width_, 1, call_.value_dim,
+                           gradients.dv.data() + key * call_.value_dim);
+    }
+  }
+}
+
+}  // namespace rapt

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "attention/gradient_tile.h"
+#include "attention/ticket.h"
+
+namespace rapt {
+
+/// One task's share of the gradients of the score's tables; query heads of a group side by side.
+struct ScoreGradients {
+  explicit ScoreGradients(const Call& call);
+  Buffer<double> slopes;         // [group]
+  Buffer<double> table;          // [group][buckets]
+  Buffer<double> relative_keys;  // [table rows in whole tiles][dim in whole vectors]
+};
+
+/// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache while all queries that see them
+/// pass by. Five products a visit: S, dP, dV, dK, dQ.
+class KeyGroupWorker {
+ public:
+  static constexpr Index tiles = 4;
+
+  KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
+  void run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score);
+
+ private:
+  /// One key tile of the group.
+  struct Tile {
+    Buffer<float> key_panels, key_rows, value_panels;
+    Buffer<float> dkeys, dvalues;       // since the last flush
+    Buffer<double> dkeys_wide, dvalues_wide;
+    bool keys_finite = true;
+    std::size_t visit = 0;  // cursor in the visitors of this tile
+  };
+
+  void take_keys(Index item, Index kv_head, Index key_group);
+  /// The next query tile any key tile of the group is visited by, at or after `from`; -1 if none.
+  Index next_query_tile(Index from);
+  void take_queries(Index item, Index head, Index query_tile);
+  void visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score);
+  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member, ScoreGradients& score);
+  void products(Tile& key_tile, const std::uint64_t* mask, const Clip* clips);
+  void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
+  void band_gradients(Index query_tile, Index j);
+  void finish_band();
+  void flush();
+  void write(Index item, Index kv_head, Gradients& gradients);
+
+  const Call& call_;
+  const BackwardInput& input_;
+  QuerySums& sums_;
+  GradientScoring scoring_;
+  Index width_, value_width_;
+  Index first_ = 0, count_ = 0;  // key tiles of the group
+  Tile tiles_[tiles];
+  Buffer<float> query_rows_, dout_rows_, dqueries_;
+  bool queries_finite_ = true, douts_finite_ = true;
+  Buffer<float> table_rows_;  // relative keys as a right operand, [table tiles][64][dim]
+  Buffer<float> dband_;       // [table tiles][64][64] gradients of q · relative key
+  Buffer<float> dtable_;      // [table tiles][64][dim] since the last flush
+};
+
+}  // namespace rapt

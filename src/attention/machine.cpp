@@ -1,0 +1,79 @@
+#include "rapt/machine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "attention/context.h"
+#include "base/buffer.h"
+
+namespace rapt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Best rate over repeated runs; `work` is called once by each worker and returns what it did.
+template <class Work>
+double best_rate(const Context& context, double seconds, const Work& work) {
+  double best = 0;
+  const Clock::time_point start = Clock::now();
+  do {
+    std::vector<double> done(static_cast<std::size_t>(workers(context)));
+    const Clock::time_point begin = Clock::now();
+    for_each_task(context, workers(context), [&](Index task, Index) {
+      done[static_cast<std::size_t>(task)] = work(task);
+    });
+    double total = 0;
+    for (const double part : done) total += part;
+    best = std::max(best, total / seconds_since(begin));
+  } while (seconds_since(start) < seconds);
+  return best;
+}
+
+double measure_exp_gops(const Context& context, double seconds) {
+  constexpr Index count = 2048;  // 16 KiB of operands and results: stays in the first cache
+  constexpr Index repeats = 200;
+  const Kernels& kernels = kernels_of(context);
+  const double rate = best_rate(context, seconds, [&](Index) {
+    alignas(64) float x[count];
+    alignas(64) float y[count];
+    for (Index i = 0; i < count; ++i) x[i] = -0.01f * static_cast<float>(i);
+    for (Index i = 0; i < repeats; ++i) kernels.exp2(x, count, y);
+    return static_cast<double>(count * repeats);
+  });
+  return rate / 1e9;
+}
+
+double measure_read_gbytes(const Context& context, double seconds) {
+  constexpr Index numbers = Index{1} << 26;  // 256 MiB in all, far beyond any cache
+  const Index share = numbers / workers(context) / tile * tile;
+  Buffer<float> memory(share * workers(context));
+  std::fill(memory.begin(), memory.end(), 1.0f);
+  std::atomic<float> sink{0};
+  const Kernels& kernels = kernels_of(context);
+  const double rate = best_rate(context, seconds, [&](Index task) {
+    sink.store(kernels.read_loop(memory.data() + task * share, share), std::memory_order_relaxed);
+    return static_cast<double>(share) * sizeof(float);
+  });
+  return rate / 1e9;
+}
+
+}  // namespace
+
+double measure_fma_gflops(const Context& context, double seconds) {
+  const Kernels& kernels = kernels_of(context);
+  return best_rate(context, seconds, [&](Index) { return kernels.fma_loop(100000); }) / 1e9;
+}
+
+Peak measure_peak(const Context& context, double seconds) {
+  const double share = seconds / 3;
+  return {.fma_gflops = measure_fma_gflops(context, share),
+          .exp_gops = measure_exp_gops(context, share),
+          .read_gbytes = measure_read_gbytes(context, share)};
+}
+
+}  // namespace rapt

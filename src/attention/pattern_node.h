@@ -1,0 +1,94 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attention/ranges.h"
+#include "rapt/pattern.h"
+
+namespace rapt {
+
+/// One query and where it stands.
+struct Asked {
+  Index query = 0;
+  Index position = 0;
+  Index keys = 0;
+};
+
+inline Asked asked(Index query, Lengths lengths) {
+  return {query, lengths.position(query), lengths.keys};
+}
+
+/// `&` binds tighter than `|`, a leaf tighter than both: the text needs parentheses where the
+/// order turns round.
+enum class Binding { either, both, leaf };
+
+/// An immutable expression. Operators are flat lists, so a chain of thousands is one level deep.
+struct Pattern::Node {
+  /// Deeper trees are refused when they are made: every walk over a tree may recurse.
+  static constexpr Index max_height = 256;
+  /// Buffers that an operator needs, besides those of its operands.
+  static constexpr Index buffers_per_level = 2;
+
+  virtual ~Node() = default;
+
+  /// `scratch` has room for buffers_per_level * height() buffers, whose storage is reused.
+  virtual void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const = 0;
+  virtual void fit(Lengths lengths) const = 0;
+  virtual void write(std::string& text) const = 0;
+  virtual bool equals(const Node& other) const = 0;
+  virtual Binding binding() const = 0;
+  virtual Index height() const = 0;
+};
+
+/// A leaf is a plain value: its fields, the keys it gives, the lengths it fits, its text.
+template <class Leaf>
+class LeafNode final : public Pattern::Node {
+ public:
+  explicit LeafNode(Leaf leaf) : leaf_(std::move(leaf)) {}
+
+  void keys_of(const Asked& asked, std::span<Ranges>, Ranges& out) const override {
+    out.clear();
+    leaf_.keys_of(asked, out);
+  }
+  void fit(Lengths lengths) const override {
+    if constexpr (requires { leaf_.fit(lengths); }) leaf_.fit(lengths);
+  }
+  void write(std::string& text) const override { text += leaf_.text(); }
+  bool equals(const Node& other) const override {
+    const auto* same = dynamic_cast<const LeafNode*>(&other);
+    return same != nullptr && same->leaf_ == leaf_;
+  }
+  Binding binding() const override { return Binding::leaf; }
+  Index height() const override { return 0; }
+
+ private:
+  Leaf leaf_;
+};
+
+template <class Leaf>
+Pattern leaf_pattern(Leaf leaf) {
+  return Pattern(std::make_shared<const LeafNode<Leaf>>(std::move(leaf)));
+}
+
+/// Buffers for asking `node` again and again.
+inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
+  return std::vector<Ranges>(
+      static_cast<std::size_t>(Pattern::Node::buffers_per_level * node.height()));
+}
+
+/// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.
+Pattern join(Binding binding, std::span<const Pattern> parts);
+
+/// What mask() turns into: the keys of each query, already sorted, as the text form rows(...) gives
+/// them.
+Pattern rows(Index keys, std::vector<Ranges> keys_of_query);
+
+/// "{1, 2, 3}"
+std::string list_text(std::span<const Index> numbers);
+
+}  // namespace rapt

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "rapt/plan.h"
+
+namespace rapt {
+
+/// The runs of many tiles, one tile after another.
+struct RunLists {
+  std::vector<Index> begins = {0};  // one more than tiles
+  std::vector<Visit> visits;
+
+  std::span<const Visit> of(Index tile) const {
+    const auto at = static_cast<std::size_t>(tile);
+    return {visits.data() + begins[at], visits.data() + begins[at + 1]};
+  }
+  Index bytes() const;
+};
+
+/// One word per query row, as Plan::mask gives it; aligned for vector loads.
+struct alignas(64) MaskWords {
+  std::array<std::uint64_t, Plan::tile> rows{};
+  bool operator==(const MaskWords&) const = default;
+};
+
+struct Plan::Body {
+  Lengths lengths;
+  Index query_tiles = 0;
+  Index key_tiles = 0;
+  RunLists forward;
+  std::vector<MaskWords> masks;
+  std::vector<Index> keys_seen;  // per query
+  Index pairs = 0;
+  Index whole_tiles = 0;
+  Index masked_tiles = 0;
+
+  const RunLists& backward() const;
+  Index bytes() const;
+
+ private:
+  mutable std::once_flag backward_once_;
+  mutable RunLists backward_;
+  mutable std::atomic<Index> backward_bytes_ =
+      0;  // bytes() may run while another thread transposes
+};
+
+/// The same visited tiles, listed by key tile. Time and memory follow the runs of both lists, not
+/// the visited tiles.
+RunLists transpose(const RunLists& forward, Index query_tiles, Index key_tiles);
+
+/// Compiles `pattern`, which must fit the lengths, into a body whose lengths and tile counts are
+/// set.
+void compile(const Pattern& pattern, Plan::Body& body);
+
+}  // namespace rapt

@@ -1,0 +1,96 @@
+#include "attention/rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rapt {
+
+Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
+    : how_(&how), plan_(&plan), lengths_(plan.lengths()), dim_(dim), softcap_(how.softcap) {
+  if (!how.bias.alibi && !how.bias.table) return;
+  // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows and keys.
+  offset_ = lengths_.keys + tile;
+  diagonal_length_ = lengths_.keys + lengths_.queries + 2 * tile;
+  make_buckets();
+  make_diagonals(heads);
+}
+
+void Rule::make_buckets() {
+  if (!how_->bias.table) return;
+  const RelativeTable& table = *how_->bias.table;
+  buckets_vector_.resize(static_cast<std::size_t>(diagonal_length_));
+  for (Index i = 0; i < diagonal_length_; ++i) {
+    buckets_vector_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(
+        t5_bucket(i - offset_, table.values.size(0), table.max_distance, table.direction));
+  }
+  buckets_ = buckets_vector_.data();
+}
+
+void Rule::make_diagonals(Index heads) {
+  diagonals_ = Buffer<float>(checked_product({heads, diagonal_length_}));
+  for (Index head = 0; head < heads; ++head) {
+    float* out = diagonals_.data() + head * diagonal_length_;
+    for (Index i = 0; i < diagonal_length_; ++i) {
+      double bias = 0;
+      if (how_->bias.alibi) {
+        bias -= static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)]) *
+                static_cast<double>(std::abs(i - offset_));
+      }
+      if (how_->bias.table) {
+        const View& values = how_->bias.table->values;
+        bias += static_cast<double>(values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
+      }
+      out[i] = static_cast<float>(bias * log2_e);
+    }
+  }
+}
+
+double Rule::scale(Index query) const {
+  const double dim = static_cast<double>(dim_);
+  switch (how_->scale.rule) {
+    case Scale::Rule::inverse_sqrt_dim: return 1 / std::sqrt(dim);
+    case Scale::Rule::inverse_dim: return 1 / dim;
+    case Scale::Rule::value: return how_->scale.number;
+    case Scale::Rule::log_n: break;
+  }
+  const Index seen = plan_->keys_seen(query);
+  return seen == 0 ? 0 : std::log(static_cast<double>(seen)) / std::log(how_->scale.number) / std::sqrt(dim);
+}
+
+float Rule::query_factor(Index query) const {
+  return static_cast<float>(scale(query) * (has_softcap() ? 1 / softcap_ : log2_e));
+}
+
+const float* Rule::diagonal(Index head) const {
+  return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;
+}
+
+void Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out) const {
+  const View& bias = how_->bias.dense->values;
+  const auto step = [&](Index axis) { return bias.size(axis) == 1 ? 0 : bias.stride(axis); };
+  const Index rows = std::min(tile, lengths_.queries - query_tile * tile);
+  const Index keys = std::min(tile, lengths_.keys - key_tile * tile);
+  std::fill(out, out + tile * tile, 0.0f);
+  for (Index r = 0; r < rows; ++r) {
+    const float* from = bias.data() + item * step(0) + head * step(1) + (query_tile * tile + r) * step(2) +
+                        key_tile * tile * step(3);
+    for (Index c = 0; c < keys; ++c) out[r * tile + c] = from[c * step(3)] * static_cast<float>(log2_e);
+  }
+}
+
+double Rule::sink_log2(Index head) const {
+  return static_cast<double>(how_->sinks[static_cast<std::size_t>(head)]) * log2_e;
+}
+
+DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
+  const Dropout& drop = how_->dropout;
+  const double kept = 1 - drop.rate;
+  return {.key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
+          .stream = static_cast<std::uint32_t>(stream),
+          .row = static_cast<std::uint32_t>(query_tile * tile),
+          .column = static_cast<std::uint32_t>(key_tile * tile),
+          .threshold = static_cast<std::uint64_t>(drop.rate * 4294967296.0),
+          .keep = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
+}
+
+}  // namespace rapt

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/kernels.h"
+#include "rapt/attention.h"
+
+namespace rapt {
+
+inline constexpr double log2_e = 1.4426950408889634074;
+inline constexpr double ln_2 = 0.69314718055994530942;
+
+/// How scores become logits in this call, resolved into tables the kernels can add. Logits are in units of log2.
+class Rule {
+ public:
+  Rule(const Attention& how, const Plan& plan, Index heads, Index dim);
+
+  /// What multiplies q·k of this query.
+  double scale(Index query) const;
+  /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
+  float query_factor(Index query) const;
+  /// Turns sums over packed queries into gradients of k.
+  double key_gradient_factor() const { return softcap_ > 0 ? softcap_ : ln_2; }
+
+  bool has_softcap() const { return softcap_ > 0; }
+  float softcap_log2() const { return static_cast<float>(softcap_ * log2_e); }
+
+  /// Bias by relative position: diagonal(head)[key position - query position], null if there is none.
+  const float* diagonal(Index head) const;
+  bool has_diagonal() const { return diagonal_length_ > 0; }
+  /// T5 bucket of a relative position, looked up.
+  std::int32_t bucket(Index relative) const { return buckets_[relative + offset_]; }
+
+  /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist.
+  void dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out) const;
+  bool has_dense() const { return how_->bias.dense.has_value(); }
+  bool has_relative_keys() const { return how_->bias.keys.has_value(); }
+  /// Relative keys reach this far to both sides.
+  Index reach() const { return has_relative_keys() ? (how_->bias.keys->table.size(0) - 1) / 2 : 0; }
+
+  bool has_sinks() const { return !how_->sinks.empty(); }
+  double sink_log2(Index head) const;
+
+  bool has_dropout() const { return how_->dropout.rate > 0; }
+  DropTile drop_tile(Index stream, Index query_tile, Index key_tile) const;
+
+ private:
+  void make_diagonals(Index heads);
+  void make_buckets();
+
+  const Attention* how_;
+  const Plan* plan_;
+  Lengths lengths_;
+  Index dim_;
+  double softcap_;
+  Index offset_ = 0;  // index of relative position 0 in a diagonal
+  Index diagonal_length_ = 0;
+  Buffer<float> diagonals_;  // [heads][diagonal_length]
+  std::vector<std::int32_t> buckets_vector_;
+  const std::int32_t* buckets_ = nullptr;
+};
+
+}  // namespace rapt

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+
+namespace rapt {
+
+/// Helper threads of oneTBB. All that is known of TBB is in arena.cpp, which the thread sanitizer
+/// leaves alone: TBB's library is not instrumented, so its hand-overs would look like races.
+class Arena {
+ public:
+  explicit Arena(int helpers);
+  ~Arena();
+
+  /// Some helper calls run(argument) later, or much later if all are busy.
+  void enqueue(void (*run)(void*), void* argument);
+
+ private:
+  struct Body;
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace rapt

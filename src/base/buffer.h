@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cassert>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "base/sizes.h"
+
+namespace rapt {
+
+/// Uninitialised numbers on a 64-byte boundary, owned; move-only.
+template <class T>
+class Buffer {
+  static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+
+ public:
+  Buffer() = default;
+  /// Throws std::invalid_argument on a negative or overflowing size, std::bad_alloc if memory is
+  /// short.
+  explicit Buffer(Index size) : data_(allocate(size)), size_(size) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  Index size() const { return size_; }
+  T& operator[](Index i) {
+    assert(0 <= i && i < size_);
+    return data_[static_cast<std::size_t>(i)];
+  }
+  const T& operator[](Index i) const {
+    assert(0 <= i && i < size_);
+    return data_[static_cast<std::size_t>(i)];
+  }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
+
+ private:
+  struct Free {
+    void operator()(T* p) const noexcept { std::free(p); }
+  };
+
+  static T* allocate(Index size) {
+    check(size >= 0, "a buffer cannot have ", size, " elements");
+    const Index bytes = checked_product({size, Index{sizeof(T)}});
+    if (bytes == 0) return nullptr;
+    void* p = nullptr;
+    // Not aligned_alloc: the exact size lets the address sanitizer see the first byte past the end.
+    if (posix_memalign(&p, 64, static_cast<std::size_t>(bytes)) != 0) throw std::bad_alloc();
+    return static_cast<T*>(p);
+  }
+
+  std::unique_ptr<T[], Free> data_;
+  Index size_ = 0;
+};
+
+}  // namespace rapt

@@ -1,0 +1,133 @@
+#include "base/threads.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/fpmode.h"
+
+// What TBB does between enqueue and call, told to the thread sanitizer.
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define RAPT_RELEASE(p) __tsan_release(p)
+#define RAPT_ACQUIRE(p) __tsan_acquire(p)
+extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libtbb.so"; }
+#else
+#define RAPT_RELEASE(p) static_cast<void>(p)
+#define RAPT_ACQUIRE(p) static_cast<void>(p)
+#endif
+
+namespace rapt {
+namespace {
+
+/// One call of for_each_task. Helpers share ownership: one that TBB starts after the call has
+/// returned finds the loop closed and leaves without touching `run`.
+class Loop {
+ public:
+  Loop(Index tasks, const std::function<void(Index, Index)>& run) : tasks_(tasks), run_(run) {}
+
+  void help() {
+    if (const std::optional<Index> worker = enter()) {
+      work(*worker);
+      leave();
+    }
+  }
+
+  void work(Index worker) {
+    const FlushDenormals guard;
+    try {
+      for (Index task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;)
+        run_(task, worker);
+    } catch (...) {
+      next_.store(tasks_, std::memory_order_relaxed);
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+
+  /// Lets nobody else in, waits for those inside, reports the first error.
+  void close() {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    nobody_inside_.wait(lock, [this] { return inside_ == 0; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  std::optional<Index> enter() {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || next_.load(std::memory_order_relaxed) >= tasks_) return std::nullopt;
+    ++inside_;
+    return ++last_worker_;
+  }
+
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--inside_ == 0) nobody_inside_.notify_one();
+  }
+
+  const Index tasks_;
+  const std::function<void(Index, Index)>& run_;
+  std::atomic<Index> next_ = 0;
+  std::mutex mutex_;
+  std::condition_variable nobody_inside_;
+  std::exception_ptr error_;
+  Index last_worker_ = 0;  // the caller is worker 0
+  Index inside_ = 0;
+  bool closed_ = false;
+};
+
+using SharedLoop = std::shared_ptr<Loop>;
+
+void receive(void* message) {
+  RAPT_ACQUIRE(message);
+  const std::unique_ptr<SharedLoop> loop(static_cast<SharedLoop*>(message));
+  (*loop)->help();
+}
+
+void send(Arena& arena, const SharedLoop& loop) {
+  auto message = std::make_unique<SharedLoop>(loop);
+  RAPT_RELEASE(message.get());
+  arena.enqueue(receive, message.get());
+  message.release();
+}
+
+}  // namespace
+
+struct Threads::Pool {
+  std::once_flag once;
+  std::unique_ptr<Arena> arena;
+};
+
+Threads::Threads(Index count) : count_(count), pool_(std::make_unique<Pool>()) {
+  check(1 <= count && count <= max_count, "threads: ", count, " given, expected 1 to ", max_count);
+}
+
+Threads::~Threads() = default;
+
+Arena& Threads::arena() const {
+  std::call_once(pool_->once,
+                 [this] { pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1)); });
+  return *pool_->arena;
+}
+
+void Threads::for_each_task(Index tasks, const std::function<void(Index, Index)>& run) const {
+  if (count_ == 1 || tasks <= 1) {
+    const FlushDenormals guard;
+    for (Index task = 0; task < tasks; ++task) run(task, 0);
+    return;
+  }
+  const auto loop = std::make_shared<Loop>(tasks, run);
+  const Index helpers = std::min(count_, tasks) - 1;
+  for (Index helper = 0; helper < helpers; ++helper) send(arena(), loop);
+  loop->work(0);
+  loop->close();
+}
+
+}  // namespace rapt

@@ -1,0 +1,108 @@
+// The elementwise half of backward, and dropout.
+#if defined(RAPT_GRADIENT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_GRADIENT_INL_H
+#undef RAPT_GRADIENT_INL_H
+#else
+#define RAPT_GRADIENT_INL_H
+#endif
+
+#include "kernels/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+HWY_INLINE void DifferentiateRow(float* row, float* drow, float reference, float delta) {
+  const DF d;
+  const VF base = hn::Set(d, reference);
+  const VF mean = hn::Set(d, delta);
+#pragma GCC unroll 4
+  for (Index c = 0; c < tile; c += lane_count) {
+    const VF p = Exp2(d, hn::Sub(hn::Load(d, row + c), base));
+    hn::Store(p, d, row + c);
+    hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, drow + c), mean)), d, drow + c);
+  }
+}
+
+/// The same where the mask lets the query see; zeros in the rest of the 64 columns, whatever stood there.
+HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t word, float reference, float delta) {
+  const DF d;
+  const VF base = hn::Set(d, reference);
+  const VF mean = hn::Set(d, delta);
+  for (Index c = 0; c < tile; c += lane_count) {
+    const Mask seen = BitsToMask(word, c);
+    const VF p = Exp2(d, hn::Sub(hn::IfThenElse(seen, hn::Load(d, row + c), base), base));
+    hn::Store(hn::IfThenElseZero(seen, p), d, row + c);
+    hn::Store(hn::IfThenElseZero(seen, hn::Mul(p, hn::Sub(hn::Load(d, drow + c), mean))), d, drow + c);
+  }
+}
+
+void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
+                   const GradientTile& state) noexcept {
+  for (Index r = 0; r < rows; ++r) {
+    float* row = scores + r * tile;
+    float* drow = dprobs + r * tile;
+    if (masks == nullptr) {
+      DifferentiateRow(row, drow, state.reference[r], state.delta[r]);
+    } else {
+      DifferentiateMaskedRow(row, drow, masks[r], state.reference[r], state.delta[r]);
+    }
+  }
+}
+
+void Widen(float* numbers, double* wide, Index count) noexcept { WidenInto<Store::add>(numbers, wide, count); }
+
+void Narrow(const double* wide, const float* rest, double factor, Index count, float* out) noexcept {
+  NarrowRow(wide, rest, factor, count, out);
+}
+
+/// diagonals[63 + c - r] += dlogits[r][c]
+void SumDiagonals(const float* dlogits, Index rows, double* diagonals) noexcept {
+  for (Index r = 0; r < rows; ++r) {
+    double* at = diagonals + tile - 1 - r;
+    for (Index c = 0; c < tile; ++c) at[c] += static_cast<double>(dlogits[r * tile + c]);
+  }
+}
+
+/// Philox4x32-10 of sixteen neighbouring counters; lane i of word w decides column 4 i + w.
+HWY_INLINE void PhiloxRow(const DropTile& how, std::uint32_t row, std::uint32_t (&words)[4][tile / 4]) {
+  constexpr Index lanes = tile / 4;
+  for (Index i = 0; i < lanes; ++i) {
+    words[0][i] = how.column / 4 + static_cast<std::uint32_t>(i);
+    words[1][i] = row;
+    words[2][i] = how.stream;
+    words[3][i] = 0;
+  }
+  std::uint32_t key0 = how.key[0];
+  std::uint32_t key1 = how.key[1];
+  for (int round = 0; round < 10; ++round) {
+    for (Index i = 0; i < lanes; ++i) {
+      const std::uint64_t a = std::uint64_t{0xD2511F53u} * words[0][i];
+      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * words[2][i];
+      words[0][i] = static_cast<std::uint32_t>(b >> 32) ^ words[1][i] ^ key0;
+      words[1][i] = static_cast<std::uint32_t>(b);
+      words[2][i] = static_cast<std::uint32_t>(a >> 32) ^ words[3][i] ^ key1;
+      words[3][i] = static_cast<std::uint32_t>(a);
+    }
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+}
+
+/// Zero for the dropped pairs (even of a NaN), times `keep` for the others.
+void Drop(float* scores, Index rows, const DropTile& how) noexcept {
+  std::uint32_t words[4][tile / 4];
+  for (Index r = 0; r < rows; ++r) {
+    PhiloxRow(how, how.row + static_cast<std::uint32_t>(r), words);
+    float* row = scores + r * tile;
+    for (Index c = 0; c < tile; ++c) {
+      row[c] = words[c % 4][c / 4] < how.threshold ? 0.0f : row[c] * how.keep;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,106 @@
+#include "kernels/kernels.h"
+
+#include <vector>
+
+// The targets worth a copy of the code; the static target of a plain x86-64 build is scalar and runs everywhere.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/kernels.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/gradient-inl.h"
+#include "kernels/math-inl.h"
+#include "kernels/pack-inl.h"
+#include "kernels/peak-inl.h"
+#include "kernels/product-inl.h"
+#include "kernels/shape-inl.h"
+#include "kernels/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3
+inline constexpr const char* target_name = "AVX-512";
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr const char* target_name = "AVX2";
+#elif HWY_TARGET == HWY_SSE4
+inline constexpr const char* target_name = "SSE4";
+#elif HWY_TARGET == HWY_NEON
+inline constexpr const char* target_name = "NEON";
+#else
+inline constexpr const char* target_name = "scalar";
+#endif
+
+inline constexpr Kernels kernels = {
+    .name = target_name,
+    .lanes = lane_count,
+    .panel = panel_columns,
+    .pack_strips = PackStrips,
+    .pack_panels = PackPanels,
+    .pack_rows = PackRows,
+    .scores = Scores,
+    .gather = Gather,
+    .gather_columns = GatherColumns,
+    .softcap = Softcap,
+    .add_diagonal = AddDiagonal,
+    .add_tile = AddTile,
+    .add_banded = AddBanded,
+    .absorb = Absorb,
+    .absorb_stats = AbsorbStats,
+    .flush = Flush,
+    .finish = Finish,
+    .drop = Drop,
+    .differentiate = Differentiate,
+    .uncap = Uncap,
+    .widen = Widen,
+    .narrow = Narrow,
+    .sum_diagonals = SumDiagonals,
+    .fma_loop = FmaLoop,
+    .exp2 = Exp2Each,
+    .tanh = TanhEach,
+    .read_loop = ReadLoop,
+};
+
+const Kernels* KernelsOfTarget() { return &kernels; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rapt {
+namespace {
+
+HWY_EXPORT(KernelsOfTarget);
+
+std::vector<const Kernels*> list_kernels() {
+  std::vector<const Kernels*> list;
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    list.push_back(HWY_DYNAMIC_DISPATCH(KernelsOfTarget)());
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return list;
+}
+
+}  // namespace
+
+std::span<const Kernels* const> supported_kernels() {
+  static const std::vector<const Kernels*> list = list_kernels();
+  return list;
+}
+
+const Kernels* find_kernels(std::string_view name) {
+  for (const Kernels* kernels : supported_kernels()) {
+    if (name == kernels->name) return kernels;
+  }
+  return nullptr;
+}
+
+}  // namespace rapt
+#endif

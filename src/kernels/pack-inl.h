@@ -1,0 +1,158 @@
+// Packing: rows of the caller's memory into the layouts the products read. Each number is read once and written once; 4x4
+// blocks are transposed in registers so that neither side is touched a float at a time.
+#if defined(RAPT_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_PACK_INL_H
+#undef RAPT_PACK_INL_H
+#else
+#define RAPT_PACK_INL_H
+#endif
+
+#include <cstring>
+
+#include "kernels/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Adds up x - x: stays 0 for finite numbers and becomes NaN for the rest.
+struct FiniteCheck {
+  using D4 = hn::CappedTag<float, 4>;  // one lane where there are no vectors
+  hn::Vec<D4> sum;
+  float rest;
+  HWY_INLINE FiniteCheck() : sum(hn::Zero(D4())), rest(0) {}
+  HWY_INLINE void See(hn::Vec<D4> x) { sum = hn::Add(sum, hn::Sub(x, x)); }
+  HWY_INLINE void See(float x) { rest += x - x; }
+  HWY_INLINE bool Finite() const {
+    const D4 d;
+    const float total = hn::GetLane(hn::SumOfLanes(d, sum)) + rest;
+    return total == 0;
+  }
+};
+
+/// Writes out[column * out_stride + row] for 4 rows and `dim` columns, times a factor per row.
+HWY_INLINE void TransposeFour(const float* const (&rows)[4], const float (&factors)[4], Index dim, float* out,
+                              Index out_stride, FiniteCheck& finite) {
+  Index c = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const FiniteCheck::D4 d;
+  const hn::Repartition<double, FiniteCheck::D4> d2;
+  for (; c + 4 <= dim; c += 4) {
+    hn::Vec<FiniteCheck::D4> r[4];
+    for (int i = 0; i < 4; ++i) {
+      r[i] = hn::LoadU(d, rows[i] + c);
+      finite.See(r[i]);
+      r[i] = hn::Mul(r[i], hn::Set(d, factors[i]));
+    }
+    const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r[0], r[1]));
+    const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r[2], r[3]));
+    const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r[0], r[1]));
+    const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r[2], r[3]));
+    float* to = out + c * out_stride;
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, low01, low23)), d, to);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23)), d, to + out_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d2, high01, high23)), d, to + 2 * out_stride);
+    hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23)), d, to + 3 * out_stride);
+  }
+#endif
+  for (; c < dim; ++c) {
+    for (int i = 0; i < 4; ++i) {
+      finite.See(rows[i][c]);
+      out[c * out_stride + i] = rows[i][c] * factors[i];
+    }
+  }
+}
+
+/// Rows first .. first + 3, of which those below `count` exist; the others read row 0 and count for nothing.
+struct FourRows {
+  const float* rows[4];
+  float factors[4];
+  Index missing;
+  FourRows(const float* data, Index stride, Index first, Index count, const float* factor)
+      : missing(std::max<Index>(0, first + 4 - count)) {
+    for (Index i = 0; i < 4; ++i) {
+      const Index row = std::min(first + i, count - 1);
+      rows[i] = data + row * stride;
+      factors[i] = factor == nullptr ? 1.0f : factor[row];
+    }
+  }
+};
+
+HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from) {
+  for (Index c = 0; c < dim; ++c) {
+    for (Index i = from; i < 4; ++i) out[c * out_stride + i] = 0;
+  }
+}
+
+HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim, const float* factors,
+                         float* out, Index out_stride, FiniteCheck& finite) {
+  const FourRows four(data, stride, first, count, factors);
+  TransposeFour(four.rows, four.factors, dim, out, out_stride, finite);
+  if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
+}
+
+bool PackStrips(const float* data, Index stride, Index count, Index dim, const float* factors, float* out) noexcept {
+  FiniteCheck finite;
+  for (Index s = 0; s * strip < count; ++s) {
+    PackFour(data, stride, s * strip, count, dim, factors, out + s * strip * dim, strip, finite);
+  }
+  return finite.Finite();
+}
+
+bool PackPanels(const float* data, Index stride, Index count, Index dim, float* out) noexcept {
+  FiniteCheck finite;
+  for (Index first = 0; first < tile; first += panel_columns) {
+    const Index width = std::min(panel_columns, tile - first);
+    for (Index key = first; key < first + width; key += 4) {
+      float* to = out + first * dim + key - first;
+      if (key < count) {
+        PackFour(data, stride, key, count, dim, nullptr, to, width, finite);
+      } else {
+        ClearColumns(to, width, dim, 0);
+      }
+    }
+  }
+  return finite.Finite();
+}
+
+HWY_INLINE void ClearRow(Index width, Index r, float* out) {
+  for (Index first = 0; first < width; first += panel_columns) {
+    const Index columns = std::min(panel_columns, width - first);
+    std::memset(out + first * tile + r * columns, 0, static_cast<std::size_t>(columns) * sizeof(float));
+  }
+}
+
+bool PackRows(const float* data, Index stride, Index count, Index dim, const float* factors, float* out) noexcept {
+  const Index width = (dim + lane_count - 1) / lane_count * lane_count;
+  const FiniteCheck::D4 d;
+  constexpr Index step = hn::MaxLanes(FiniteCheck::D4());
+  FiniteCheck finite;
+  for (Index first = 0; first < width; first += panel_columns) {
+    const Index columns = std::min(panel_columns, width - first);
+    const Index present = std::min(columns, dim - first);
+    for (Index r = 0; r < count; ++r) {
+      const float* row = data + r * stride + first;
+      const float factor = factors == nullptr ? 1.0f : factors[r];
+      float* to = out + first * tile + r * columns;
+      Index c = 0;
+      for (; c + step <= present; c += step) {
+        const auto x = hn::LoadU(d, row + c);
+        finite.See(x);
+        hn::StoreU(hn::Mul(x, hn::Set(d, factor)), d, to + c);
+      }
+      for (; c < present; ++c) {
+        finite.See(row[c]);
+        to[c] = row[c] * factor;
+      }
+      for (; c < columns; ++c) to[c] = 0;
+    }
+  }
+  for (Index r = count; r < tile; ++r) ClearRow(width, r, out);
+  return finite.Finite();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,184 @@
+// The one micro-kernel, C = A B or C += A B on four rows, and the three products made of it.
+//
+// Traffic per call with depth k and n vectors: 4 k broadcasts and n k vector loads for 4 n k multiply-adds, 4 n stores. All
+// operands are packed, so every address is a constant offset from two running pointers. The accumulators start at zero and are
+// added to C once at the end: rounding errors of a chain stay those of its 64 terms.
+#if defined(RAPT_PRODUCT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_PRODUCT_INL_H
+#undef RAPT_PRODUCT_INL_H
+#else
+#define RAPT_PRODUCT_INL_H
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kernels/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
+// Vectors per panel: as many as the register file holds beside the operands.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+inline constexpr int panel_vectors = 3;
+#else
+inline constexpr int panel_vectors = 4;
+#endif
+inline constexpr Index lane_count = hn::MaxLanes(DF());
+inline constexpr Index panel_columns = panel_vectors * lane_count;
+
+enum class Store { set, add };
+
+/// Null clips stand for a whole tile.
+HWY_INLINE Clip ClipOf(const Clip* clips, Index row) { return clips == nullptr ? whole_row : clips[row / strip]; }
+
+template <int vectors, Index row_step>
+HWY_INLINE void Step(VF (&acc)[strip][vectors], const float* HWY_RESTRICT a, const float* HWY_RESTRICT b) {
+  const DF d;
+  VF right[vectors];
+#pragma GCC unroll 8
+  for (int n = 0; n < vectors; ++n) right[n] = hn::LoadU(d, b + n * lane_count);
+#pragma GCC unroll 8
+  for (int m = 0; m < strip; ++m) {
+    const VF left = hn::Set(d, a[m * row_step]);
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::MulAdd(left, right[n], acc[m][n]);
+  }
+}
+
+/// C[4][vectors] over `depth`; A's element (m, k) is a[m * row_step + k * depth_step].
+template <int vectors, Index row_step, Index depth_step, Store store>
+HWY_INLINE void Micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index b_stride, Index depth,
+                      float* HWY_RESTRICT c, Index c_stride) {
+  const DF d;
+  VF acc[strip][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < strip; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Zero(d);
+  }
+  Index k = 0;
+  for (; k + 4 <= depth; k += 4) {
+    Step<vectors, row_step>(acc, a, b);
+    Step<vectors, row_step>(acc, a + depth_step, b + b_stride);
+    Step<vectors, row_step>(acc, a + 2 * depth_step, b + 2 * b_stride);
+    Step<vectors, row_step>(acc, a + 3 * depth_step, b + 3 * b_stride);
+    a += 4 * depth_step;
+    b += 4 * b_stride;
+  }
+  for (; k < depth; ++k) {
+    Step<vectors, row_step>(acc, a, b);
+    a += depth_step;
+    b += b_stride;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < strip; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) {
+      float* to = c + m * c_stride + n * lane_count;
+      if constexpr (store == Store::set) {
+        hn::StoreU(acc[m][n], d, to);
+      } else {
+        hn::StoreU(hn::Add(hn::LoadU(d, to), acc[m][n]), d, to);
+      }
+    }
+  }
+}
+
+/// Where an operand or a result of a product lies, strip by strip.
+struct StripWalk {
+  const float* a;
+  Index a_step;  // from strip to strip
+  const float* b;
+  Index b_stride;
+  float* c;
+  Index c_step;
+  Index c_stride;
+};
+
+/// Every strip over the whole depth: the loop that carries nearly all flops.
+template <int vectors, Index row_step, Index depth_step, Store store>
+HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_strips) {
+  for (Index s = 0; s < row_strips; ++s) {
+    Micro<vectors, row_step, depth_step, store>(walk.a + s * walk.a_step, walk.b, walk.b_stride, depth,
+                                                walk.c + s * walk.c_step, walk.c_stride);
+  }
+}
+
+template <Index row_step, Index depth_step, Store store>
+HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index row_strips) {
+  switch (vectors) {
+    case 1: return WholeStrips<1, row_step, depth_step, store>(walk, depth, row_strips);
+    case 2: return WholeStrips<2, row_step, depth_step, store>(walk, depth, row_strips);
+    case 3: return WholeStrips<3, row_step, depth_step, store>(walk, depth, row_strips);
+    default:
+      if constexpr (panel_vectors >= 4) {
+        return WholeStrips<4, row_step, depth_step, store>(walk, depth, row_strips);
+      }
+  }
+}
+
+/// S[64][64] = A B over `depth`: A in strips, B in panels of columns.
+void Scores(const float* a, const float* b, Index depth, Index row_strips, const Clip* clips,
+            float* scores) noexcept {
+  for (Index first = 0; first < tile; first += panel_columns) {
+    const Index width = std::min(panel_columns, tile - first);
+    StripWalk walk{a, strip * depth, b + first * depth, width, scores + first, strip * tile, tile};
+    if (clips == nullptr) {
+      Strips<1, strip, Store::set>(width / lane_count, walk, depth, row_strips);
+      continue;
+    }
+    for (Index s = 0; s < row_strips; ++s) {
+      const Index begin = std::max(first, clips[s].begin);
+      const Index end = std::min(first + width, clips[s].end);
+      if (begin >= end) continue;
+      walk.a = a + s * strip * depth;
+      walk.b = b + first * depth + begin - first;
+      walk.c = scores + s * strip * tile + begin;
+      Strips<1, strip, Store::set>((end - begin) / lane_count, walk, depth, 1);
+    }
+  }
+}
+
+/// C[64][width] += S B, row_step and depth_step saying how S is read: along its rows, each strip of queries over its clip of
+/// keys, or along its columns, each strip of keys over its clip of queries.
+template <Index row_step, Index depth_step>
+HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width, Index row_strips, const Clip* clips,
+                             float* out) {
+  for (Index first = 0; first < width; first += panel_columns) {
+    const Index columns = std::min(panel_columns, width - first);
+    StripWalk walk{scores, strip * row_step, rows + first * tile, columns, out + first, strip * width, width};
+    if (clips == nullptr) {
+      Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, tile, row_strips);
+      continue;
+    }
+    for (Index s = 0; s < row_strips; ++s) {
+      const Clip clip = clips[s];
+      if (clip.begin >= clip.end) continue;
+      walk.a = scores + s * strip * row_step + clip.begin * depth_step;
+      walk.b = rows + first * tile + clip.begin * columns;
+      walk.c = out + s * strip * width + first;
+      Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, clip.end - clip.begin, 1);
+    }
+  }
+}
+
+void Gather(const float* scores, const float* rows, Index width, Index row_strips, const Clip* clips,
+            float* out) noexcept {
+  GatherStrips<tile, 1>(scores, rows, width, row_strips, clips, out);
+}
+
+void GatherColumns(const float* scores, const float* rows, Index width, const Clip* query_clips,
+                   float* out) noexcept {
+  GatherStrips<1, tile>(scores, rows, width, strips, query_clips, out);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/bound.h"
+#include "support/cases.h"
+#include "support/definition.h"
+#include "support/engine.h"
+
+namespace rapt::test {
+namespace {
+
+void expect_backward(const Case& c) {
+  const Operands o(c);
+  const DefinedGradients want = define_gradients(problem(o.q, o.k, o.v, o.how), doubles(o.dout));
+  for (const Context& context : every_isa())
+    EXPECT_WITHIN_BOUND(run(o, context).backward, want, where(c, context));
+}
+
+TEST(AttendBackward, IsWithinTheBoundOfTheDefinitionOnEveryIsa) {
+  for (const Case& c : attention_cases()) expect_backward(c);
+}
+
+TEST(SlowAttendBackward, StaysWithinTheBoundUpToAMillionKeysOrQueries) {
+  for (const Case& c : long_cases()) expect_backward(c);
+}
+
+TEST(AttendBackward, GivesOnlyTheGradientsTheCallHasPartsFor) {
+  Small small({2, 2, 5, 8}, {2, 1, 9, 8});
+  const Gradients plain = small.answer().backward;
+  EXPECT_EQ(plain.dq.shape(), small.q.shape());
+  EXPECT_EQ(plain.dk.shape(), small.k.shape());
+  EXPECT_EQ(plain.dv.shape(), small.v.shape());
+  EXPECT_TRUE(plain.dslopes.empty() && plain.dtable.empty() && plain.drelative_keys.empty());
+  EXPECT_TRUE(plain.ddense.empty() && plain.dsinks.empty());
+  const Tensor table = random_tensor({32, 2}, 1), shaw = random_tensor({7, 8}, 2);
+  const Tensor dense = random_tensor({1, 2, 1, 9}, 3);
+  small.how.bias = alibi(2) + t5_bias(table) + relative_keys(shaw) + dense_bias(dense);
+  small.how.sinks = {0.5f, -1};
+  const Gradients all = small.answer().backward;
+  EXPECT_EQ(all.dslopes.shape(), Shape{2});
+  EXPECT_EQ(all.dtable.shape(), table.shape());
+  EXPECT_EQ(all.drelative_keys.shape(), shaw.shape());
+  EXPECT_EQ(all.ddense.shape(), dense.shape());
+  EXPECT_EQ(all.dsinks.shape(), Shape{2});
+}
+
+double dot(std::span<const float> numbers, const std::vector<float>& direction) {
+  double sum = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) sum += double{numbers[i]} * direction[i];
+  return sum;
+}
+
+double dot(const Doubles& numbers, const std::vector<float>& direction) {
+  double sum = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) sum += numbers[i] * direction[i];
+  return sum;
+}
+
+double norm(const Doubles& numbers) {
+  double sum = 0;
+  for (const double number : numbers) sum += number * number;
+  return std::sqrt(sum);
+}
+
+TEST(AttendBackward, AgreesAlongRandomDirections) {
+  const Case c = parse_case(
+      "heads=4; kv_heads=2; queries=97; keys=161; dim=48; value_dim=32; "
+      "pattern=causal; softcap=20; bias=alibi");
+  const Operands o(c);
+  const DefinedGradients want = define_gradients(problem(o.q, o.k, o.v, o.how), doubles(o.dout));
+  for (const Context& context : every_isa()) {
+    const Gradients got = run(o, context).backward;
+    const auto expect_along = [&](const Tensor& part, const Truth& truth, std::uint64_t seed) {
+      const auto direction = normals(part.elements(), seed);
+      EXPECT_NEAR(dot(part.numbers(), direction), dot(truth.value, direction),
+                  1e-4 * norm(truth.value))
+          << where(c, context);
+    };
+    for (std::uint64_t seed = 0; seed < 32; ++seed) {
+      expect_along(got.dq, want.dq, seed);
+      expect_along(got.dk, want.dk, seed);
+      expect_along(got.dv, want.dv, seed);
+      expect_along(got.dslopes, want.dslopes, seed);
+    }
+  }
+}
+
+TEST(AttendBackward, LogitGradientsOfARowAddUpToZero) {
+  const Case c = parse_case(
+      "batch=2; heads=2; kv_heads=2; queries=70; keys=130; dim=16; "
+      "value_dim=16; pattern=causal; bias=dense");
+  const Operands o(c);
+  const Truth want = define_gradients(problem(o.q, o.k, o.v, o.how), doubles(o.dout)).ddense;
+  for (const Context& context : every_isa()) {
+    const Gradients got = run(o, context).backward;
+    for (Index row = 0; row < c.batch * c.heads * c.queries; ++row) {
+      double sum = 0, unit = 0;
+      for (Index key = 0; key < c.keys; ++key) {
+        sum += got.ddense.numbers()[row * c.keys + key];
+        unit += want.unit[row * c.keys + key];
+      }
+      ASSERT_LE(std::fabs(sum), 2 * unit + want.floor) << "row " << row << where(c, context);
+    }
+  }
+}
+
+TEST(AttendBackward, IsLinearInTheUpstreamGradient) {
+  Small small({1, 2, 66, 16}, {1, 1, 90, 16});
+  small.how.pattern = causal();
+  const Answer once = small.answer();
+  for (float& number : small.dout.numbers()) number *= 0.25f;
+  Answer quarter = small.answer();
+  for (Tensor* part : {&quarter.backward.dq, &quarter.backward.dk, &quarter.backward.dv})
+    for (float& number : part->numbers()) number *= 4;
+  EXPECT_SAME_BITS(quarter.backward, once.backward);
+  for (float& number : small.dout.numbers()) number = 0;
+  const Gradients zero = small.answer().backward;
+  for (const Tensor* part : {&zero.dq, &zero.dk, &zero.dv})
+    for (const float number : part->numbers()) ASSERT_EQ(number, 0);
+}
+
+}  // namespace
+}  // namespace rapt::test

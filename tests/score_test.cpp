@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/bound.h"
+#include "support/cases.h"
+#include "support/definition.h"
+#include "support/engine.h"
+
+namespace rapt::test {
+namespace {
+
+void expect_within_bound(const Case& c) {
+  const Operands o(c);
+  const Problem p = problem(o.q, o.k, o.v, o.how);
+  const Defined want = define(p);
+  const DefinedGradients want_gradients = define_gradients(p, doubles(o.dout));
+  for (const Context& context : every_isa()) {
+    const Answer got = run(o, context);
+    EXPECT_WITHIN_BOUND(got.forward, want, where(c, context));
+    EXPECT_WITHIN_BOUND(got.backward, want_gradients, where(c, context));
+  }
+}
+
+Case score_case(const std::string& changes) {
+  return parse_case(
+      "batch=2; heads=4; kv_heads=2; queries=37; keys=83; dim=20; value_dim=12; "
+      "pattern=causal; " +
+      changes);
+}
+
+TEST(Score, EveryScaleIsWithinTheBound) {
+  for (const char* scale : {"sqrt", "dim", "log_n", "1", "0", "-0.3", "0.01"})
+    for (const char* pattern : {"causal", "window(9, 4)", "random(0.1)"})
+      expect_within_bound(score_case("scale=" + std::string(scale) + "; pattern=" + pattern));
+}
+
+TEST(Score, EveryBiasIsWithinTheBound) {
+  for (const std::string& bias : biases())
+    for (const char* pattern : {"full", "causal", "random(0.5)"})
+      expect_within_bound(score_case("bias=" + bias + "; pattern=" + pattern));
+}
+
+TEST(Score, PartsWorkTogether) {
+  std::uint64_t seed = 1;
+  for (const char* softcap : {"0", "3", "50"})
+    for (const char* bias : {"none", "alibi+t5+shaw+dense", "t5_past+dense_inf", "shaw"})
+      for (const char* sinks : {"0", "1"})
+        for (const char* dropout : {"0", "0.3"})
+          for (const char* kv_heads : {"1", "4"})
+            expect_within_bound(
+                score_case("softcap=" + std::string(softcap) + "; bias=" + bias +
+                           "; sinks=" + sinks + "; dropout=" + dropout + "; kv_heads=" + kv_heads +
+                           "; queries=19; keys=70; dim=9" + "; seed=" + std::to_string(seed++)));
+}
+
+TEST(Score, ADistanceOfAMillionKeepsItsBias) {
+  // bf16 or f32 rounding of slope * key loses the difference between neighbours; -slope * distance
+  // near the query does not.
+  const Index keys = 1 << 20;
+  Small small({1, 1, 2, 1}, {1, 1, keys, 1});
+  for (float& number : small.q.numbers()) number = 0;
+  small.how.pattern = causal() & window(64, 0);
+  small.how.bias = alibi(std::vector<float>{0.25f});
+  const Defined want = define(problem(small.q, small.k, small.v, small.how));
+  for (const Context& context : every_isa()) {
+    const Attended got = attend(small.q, small.k, small.v, small.how, context);
+    EXPECT_WITHIN_BOUND(got, want, context.isa());
+    for (std::size_t row = 0; row < 2; ++row)  // S holds the distances; here they are small
+      EXPECT_NEAR(got.out.numbers()[row], want.out.value[row], 1e-6) << context.isa();
+  }
+}
+
+TEST(Score, AlibiSlopesAreThePublishedOnes) {
+  const auto slopes = [](Index heads) { return alibi(heads).alibi.value().slopes; };
+  for (const Index heads : {1, 2, 4, 8, 16, 64, 128})
+    for (Index head = 0; head < heads; ++head)
+      EXPECT_FLOAT_EQ(slopes(heads)[head],
+                      static_cast<float>(std::exp2(-8.0 * static_cast<double>(head + 1) /
+                                                   static_cast<double>(heads))));
+  const float after_8[] = {0.70710678f, 0.35355339f, 0.17677670f, 0.08838835f};
+  const float after_16[] = {0.84089642f, 0.59460356f, 0.42044821f, 0.29730178f};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(slopes(12)[8 + i], after_8[i]);
+    EXPECT_FLOAT_EQ(slopes(20)[16 + i], after_16[i]);
+  }
+  for (Index heads = 1; heads <= 128; ++heads)
+    EXPECT_EQ(slopes(heads).size(), static_cast<std::size_t>(heads));
+}
+
+TEST(Score, T5BucketsBeginWhereTheModelsBeginThem) {
+  using enum RelativeTable::Direction;
+  const Index both_first[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  const Index past_first[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                              16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
+  const auto bucket_of = [](std::span<const Index> first, Index distance) {
+    Index bucket = std::ssize(first) - 1;
+    while (first[static_cast<std::size_t>(bucket)] > distance) --bucket;
+    return bucket;
+  };
+  for (Index distance = 0; distance <= 300; ++distance) {
+    EXPECT_EQ(t5_bucket(-distance, 32, 128, both), bucket_of(both_first, distance));
+    EXPECT_EQ(t5_bucket(-distance, 32, 128, past), bucket_of(past_first, distance));
+    if (distance == 0) continue;
+    EXPECT_EQ(t5_bucket(distance, 32, 128, both), 16 + bucket_of(both_first, distance));
+    EXPECT_EQ(t5_bucket(distance, 32, 128, past), 0);
+  }
+  EXPECT_EQ(t5_bucket(Index{1} << 40, 32, 128, both), 31);
+}
+
+TEST(Score, ASinkIsASigmoidOfTheLse) {
+  Small small({1, 3, 20, 16}, {1, 3, 50, 16});
+  const Attended without = attend(small.q, small.k, small.v);
+  small.how.sinks = {0.7f, 4, -200};
+  const Attended with = attend(small.q, small.k, small.v, small.how);
+  for (std::size_t row = 0; row < 60; ++row) {
+    const double sink = small.how.sinks[row / 20], lse = without.lse.numbers()[row];
+    for (std::size_t t = 0; t < 16; ++t)
+      EXPECT_NEAR(with.out.numbers()[row * 16 + t],
+                  without.out.numbers()[row * 16 + t] / (1 + std::exp(sink - lse)), 2e-6);
+    EXPECT_NEAR(with.lse.numbers()[row],
+                std::max(sink, lse) + std::log1p(std::exp(-std::fabs(sink - lse))), 2e-6);
+  }
+}
+
+TEST(Score, LogNIsTheSquareRootRuleAt512Keys) {
+  Small small({1, 1, 3, 64}, {1, 1, 512, 64});
+  const Attended plain = attend(small.q, small.k, small.v);
+  small.how.scale = Scale::log_n();
+  const Attended log_n = attend(small.q, small.k, small.v, small.how);
+  for (std::size_t i = 0; i < plain.out.numbers().size(); ++i)
+    EXPECT_NEAR(log_n.out.numbers()[i], plain.out.numbers()[i], 1e-6);
+}
+
+TEST(Score, BiasPartsJoinOncePerKind) {
+  const Tensor table = random_tensor({32, 4}, 1);
+  const Bias both = alibi(4) + t5_bias(table);
+  EXPECT_TRUE(both.alibi && both.table && !both.keys && !both.dense);
+  EXPECT_THROW(alibi(4) + alibi(4), std::invalid_argument);
+  EXPECT_THROW(both + t5_bias(table), std::invalid_argument);
+}
+
+TEST(Score, EveryBroadcastOfADenseBiasIsItsRepetition) {
+  const Shape full{2, 3, 5, 70};
+  for (unsigned repeated = 0; repeated < 16; ++repeated) {
+    Shape shape = full;
+    for (Index axis = 0; axis < 4; ++axis)
+      if (repeated >> axis & 1) shape[axis] = 1;
+    const Tensor bias = random_tensor(shape, repeated);
+    Small small({2, 3, 5, 8}, {2, 3, 70, 8});
+    small.how.bias = dense_bias(bias);
+    const Problem p = problem(small.q, small.k, small.v, small.how);
+    const Answer got = small.answer();
+    EXPECT_WITHIN_BOUND(got.forward, define(p), shape.text());
+    EXPECT_WITHIN_BOUND(got.backward, define_gradients(p, doubles(small.dout)), shape.text());
+    EXPECT_EQ(got.backward.ddense.shape(), shape);
+    Shape strides = shape.row_major();  // the same by strides of 0
+    for (Index axis = 0; axis < 4; ++axis)
+      if (repeated >> axis & 1 && axis < 3) strides[axis] = 0, shape[axis] = full[axis];
+    small.how.bias = dense_bias(View::trusted(bias.data(), shape, strides));
+    EXPECT_SAME_BITS(attend(small.q, small.k, small.v, small.how), got.forward);
+  }
+}
+
+}  // namespace
+}  // namespace rapt::test

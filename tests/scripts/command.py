@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""The rapt command: results on stdout, JSON with the promised keys, exit codes 0, 1 and 2."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+RAPT = sys.argv.pop(1)
+BENCH_KEYS = """case pattern tokens heads dim dtype threads pass time_ms gflops peak_gflops
+                fraction_of_peak extra_bytes""".split()
+
+
+def rapt(*arguments, stdout=subprocess.PIPE, **environment):
+    return subprocess.run([RAPT, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **environment}, timeout=300)
+
+
+def rapt_json(*arguments):
+    done = rapt(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "", done.stderr
+    return json.loads(done.stdout)
+
+
+class Plan(unittest.TestCase):
+    def test_counts_what_the_pattern_allows(self):
+        plan = rapt_json("plan", "causal", "--tokens", "1000")
+        self.assertEqual(plan["pairs"], 1000 * 1001 // 2)
+        self.assertEqual((plan["whole_tiles"], plan["masked_tiles"]), (16 * 15 // 2, 16))
+
+    def test_queries_are_the_newest_positions(self):
+        self.assertEqual(rapt_json("plan", "causal", "--tokens", "100", "--queries", "1")["pairs"], 100)
+
+    def test_draws(self):
+        done = rapt("plan", "causal & window(512, 0)", "--tokens", "4096")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("causal & window(512, 0), 4096 queries, 4096 keys", done.stdout)
+
+    def test_a_mistake_in_a_pattern_shows_its_column(self):
+        done = rapt("plan", "causal & windw(512, 0)", "--tokens", "100")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("column 10", done.stderr)
+
+
+class Bench(unittest.TestCase):
+    SMALL = ["bench", "attention", "--tokens", "128", "--heads", "2", "--repeat", "1"]
+
+    def test_one_case_is_an_object_with_the_promised_keys(self):
+        row = rapt_json(*self.SMALL, "--pattern", "causal", "--threads", "1")
+        self.assertLessEqual(set(BENCH_KEYS), set(row))
+        self.assertEqual((row["pattern"], row["pass"], row["dtype"]), ("causal", "forward", "f32"))
+        self.assertEqual((row["tokens"], row["heads"], row["threads"]), (128, 2, 1))
+        flops = 4 * 128 * 129 // 2 * 64 * 2
+        self.assertAlmostEqual(row["gflops"] * row["time_ms"] * 1e6 / flops, 1, places=6)
+
+    def test_several_cases_are_an_array(self):
+        rows = rapt_json(*self.SMALL, "--tokens", "64", "--forward", "--backward")
+        self.assertEqual([(row["tokens"], row["pass"]) for row in rows],
+                         [(128, "forward"), (128, "backward"), (64, "forward"), (64, "backward")])
+
+    def test_every_kind_of_score_runs(self):
+        for option in (["--bias", "alibi"], ["--bias", "t5"], ["--bias", "dense"], ["--softcap", "20"],
+                       ["--bias", "relative-keys"], ["--scale", "log_n"], ["--scale", "0.5"],
+                       ["--sinks"], ["--stats"], ["--dropout", "0.1"], ["--kv-heads", "1"],
+                       ["--value-dim", "48"], ["--batch", "2"], ["--queries", "3"]):
+            with self.subTest(option):
+                rows = rapt_json(*self.SMALL, "--forward", "--backward", *option)
+                self.assertTrue(all(row["time_ms"] > 0 for row in rows))
+
+    def test_peak(self):
+        peak = rapt_json("bench", "peak", "--threads", "1")
+        self.assertTrue(all(peak[key] > 0 for key in ("fma_gflops", "exp_gops", "read_gbytes")))
+
+
+class Everything(unittest.TestCase):
+    def test_version(self):
+        version = rapt_json("--version")["version"]
+        self.assertEqual(rapt("--version").stdout.splitlines()[0], f"rapt {version}")
+
+    def test_explain(self):
+        done = rapt("explain", "--tokens", "128", "--isa", "scalar", "--threads", "3")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("scalar", done.stdout)
+
+    def test_help_is_a_result(self):
+        for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"], ["explain"]):
+            done = rapt(*command, "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("Usage", done.stdout)
+
+    def test_wrong_usage_is_2(self):
+        for arguments in ([], ["fly"], ["plan"], ["plan", "causal"], ["bench"],
+                          ["plan", "causal", "--tokens", "-1"], ["plan", "causal", "--tokens", "4k"],
+                          ["plan", "causal", "--tokens", "0x10"], ["plan", "causal", "--tokens", "010"],
+                          ["explain", "--tokens", "8", "--scale", "fast"],
+                          ["explain", "--tokens", "8", "--heads", "3", "--kv-heads", "2"],
+                          ["bench", "attention", "--tokens", "8", "--bias", "fast"],
+                          ["bench", "attention", "--tokens", "8", "--case", "full"],
+                          ["bench", "peak", "--isa", "fast"]):
+            with self.subTest(arguments):
+                done = rapt(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertNotEqual(done.stderr, "")
+
+    def test_wrong_environment_is_2_and_names_the_variable(self):
+        for name, value in (("RAPT_THREADS", "many"), ("RAPT_THREADS", "0"), ("RAPT_ISA", "fast")):
+            done = rapt("bench", "peak", **{name: value})
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(name, done.stderr)
+
+    def test_a_full_disk_is_1(self):
+        with open("/dev/full", "w") as full:
+            done = rapt("plan", "causal", "--tokens", "100", stdout=full)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
+
+    def test_a_reader_that_hangs_up_is_no_failure(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = rapt("plan", "causal", "--tokens", "100000", "--columns", "100", stdout=writer)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+unittest.main()

@@ -1,0 +1,369 @@
+#include "support/definition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace rapt::test {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+double largest_size(const Doubles& numbers) {
+  double largest = 0;
+  for (const double x : numbers) largest = std::fmax(largest, std::fabs(x));  // passes over NaN
+  return std::isinf(largest) ? 0 : largest;
+}
+
+/// T5's bucket as spec-positions B5 writes it.
+Index bucket_of(Index relative, Index buckets, Index max_distance,
+                RelativeTable::Direction direction) {
+  const bool both = direction == RelativeTable::Direction::both;
+  const Index half = both ? buckets / 2 : buckets;
+  const Index base = both && relative > 0 ? half : 0;
+  const Index distance = both ? std::abs(relative) : std::max<Index>(-relative, 0);
+  const Index exact = half / 2;
+  if (distance < exact) return base + distance;
+  const double ratio = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
+                       std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
+  const auto step = static_cast<Index>(ratio * static_cast<double>(half - exact));
+  return base + std::min(half - 1, exact + step);
+}
+
+/// Where the parts of the score of one (item, head, query, key) live.
+struct Place {
+  Index q, k, v, table = 0, relative = 0, dense = 0;  // offsets into the numbers of the problem
+  double distance;
+};
+
+Place place_of(const Problem& p, Index item, Index head, Index query, Index key) {
+  const Index kv_head = head / (p.heads / p.kv_heads);
+  const Index position = p.keys - p.queries + query;
+  Place at{.q = ((item * p.heads + head) * p.queries + query) * p.dim,
+           .k = ((item * p.kv_heads + kv_head) * p.keys + key) * p.dim,
+           .v = ((item * p.kv_heads + kv_head) * p.keys + key) * p.value_dim,
+           .distance = std::fabs(static_cast<double>(position - key))};
+  if (const auto& part = p.how.bias.table)
+    at.table =
+        bucket_of(key - position, part->values.size(0), part->max_distance, part->direction) *
+            p.heads +
+        head;
+  if (const auto& part = p.how.bias.keys) {
+    const Index reach = (part->table.size(0) - 1) / 2;
+    at.relative = (std::clamp(key - position, -reach, reach) + reach) * p.dim;
+  }
+  if (const auto& part = p.how.bias.dense) {
+    const std::array<Index, 4> index{item, head, query, key};
+    for (Index axis = 0; axis < 4; ++axis) {
+      const Index size = part->values.size(axis);
+      at.dense = at.dense * size + (size == 1 ? 0 : index[static_cast<std::size_t>(axis)]);
+    }
+  }
+  return at;
+}
+
+/// One query of one head. Everything is per seen key; S is the row's logit size without
+/// cancellation.
+struct Row {
+  std::vector<Index> seen;
+  std::vector<Place> at;
+  Doubles logit, slope, probability, keep;  // slope: d logit / d (scaled dot product)
+  double scale = 0, lse = -infinity, sink = 0, S = 0;
+};
+
+double scale_of(const Problem& p, Index keys_seen) {
+  const auto dim = static_cast<double>(p.dim);
+  switch (p.how.scale.rule) {
+    case Scale::Rule::inverse_sqrt_dim:
+      return 1 / std::sqrt(dim);
+    case Scale::Rule::inverse_dim:
+      return 1 / dim;
+    case Scale::Rule::value:
+      return p.how.scale.number;
+    case Scale::Rule::log_n:
+      break;
+  }
+  return std::log(static_cast<double>(keys_seen)) / std::log(p.how.scale.number) / std::sqrt(dim);
+}
+
+/// logit = softcap(scale * q·(k + relative key)) + biases.
+///
+/// Its size without cancellation is A + |biases|, A = |scale| * sum |q|(|k| + |relative key|); with
+/// a cap the error of A shrinks by the slope, and a tanh of 2 ULP adds 2 |capped|.
+void add_logit(const Problem& p, Index head, Row& row, const Place& at) {
+  double dot = 0, size = 0;
+  for (Index c = 0; c < p.dim; ++c) {
+    const double q = p.q[at.q + c], k = p.k[at.k + c];
+    const double relative = p.how.bias.keys ? p.relative_keys[at.relative + c] : 0;
+    dot += q * (k + relative);
+    size += std::fabs(q) * (std::fabs(k) + std::fabs(relative));
+  }
+  double logit = row.scale * dot, slope = 1;
+  size *= std::fabs(row.scale);
+  if (const double cap = p.how.softcap; cap > 0) {
+    const double t = std::tanh(logit / cap);
+    logit = cap * t;
+    slope = 1 - t * t;
+    size = slope * size + 2 * std::fabs(logit);
+  }
+  const auto add = [&](double bias) { logit += bias, size += std::fabs(bias); };
+  if (p.how.bias.alibi) add(-p.slopes[head] * at.distance);
+  if (p.how.bias.table) add(p.table[at.table]);
+  if (p.how.bias.dense) add(p.dense[at.dense]);
+  row.logit.push_back(logit);
+  row.slope.push_back(slope);
+  row.S = std::fmax(row.S, size);
+}
+
+Row row_of(const Problem& p, Index item, Index head, Index query) {
+  Row row;
+  const Ranges ranges = p.how.pattern.keys_of(query, {p.queries, p.keys});
+  Index count = 0;
+  for (const Range& range : ranges) count += range.end - range.begin;
+  row.scale = scale_of(p, count);
+  for (const Range& range : ranges)
+    for (Index key = range.begin; key < range.end; ++key) {
+      const Place at = place_of(p, item, head, query, key);
+      if (p.how.bias.dense && p.dense[at.dense] == -infinity) continue;  // hidden like a masked key
+      row.seen.push_back(key);
+      row.at.push_back(at);
+      add_logit(p, head, row, at);
+      row.keep.push_back(kept(p.how.dropout, item * p.heads + head, query, key));
+    }
+  if (row.seen.empty()) return row;
+  const bool has_sink = !p.sinks.empty();
+  double max = has_sink ? p.sinks[head] : -infinity;
+  for (const double logit : row.logit) max = std::fmax(max, logit);
+  double sum = has_sink ? std::exp(p.sinks[head] - max) : 0;
+  for (const double logit : row.logit) sum += std::exp(logit - max);
+  for (const double logit : row.logit) row.probability.push_back(std::exp(logit - max) / sum);
+  if (has_sink) {
+    row.sink = std::exp(p.sinks[head] - max) / sum;
+    row.S = std::fmax(row.S, std::fabs(p.sinks[head]));
+  }
+  row.lse = max + std::log(sum);
+  return row;
+}
+
+/// sum p_j * keep_j * v_j and the same of |v|, one row.
+struct Output {
+  Doubles value, size;
+};
+
+Output output_of(const Problem& p, const Row& row) {
+  Output out{Doubles(p.value_dim), Doubles(p.value_dim)};
+  for (std::size_t j = 0; j < row.seen.size(); ++j)
+    for (Index t = 0; t < p.value_dim; ++t) {
+      const double term = row.probability[j] * row.keep[j] * p.v[row.at[j].v + t];
+      out.value[t] += term;
+      out.size[t] += std::fabs(term);
+    }
+  return out;
+}
+
+Truth truth(Index elements) { return {Doubles(elements), Doubles(elements), 0}; }
+
+void put(Truth& truth, Index index, double value, double unit) {
+  truth.value[index] = value;
+  truth.unit[index] = unit;
+}
+
+void add(Truth& truth, Index index, double value, double unit) {
+  truth.value[index] += value;
+  truth.unit[index] += unit;
+}
+
+/// The statistics of one row. With rounding of relative size e = u32 * (4 + S) in every
+/// probability: entropy is lse - sum p z, so e * (1 + |lse| + sum p |z|); the variance of numbers
+/// of size <= S is known to e * S; |J|^2 = sum p^2 - 2 sum p^3 + (sum p^2)^2 to e times the sum of
+/// its terms.
+void put_stats(const Problem& p, const Row& row, Index index, Defined& defined) {
+  if (row.seen.empty()) return;
+  const double e = u32 * (4 + row.S), n = static_cast<double>(row.seen.size());
+  double entropy = row.sink > 0 ? -row.sink * std::log(row.sink) : 0, weighted = 0, mean = 0;
+  double largest = 0, reach = 0, first = 0, squares = row.sink * row.sink, variance = 0;
+  double cubes = row.sink * row.sink * row.sink;
+  for (std::size_t j = 0; j < row.seen.size(); ++j) {
+    const double probability = row.probability[j];
+    if (!(probability <= 0)) entropy -= probability * (row.logit[j] - row.lse);
+    weighted += probability * std::fabs(row.logit[j]);
+    mean += row.logit[j] / n;
+    largest = std::isnan(probability) ? probability : std::max(largest, probability);
+    reach += probability * row.at[j].distance;
+    if (row.seen[j] == 0) first = probability;
+    squares += probability * probability;
+    cubes += probability * probability * probability;
+  }
+  for (const double logit : row.logit) variance += (logit - mean) * (logit - mean) / n;
+  // Entries of J: p_i (1 - p_i) on the diagonal, -p_i p_j beside it; 1 - p_i from the other
+  // outcomes.
+  double total = row.sink, jacobian = 0;
+  for (const double probability : row.probability) total += probability;
+  const auto entry = [&](double probability) {
+    const double others = total - probability;
+    jacobian += probability * probability * (others * others + squares - probability * probability);
+  };
+  for (const double probability : row.probability) entry(probability);
+  if (row.sink > 0) entry(row.sink);
+  const double mass = p.sinks.empty() ? first : row.sink;
+  put(defined.entropy, index, entropy, e * (1 + std::fabs(row.lse) + weighted));
+  put(defined.largest, index, largest, e * largest);
+  put(defined.logit_variance, index, variance, e * row.S);
+  put(defined.jacobian_square, index, jacobian, 3 * e * (squares + 2 * cubes + squares * squares));
+  put(defined.reach, index, reach, e * reach);
+  put(defined.sink_mass, index, mass, e * mass);
+}
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+  }
+  return counter;
+}
+
+double kept(const Dropout& dropout, Index item_head, Index query, Index key) {
+  if (dropout.rate == 0) return 1;
+  const auto bits = philox(
+      {static_cast<std::uint32_t>(key >> 2), static_cast<std::uint32_t>(query),
+       static_cast<std::uint32_t>(item_head), 0},
+      {static_cast<std::uint32_t>(dropout.seed), static_cast<std::uint32_t>(dropout.seed >> 32)});
+  const auto threshold = static_cast<std::uint64_t>(std::floor(dropout.rate * 0x1p32));
+  const std::uint64_t word = bits[static_cast<std::size_t>(key & 3)];
+  return word < threshold ? 0 : 1 / (1 - dropout.rate);
+}
+
+Doubles doubles(View view) {
+  Doubles numbers;
+  std::array<Index, 4> size{1, 1, 1, 1}, stride{};
+  for (Index axis = 0; axis < view.shape().rank(); ++axis) {
+    const auto to = static_cast<std::size_t>(4 - view.shape().rank() + axis);
+    size[to] = view.size(axis), stride[to] = view.stride(axis);
+  }
+  for (Index a = 0; a < size[0]; ++a)
+    for (Index b = 0; b < size[1]; ++b)
+      for (Index c = 0; c < size[2]; ++c)
+        for (Index d = 0; d < size[3]; ++d)
+          numbers.push_back(
+              view.data()[a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]]);
+  return numbers;
+}
+
+Problem problem(View q, View k, View v, const Attention& how) {
+  Problem p{.batch = q.batch(),
+            .heads = q.heads(),
+            .kv_heads = k.heads(),
+            .queries = q.tokens(),
+            .keys = k.tokens(),
+            .dim = q.dim(),
+            .value_dim = v.dim(),
+            .how = how,
+            .q = doubles(q),
+            .k = doubles(k),
+            .v = doubles(v),
+            .slopes = {},
+            .table = {},
+            .relative_keys = {},
+            .dense = {},
+            .sinks = {how.sinks.begin(), how.sinks.end()}};
+  if (how.bias.alibi) p.slopes = {how.bias.alibi->slopes.begin(), how.bias.alibi->slopes.end()};
+  if (how.bias.table) p.table = doubles(how.bias.table->values);
+  if (how.bias.keys) p.relative_keys = doubles(how.bias.keys->table);
+  if (how.bias.dense) p.dense = doubles(how.bias.dense->values);
+  return p;
+}
+
+Defined define(const Problem& p) {
+  const Index rows = p.batch * p.heads * p.queries;
+  Defined defined;
+  defined.out = truth(rows * p.value_dim);
+  defined.out.floor = 0x1p-100 * (1 + largest_size(p.v));
+  for (Truth* part :
+       {&defined.lse, &defined.row_lse, &defined.entropy, &defined.largest, &defined.logit_variance,
+        &defined.reach, &defined.sink_mass, &defined.jacobian_square})
+    (*part = truth(rows)).floor = 0x1p-100 * static_cast<double>(1 + p.keys);
+  for (Index r = 0; r < rows; ++r) {
+    const Row row = row_of(p, r / p.queries / p.heads, r / p.queries % p.heads, r % p.queries);
+    const Output out = output_of(p, row);
+    for (Index t = 0; t < p.value_dim; ++t)
+      put(defined.out, r * p.value_dim + t, out.value[t], u32 * (4 + row.S) * out.size[t]);
+    put(defined.lse, r, row.lse, u32 * (4 + row.S + std::fabs(row.lse)));
+    put(defined.row_lse, r, row.lse, u32 * (4 + row.S));
+    put_stats(p, row, r, defined);
+  }
+  return defined;
+}
+
+namespace {
+
+/// Adds what one row gives to every gradient.
+///
+/// u_j = keep_j dO·v_j, D = sum p u, dz = p (u - D), dSbar = p (keep_j sum |dO v| + sum |dO| M) as
+/// in b.3. A softcap multiplies dz by 1 - tanh^2, which is known to u32 in absolute terms only: its
+/// size without cancellation is taken as 1. Bias gradients are sums of dz (times the distance for
+/// slopes); Shaw's are like dK, summed over the pairs of a distance; a sink's is -p_sink D, of size
+/// p_sink sum |dO| M. Each sum counts its terms with the (4 + S) of the row they come from.
+void add_row_gradients(const Problem& p, const Row& row, Index head, const double* dout,
+                       DefinedGradients& d) {
+  const Output out = output_of(p, row);
+  const double e = u32 * (4 + row.S), scale = row.scale, scale_size = std::fabs(scale);
+  double D = 0, D_size = 0;
+  for (Index t = 0; t < p.value_dim; ++t) {
+    D += dout[t] * out.value[t];
+    D_size += std::fabs(dout[t]) * out.size[t];
+  }
+  for (std::size_t j = 0; j < row.seen.size(); ++j) {
+    const Place& at = row.at[j];
+    const double probability = row.probability[j], weight = probability * row.keep[j];
+    double u = 0, u_size = 0;
+    for (Index t = 0; t < p.value_dim; ++t) {
+      const double term = row.keep[j] * dout[t] * p.v[at.v + t];
+      u += term, u_size += std::fabs(term);
+      add(d.dv, at.v + t, weight * dout[t], e * weight * std::fabs(dout[t]));
+    }
+    const double dz = probability * (u - D), dz_unit = e * probability * (u_size + D_size);
+    if (p.how.bias.alibi) add(d.dslopes, head, -dz * at.distance, dz_unit * at.distance);
+    if (p.how.bias.table) add(d.dtable, at.table, dz, dz_unit);
+    if (p.how.bias.dense) add(d.ddense, at.dense, dz, dz_unit);
+    const double ds = scale * row.slope[j] * dz, ds_unit = scale_size * dz_unit;
+    for (Index c = 0; c < p.dim; ++c) {
+      const double q = p.q[at.q + c], k = p.k[at.k + c];
+      const double relative = p.how.bias.keys ? p.relative_keys[at.relative + c] : 0;
+      add(d.dq, at.q + c, ds * (k + relative), ds_unit * (std::fabs(k) + std::fabs(relative)));
+      add(d.dk, at.k + c, ds * q, ds_unit * std::fabs(q));
+      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, ds_unit * std::fabs(q));
+    }
+  }
+  if (!p.sinks.empty() && !row.seen.empty())
+    add(d.dsinks, head, -row.sink * D, e * row.sink * D_size);
+}
+
+}  // namespace
+
+DefinedGradients define_gradients(const Problem& p, const Doubles& dout) {
+  DefinedGradients d;
+  const double sizes = (1 + largest_size(p.v)) * (1 + largest_size(dout)) *
+                       (1 + largest_size(p.q) + largest_size(p.k));
+  const auto like = [&](Truth& gradient, const Doubles& numbers) {
+    gradient = truth(static_cast<Index>(numbers.size()));
+    gradient.floor = 0x1p-100 * sizes * static_cast<double>(p.queries + p.keys + 1);
+  };
+  like(d.dq, p.q), like(d.dk, p.k), like(d.dv, p.v);
+  like(d.dslopes, p.slopes), like(d.dtable, p.table), like(d.drelative_keys, p.relative_keys);
+  like(d.ddense, p.dense), like(d.dsinks, p.sinks);
+  for (Index r = 0; r < p.batch * p.heads * p.queries; ++r) {
+    const Index head = r / p.queries % p.heads;
+    const Row row = row_of(p, r / p.queries / p.heads, head, r % p.queries);
+    add_row_gradients(p, row, head, dout.data() + r * p.value_dim, d);
+  }
+  return d;
+}
+
+}  // namespace rapt::test
