@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 namespace rapt::cli {
 namespace {
 
 bool someone_watches() {
-  static const bool terminal = isatty(STDERR_FILENO) != 0 && std::getenv("TERM") != nullptr &&
-                               std::string(std::getenv("TERM")) != "dumb";
-  return terminal;
+  static const char* const terminal = std::getenv("TERM");
+  static const bool smart = terminal != nullptr && std::string_view(terminal) != "dumb";
+  return smart && isatty(STDERR_FILENO) != 0;
 }
 
 }  // namespace

@@ -66,13 +66,6 @@ TEST(Determinism, TheSameCallGivesTheSameBits) { expect_repeats_are_equal(8); }
 
 TEST(SlowDeterminism, AThousandCallsGiveTheSameBits) { expect_repeats_are_equal(1000 / 5); }
 
-TEST(Determinism, StatsDoNotChangeTheOutput) {
-  for (const Case& c : calls())
-    for (const Context& context : every_isa())
-      EXPECT_SAME_BITS(run_with_stats(c, context).forward, run(Operands(c), context).forward)
-          << where(c, context);
-}
-
 TEST(Determinism, BatchNeighboursDoNotMatter) {
   for (const Context& context : every_isa()) {
     Small all({5, 4, 75, 16}, {5, 2, 90, 16});

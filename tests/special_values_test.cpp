@@ -176,19 +176,21 @@ TEST(SpecialValues, OneKeyGivesItsValueBitForBit) {
 }
 
 TEST(SpecialValues, NanComesOutExactlyWhereItIsDue) {
+  using Operand = std::pair<const char*, Tensor Small::*>;
   for (const Pattern& pattern : {causal() & window(40, 0), full(), causal() | prefix(30)})
-    for (Tensor Small::*operand : {&Small::q, &Small::k, &Small::v, &Small::dout})
+    for (const auto& [name, operand] : {Operand{"q", &Small::q}, Operand{"k", &Small::k},
+                                        Operand{"v", &Small::v}, Operand{"dout", &Small::dout}})
       for (const Index token : {0, 63, 64, 99}) {
         Small small({2, 2, 100, 8}, {2, 2, 100, 8});
         small.how.pattern = pattern;
         at(small.*operand, 1, 0, token, 3) = nan;
-        expect_answer_within_bound(
-            small, "NaN at token " + std::to_string(token) + " of operand, " + pattern.text());
+        expect_answer_within_bound(small, std::string("NaN in ") + name + " at token " +
+                                              std::to_string(token) + ", " + pattern.text());
       }
 }
 
 TEST(SpecialValues, NanComesOutOfEveryScorePart) {
-  const auto poisoned = [](auto set_part) {
+  const auto poisoned = [](const std::string& part, auto set_part) {
     Small small({1, 2, 20, 8}, {1, 2, 40, 8});
     Tensor table = random_tensor({32, 2}, 1), shaw = random_tensor({9, 8}, 2);
     Tensor dense = random_tensor({1, 2, 20, 40}, 3);
@@ -196,13 +198,14 @@ TEST(SpecialValues, NanComesOutOfEveryScorePart) {
     small.how.softcap = 10;
     small.how.sinks = {0.5f, 1};
     set_part(small, table, shaw, dense);
-    expect_answer_within_bound(small, "NaN in a score part");
+    expect_answer_within_bound(small, "NaN in " + part);
   };
-  poisoned([](Small& s, auto&, auto&, auto&) { s.how.bias.alibi->slopes[1] = nan; });
-  poisoned([](Small&, Tensor& table, auto&, auto&) { table.numbers()[2 * 3] = nan; });
-  poisoned([](Small&, auto&, Tensor& shaw, auto&) { shaw.numbers()[8 * 4 + 1] = nan; });
-  poisoned([](Small&, auto&, auto&, Tensor& dense) { dense.numbers()[40 * 7 + 3] = nan; });
-  poisoned([](Small& s, auto&, auto&, auto&) { s.how.sinks[0] = nan; });
+  poisoned("slopes", [](Small& s, auto&, auto&, auto&) { s.how.bias.alibi->slopes[1] = nan; });
+  poisoned("table", [](Small&, Tensor& table, auto&, auto&) { table.numbers()[2 * 3] = nan; });
+  poisoned("relative keys",
+           [](Small&, auto&, Tensor& shaw, auto&) { shaw.numbers()[8 * 4 + 1] = nan; });
+  poisoned("dense", [](Small&, auto&, auto&, Tensor& dense) { dense.numbers()[40 * 7 + 3] = nan; });
+  poisoned("sinks", [](Small& s, auto&, auto&, auto&) { s.how.sinks[0] = nan; });
 }
 
 TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {

@@ -7,6 +7,7 @@
 #include "attention/forward.h"
 #include "attention/stats.h"
 #include "base/check.h"
+#include "base/fpmode.h"
 
 namespace rapt {
 namespace {
@@ -47,6 +48,7 @@ Gradients zero_gradients(const Call& call) {
 }  // namespace
 
 Attended attend(View q, View k, View v, const Attention& how, const Context& context) {
+  const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
   Tensor out(out_shape(call));
   Attended attended = forward(call, out);
@@ -55,6 +57,7 @@ Attended attend(View q, View k, View v, const Attention& how, const Context& con
 }
 
 Attended attend_into(MutableView out, View q, View k, View v, const Attention& how, const Context& context) {
+  const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
   check_output("attend", "out", out, out_shape(call));
   check_apart("attend", out, q, "q");
@@ -65,6 +68,7 @@ Attended attend_into(MutableView out, View q, View k, View v, const Attention& h
 
 Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows, const Attention& how,
                           const Context& context) {
+  const FlushDenormals guard;
   const Call call("attend_backward", q, k, v, how, context);
   check_operand("attend_backward", "dout", dout, out_shape(call));
   check_operand("attend_backward", "out", out, out_shape(call));

@@ -10,7 +10,7 @@ struct BackwardInput {
 
   View dout;
   Buffer<float> reference;    // what p is measured from, 0 for a row that sees nothing
-  Buffer<float> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
+  Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
   Buffer<float> delta;        // sum(dout * out) / denominator
   std::vector<double> dsinks; // per head, empty without sinks
 };

@@ -48,8 +48,7 @@ class DenseWorker {
     call_.kernels.pack_panels(call_.k.row(item, kv_head, j * tile), call_.k.stride(2), count, call_.dim, keys_.data());
     call_.kernels.pack_panels(call_.v.row(item, kv_head, j * tile), call_.v.stride(2), count, call_.value_dim,
                               values_.data());
-    const std::uint64_t* mask = mask_id == Visit::whole ? nullptr : call_.plan->mask(mask_id).data();
-    scoring_.differentiate(keys_.data(), values_.data(), j, mask, nullptr);
+    scoring_.differentiate(keys_.data(), values_.data(), j, mask_id);
     for (Index r = 0; r < scoring_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {
         const Index column = shape_[3] > 1 ? j * tile + c : 0;

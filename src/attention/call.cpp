@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "base/check.h"
 #include "base/sizes.h"
@@ -16,6 +17,13 @@ void check_readable(const char* where, const char* name, const View& view) {
         ", expected [batch, heads, tokens, dim]");
   const Index elements = view.shape().elements();
   if (elements == 0) return;
+  Index span = 1;
+  for (Index axis = 0; axis < 4; ++axis) {
+    const Index stride = view.stride(axis);
+    check(stride != std::numeric_limits<Index>::min(), where, ": ", name, " has stride ", stride);
+    span = checked_sum({span, checked_product({view.size(axis) - 1, std::abs(stride)})});
+  }
+  checked_product({span, Index{sizeof(float)}});
   check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(), " but no memory (null pointer)");
   check(reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) == 0, where, ": ", name,
         " is not aligned to 4 bytes, as f32 numbers must be");

@@ -1,17 +1,24 @@
 #pragma once
 
-#include "kernels/kernels.h"
+#include "attention/scoring.h"
 
 namespace rapt {
 
-/// The products of a masked tile, pair by pair: a hidden pair is not multiplied at all, so a NaN or infinity behind it cannot
-/// come out as 0 * NaN. Slow, and only for tiles that hold such numbers.
+/// 64 packed rows that a tile of scores is multiplied with.
+struct RightRows {
+  const float* numbers;
+  Index width;
+  bool finite;  // false: 0 times a row may be NaN
+};
 
-/// out[64][width] += sum over seen columns of scores[r][c] * rows[c]
-void gather_carefully(const Kernels& kernels, const float* scores, const float* rows, Index width,
-                      const std::uint64_t* mask, Index row_count, float* out) noexcept;
-/// out[64][width] += sum over seeing rows of scores[r][c] * rows[r]
-void gather_columns_carefully(const Kernels& kernels, const float* scores, const float* rows, Index width,
-                              const std::uint64_t* mask, Index row_count, float* out) noexcept;
+/// out[64][width] += S B over the pairs of the mask, scores being 0 on the others.
+///
+/// A NaN or infinity behind a hidden pair must not come out as 0 * NaN. Tiles that hold such numbers are multiplied without
+/// them first, which gives every other result its usual bits, and the visible ones are added afterwards.
+void gather(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask, Index row_count,
+            float* out);
+/// out[64][width] += S' B, likewise.
+void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask,
+                    Index row_count, float* out);
 
 }  // namespace rapt

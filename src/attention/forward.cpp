@@ -15,8 +15,8 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// Key tiles between two flushes into f64: chains of at most eight partial sums, 1 % of the time.
-constexpr Index flush_interval = 8;
+/// Key tiles between two flushes into f64: at most 64 terms in one lane's sum, eight partial sums of p v; 1 % of the time.
+Index flush_interval(const Kernels& kernels) { return std::min<Index>(kernels.lanes, 8); }
 
 /// What one thread needs to attend with one tile of queries.
 class ForwardWorker {
@@ -44,7 +44,7 @@ class ForwardWorker {
     Index since_flush = 0;
     for (const Visit& visit : call_.plan->visits(query_tile)) {
       for (Index j = visit.first; j < visit.first + visit.count; ++j) {
-        if (since_flush == flush_interval) {
+        if (since_flush == flush_interval(call_.kernels)) {
           call_.kernels.flush(state_, scoring_.rows());
           since_flush = 0;
         }
@@ -70,7 +70,7 @@ class ForwardWorker {
     std::fill(shift_.begin(), shift_.end(), 0.0f);
     std::fill(lane_stats_.begin(), lane_stats_.end(), 0.0f);
     std::fill(stats_.begin(), stats_.end(), 0.0);
-    std::fill(first_key_.begin(), first_key_.end(), 0.0);
+    std::fill(first_key_.begin(), first_key_.end(), -std::numeric_limits<double>::infinity());
   }
 
   /// One visit: S = Q K', P and the running softmax, O += P V.
@@ -78,31 +78,20 @@ class ForwardWorker {
     const Kernels& kernels = call_.kernels;
     const Index kv_head = call_.kv_head(head_);
     const Index rows = scoring_.rows();
-    const std::uint64_t* mask = nullptr;
-    Clips clip_storage;
-    const Clip* clips = nullptr;
-    if (mask_id != Visit::whole) {
-      const auto words = call_.plan->mask(mask_id);
-      mask = words.data();
-      clip_strips(words, kernels.lanes, clip_storage);
-      clips = clip_storage;
-    }
-    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, clips, scores_.data());
+    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, mask_id, scores_.data());
+    const TileMask& mask = scoring_.mask();
     if (call_.how.stats) {
-      kernels.absorb_stats(scores_.data(), rows, clips, mask, state_, call_.distance(query_tile_, key_tile));
-      if (key_tile == 0) note_first_key(clips);
+      kernels.absorb_stats(scores_.data(), rows, mask.clips(), mask.words(), state_,
+                           call_.distance(query_tile_, key_tile));
+      if (key_tile == 0) note_first_key(mask.clips());
     } else {
-      kernels.absorb(scores_.data(), rows, clips, mask, state_);
+      kernels.absorb(scores_.data(), rows, mask.clips(), mask.words(), state_);
     }
     if (call_.rule.has_dropout()) {
       kernels.drop(scores_.data(), rows, call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
     }
-    const float* values = packed_.values(item_, kv_head, key_tile);
-    if (mask != nullptr && !packed_.finite(item_, kv_head, key_tile)) {
-      gather_carefully(kernels, scores_.data(), values, width_, mask, rows, out_.data());
-    } else {
-      kernels.gather(scores_.data(), values, width_, scoring_.row_strips(), clips, out_.data());
-    }
+    const RightRows values{packed_.values(item_, kv_head, key_tile), width_, packed_.finite(item_, kv_head, key_tile)};
+    gather(kernels, scores_.data(), values, mask, rows, out_.data());
   }
 
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
@@ -124,10 +113,11 @@ class ForwardWorker {
       sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
     }
     const double max = static_cast<double>(reference_[r]);
-    if (!call_.rule.has_sinks()) return {max, sum};
-    const double sink = static_cast<double>(static_cast<float>(call_.rule.sink_log2(head_)));
-    if (sink <= max || std::isnan(max)) return {max, sum + std::exp2(sink - max)};
-    return {sink, sum * std::exp2(max - sink) + 1};
+    if (!call_.rule.has_sinks() || (reference_[r] == minus_infinity && sum == 0)) return {max, sum};
+    // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the rounding.
+    const double sink = call_.rule.sink_log2(head_);
+    const double most = sink > max ? static_cast<double>(static_cast<float>(sink)) : max;
+    return {most, sum * std::exp2(max - most) + std::exp2(sink - most)};
   }
 
   void finish(Index r, const ForwardOutput& output) {

@@ -13,10 +13,10 @@ class GradientScoring {
   /// Packs queries and output gradients of a tile.
   void take_queries(Index item, Index head, Index query_tile);
 
-  /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where the mask hides. `keys` and `values` are
-  /// panels. mask is null for a whole tile.
-  void differentiate(const float* keys, const float* values, Index key_tile, const std::uint64_t* mask,
-                     const Clip* clips);
+  /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where mask() hides. `keys` and `values` are
+  /// panels.
+  void differentiate(const float* keys, const float* values, Index key_tile, std::int32_t mask_id);
+  const TileMask& mask() const { return scoring_.mask(); }
   /// Turns dlogits() into gradients of scale * q·k.
   void uncap();
 
@@ -24,8 +24,8 @@ class GradientScoring {
   Index row_strips() const { return scoring_.row_strips(); }
   float* probabilities() { return scores_.data(); }
   float* dlogits() { return dprobs_.data(); }
-  const float* factors() const { return scoring_.factors(); }
-  const float* output_factors() const { return input_.inverse_sum.data() + first_row_; }
+  const double* factors() const { return scoring_.factors(); }
+  const double* output_factors() const { return input_.inverse_sum.data() + first_row_; }
 
  private:
   const Call& call_;

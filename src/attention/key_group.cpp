@@ -143,52 +143,23 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
 
 void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member,
                            ScoreGradients& score) {
-  const std::uint64_t* mask = nullptr;
-  Clips clip_storage;
-  const Clip* clips = nullptr;
-  if (mask_id != Visit::whole) {
-    const auto words = call_.plan->mask(mask_id);
-    mask = words.data();
-    clip_strips(words, call_.kernels.lanes, clip_storage);
-    clips = clip_storage;
-  }
-  scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask, clips);
+  scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, member, score);
   scoring_.uncap();
   if (dband_.size() > 0) band_gradients(query_tile, j);
-  products(key_tile, mask, clips);
+  products(key_tile);
 }
 
 /// dV += P' dO, dK += dS' Q, dQ += dS K
-void KeyGroupWorker::products(Tile& key_tile, const std::uint64_t* mask, const Clip* clips) {
+void KeyGroupWorker::products(Tile& key_tile) {
   const Kernels& kernels = call_.kernels;
+  const TileMask& mask = scoring_.mask();
   const Index rows = scoring_.rows();
   const float* p = scoring_.probabilities();
   const float* ds = scoring_.dlogits();
-  Clips columns;
-  const Clip* column_clips = nullptr;
-  if (mask != nullptr) {
-    clip_columns(std::span<const std::uint64_t, tile>(mask, static_cast<std::size_t>(tile)), columns);
-    column_clips = columns;
-  } else if (rows < tile) {
-    std::fill(std::begin(columns), std::end(columns), Clip{0, rows});
-    column_clips = columns;
-  }
-  if (mask != nullptr && !douts_finite_) {
-    gather_columns_carefully(kernels, p, dout_rows_.data(), value_width_, mask, rows, key_tile.dvalues.data());
-  } else {
-    kernels.gather_columns(p, dout_rows_.data(), value_width_, column_clips, key_tile.dvalues.data());
-  }
-  if (mask != nullptr && !queries_finite_) {
-    gather_columns_carefully(kernels, ds, query_rows_.data(), width_, mask, rows, key_tile.dkeys.data());
-  } else {
-    kernels.gather_columns(ds, query_rows_.data(), width_, column_clips, key_tile.dkeys.data());
-  }
-  if (mask != nullptr && !key_tile.keys_finite) {
-    gather_carefully(kernels, ds, key_tile.key_rows.data(), width_, mask, rows, dqueries_.data());
-  } else {
-    kernels.gather(ds, key_tile.key_rows.data(), width_, scoring_.row_strips(), clips, dqueries_.data());
-  }
+  gather_columns(kernels, p, {dout_rows_.data(), value_width_, douts_finite_}, mask, rows, key_tile.dvalues.data());
+  gather_columns(kernels, ds, {query_rows_.data(), width_, queries_finite_}, mask, rows, key_tile.dkeys.data());
+  gather(kernels, ds, {key_tile.key_rows.data(), width_, key_tile.keys_finite}, mask, rows, dqueries_.data());
 }
 
 void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score) {

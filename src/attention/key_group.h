@@ -38,7 +38,7 @@ class KeyGroupWorker {
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score);
   void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member, ScoreGradients& score);
-  void products(Tile& key_tile, const std::uint64_t* mask, const Clip* clips);
+  void products(Tile& key_tile);
   void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
   void band_gradients(Index query_tile, Index j);
   void finish_band();

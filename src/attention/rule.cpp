@@ -2,8 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace rapt {
+namespace {
+
+/// Finite numbers stay finite: -FLT_MAX is how some callers write "almost hidden".
+float in_log2(float x) {
+  constexpr double most = std::numeric_limits<float>::max();
+  const double scaled = static_cast<double>(x) * log2_e;
+  return static_cast<float>(std::isfinite(x) ? std::clamp(scaled, -most, most) : scaled);
+}
+
+}  // namespace
 
 Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
     : how_(&how), plan_(&plan), lengths_(plan.lengths()), dim_(dim), softcap_(how.softcap) {
@@ -57,25 +68,32 @@ double Rule::scale(Index query) const {
   return seen == 0 ? 0 : std::log(static_cast<double>(seen)) / std::log(how_->scale.number) / std::sqrt(dim);
 }
 
-float Rule::query_factor(Index query) const {
-  return static_cast<float>(scale(query) * (has_softcap() ? 1 / softcap_ : log2_e));
-}
+double Rule::query_factor(Index query) const { return scale(query) * (has_softcap() ? 1 / softcap_ : log2_e); }
 
 const float* Rule::diagonal(Index head) const {
   return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;
 }
 
-void Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out) const {
+bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
+                      std::uint64_t* mask) const {
   const View& bias = how_->bias.dense->values;
   const auto step = [&](Index axis) { return bias.size(axis) == 1 ? 0 : bias.stride(axis); };
   const Index rows = std::min(tile, lengths_.queries - query_tile * tile);
   const Index keys = std::min(tile, lengths_.keys - key_tile * tile);
   std::fill(out, out + tile * tile, 0.0f);
+  bool hides = false;
   for (Index r = 0; r < rows; ++r) {
     const float* from = bias.data() + item * step(0) + head * step(1) + (query_tile * tile + r) * step(2) +
                         key_tile * tile * step(3);
-    for (Index c = 0; c < keys; ++c) out[r * tile + c] = from[c * step(3)] * static_cast<float>(log2_e);
+    for (Index c = 0; c < keys; ++c) {
+      const float x = from[c * step(3)];
+      out[r * tile + c] = in_log2(x);
+      if (x != -std::numeric_limits<float>::infinity()) continue;
+      mask[r] &= ~(std::uint64_t{1} << c);
+      hides = true;
+    }
   }
+  return hides;
 }
 
 double Rule::sink_log2(Index head) const {

@@ -20,7 +20,7 @@ class Rule {
   /// What multiplies q·k of this query.
   double scale(Index query) const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
-  float query_factor(Index query) const;
+  double query_factor(Index query) const;
   /// Turns sums over packed queries into gradients of k.
   double key_gradient_factor() const { return softcap_ > 0 ? softcap_ : ln_2; }
 
@@ -33,8 +33,9 @@ class Rule {
   /// T5 bucket of a relative position, looked up.
   std::int32_t bucket(Index relative) const { return buckets_[relative + offset_]; }
 
-  /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist.
-  void dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out) const;
+  /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist. A bias of -inf hides its pair: its bit
+  /// in `mask` is cleared. True if any was.
+  bool dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out, std::uint64_t* mask) const;
   bool has_dense() const { return how_->bias.dense.has_value(); }
   bool has_relative_keys() const { return how_->bias.keys.has_value(); }
   /// Relative keys reach this far to both sides.

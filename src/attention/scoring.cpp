@@ -10,7 +10,10 @@ Index Scoring::table_tiles(const Call& call) {
 
 Scoring::Scoring(const Call& call)
     : call_(call), queries_(tile * call.dim), factors_(tile), table_tiles_(table_tiles(call)) {
-  if (call.rule.has_dense()) dense_ = Buffer<float>(tile * tile);
+  if (call.rule.has_dense()) {
+    dense_ = Buffer<float>(tile * tile);
+    dense_mask_ = Buffer<std::uint64_t>(tile);
+  }
   if (!call.rule.has_relative_keys()) return;
   const View& table = call.how.bias.keys->table;
   table_ = Buffer<float>(table_tiles_ * tile * call.dim);
@@ -53,9 +56,36 @@ void Scoring::make_band() {
   std::fill(band_.data() + rows_ * band_stride_, band_.data() + row_strips() * strip * band_stride_, 0.0f);
 }
 
-void Scoring::logits(const float* keys, Index key_tile, const Clip* clips, float* scores, float* tanh_out) {
+void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
+  words_ = words.data();
+  clip_strips(words, lanes, clips_);
+}
+
+/// The plan's mask, and the pairs a dense bias hides.
+void Scoring::take_mask(Index key_tile, std::int32_t mask_id) {
+  if (mask_id == Visit::whole) {
+    mask_.set_whole();
+  } else {
+    mask_.set(call_.plan->mask(mask_id), call_.kernels.lanes);
+  }
+  if (!call_.rule.has_dense()) return;
+  if (mask_.whole()) {
+    std::fill(dense_mask_.begin(), dense_mask_.end(), std::uint64_t{0});
+    std::fill_n(dense_mask_.begin(), rows_, ~std::uint64_t{0});
+  } else {
+    std::copy_n(mask_.words(), tile, dense_mask_.data());
+  }
+  if (call_.rule.dense_tile(item_, head_, query_tile_, key_tile, dense_.data(), dense_mask_.data())) {
+    mask_.set(std::span<const std::uint64_t, tile>(dense_mask_.data(), static_cast<std::size_t>(tile)),
+              call_.kernels.lanes);
+  }
+}
+
+void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores, float* tanh_out) {
+  take_mask(key_tile, mask_id);
   const Kernels& kernels = call_.kernels;
   const Rule& rule = call_.rule;
+  const Clip* clips = mask_.clips();
   const Index count = row_strips();
   const Index distance = call_.distance(query_tile_, key_tile);
   kernels.scores(queries_.data(), keys, call_.dim, count, clips, scores);
@@ -64,10 +94,7 @@ void Scoring::logits(const float* keys, Index key_tile, const Clip* clips, float
   }
   if (rule.has_softcap()) kernels.softcap(scores, count, clips, rule.softcap_log2(), tanh_out);
   if (rule.has_diagonal()) kernels.add_diagonal(scores, count, clips, rule.diagonal(head_) - distance);
-  if (rule.has_dense()) {
-    rule.dense_tile(item_, head_, query_tile_, key_tile, dense_.data());
-    kernels.add_tile(scores, count, clips, dense_.data());
-  }
+  if (rule.has_dense()) kernels.add_tile(scores, count, clips, dense_.data());
 }
 
 }  // namespace rapt

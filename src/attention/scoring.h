@@ -5,6 +5,21 @@
 
 namespace rapt {
 
+/// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of rows needs.
+class TileMask {
+ public:
+  void set_whole() { words_ = nullptr; }
+  void set(std::span<const std::uint64_t, tile> words, Index lanes);
+  bool whole() const { return words_ == nullptr; }
+  const std::uint64_t* words() const { return words_; }
+  /// Null for a whole tile, as the kernels want it.
+  const Clip* clips() const { return whole() ? nullptr : clips_; }
+
+ private:
+  const std::uint64_t* words_ = nullptr;
+  Clips clips_;
+};
+
 /// Makes the logits of one tile after the other for a tile of queries: product, relative keys, soft-cap, biases. Forward and
 /// backward share it, so they see the same bits.
 class Scoring {
@@ -14,25 +29,29 @@ class Scoring {
   /// Packs the queries of a tile, times what the rule asks for.
   void take_queries(Index item, Index head, Index query_tile);
 
-  /// Logits [64][64] in units of log2; strips outside the clips stay as they were. `tanh_out` keeps what the soft-cap needs in
-  /// backward, if not null.
-  void logits(const float* keys, Index key_tile, const Clip* clips, float* scores, float* tanh_out = nullptr);
+  /// Logits [64][64] in units of log2 of the pairs that mask() then tells; numbers outside its clips stay as they were.
+  /// `tanh_out` keeps what the soft-cap needs in backward, if not null.
+  void logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores, float* tanh_out = nullptr);
+  const TileMask& mask() const { return mask_; }
 
   Index rows() const { return rows_; }
   Index row_strips() const { return divide_up(rows_, strip); }
-  const float* factors() const { return factors_.data(); }
+  const double* factors() const { return factors_.data(); }
   /// Relative keys as a right operand, 64 of them at a time: [tiles][64 rows in panels].
   Index table_tiles() const { return table_tiles_; }
   static Index table_tiles(const Call& call);
 
  private:
   void make_band();
+  void take_mask(Index key_tile, std::int32_t mask_id);
 
   const Call& call_;
   Index item_ = 0, head_ = 0, query_tile_ = 0, rows_ = 0;
   Buffer<float> queries_;  // strips
-  Buffer<float> factors_;  // [64]
+  Buffer<double> factors_;  // [64]
   Buffer<float> dense_;    // [64][64]
+  TileMask mask_;
+  Buffer<std::uint64_t> dense_mask_;  // [64]
   Index table_tiles_ = 0;
   Buffer<float> table_;  // relative keys in panels, [table_tiles][64 * dim]
   Buffer<float> band_;   // [64][band_stride]: q · relative key, the ends repeated max_lanes times

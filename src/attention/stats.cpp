@@ -69,11 +69,8 @@ Stats make_stats(const Call& call) {
 void write_stats(const Call& call, const SoftmaxTile& state, const FinishedRow& row, Stats& stats) {
   const Index r = row.r;
   const auto put = [&](Tensor& into, double value) { into.data()[row.row] = static_cast<float>(value); };
+  if (state.reference[r] == -std::numeric_limits<float>::infinity()) return;
   const double sink = call.rule.has_sinks() ? std::exp2(call.rule.sink_log2(row.head) - row.max) / row.sum : 0;
-  if (state.reference[r] == -std::numeric_limits<float>::infinity()) {
-    put(stats.sink_mass, call.rule.has_sinks() ? sink : 0);
-    return;
-  }
   const double factor = std::exp2(static_cast<double>(state.reference[r]) - row.max) / row.sum;
   Outcomes outcomes = key_outcomes(call, state, r, factor);
   put(stats.largest, outcomes.largest);

@@ -140,8 +140,8 @@ void* allocate_zeros(std::size_t bytes) {
   void* raw = std::calloc(1, bytes + alignment);
   if (raw == nullptr) throw std::bad_alloc();
   static_assert(alignof(std::max_align_t) >= sizeof(void*));
-  const auto address = (reinterpret_cast<std::uintptr_t>(raw) + alignment) & ~(alignment - 1);
-  void* numbers = reinterpret_cast<void*>(address);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(raw) % alignment;
+  void* numbers = static_cast<char*>(raw) + (alignment - past);
   std::memcpy(static_cast<char*>(numbers) - sizeof raw, &raw, sizeof raw);
   return numbers;
 }

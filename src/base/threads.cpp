@@ -17,7 +17,9 @@
 #include <sanitizer/tsan_interface.h>
 #define RAPT_RELEASE(p) __tsan_release(p)
 #define RAPT_ACQUIRE(p) __tsan_acquire(p)
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:libtbb.so"; }
+extern "C" RAPT_API const char* __tsan_default_suppressions() {
+  return "called_from_lib:libtbb.so";
+}
 #else
 #define RAPT_RELEASE(p) static_cast<void>(p)
 #define RAPT_ACQUIRE(p) static_cast<void>(p)
@@ -95,7 +97,7 @@ void send(Arena& arena, const SharedLoop& loop) {
   auto message = std::make_unique<SharedLoop>(loop);
   RAPT_RELEASE(message.get());
   arena.enqueue(receive, message.get());
-  message.release();
+  static_cast<void>(message.release());  // receive owns it now
 }
 
 }  // namespace

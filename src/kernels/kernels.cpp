@@ -59,8 +59,8 @@ inline constexpr Kernels kernels = {
     .narrow = Narrow,
     .sum_diagonals = SumDiagonals,
     .fma_loop = FmaLoop,
-    .exp2 = Exp2Each,
-    .tanh = TanhEach,
+    .exp2 = Exp2Numbers,
+    .tanh = TanhNumbers,
     .read_loop = ReadLoop,
 };
 

@@ -68,10 +68,11 @@ struct Kernels {
   Index lanes;
   Index panel;
 
-  // Packing: `count` rows of `dim` numbers, the rest of the 64 rows zero. False if a number is not finite.
-  bool (*pack_strips)(const float* rows, Index stride, Index count, Index dim, const float* factors, float* out) noexcept;
+  // Packing: `count` rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64 rows zero. False if a
+  // packed number is not finite.
+  bool (*pack_strips)(const float* rows, Index stride, Index count, Index dim, const double* factors, float* out) noexcept;
   bool (*pack_panels)(const float* rows, Index stride, Index count, Index dim, float* out) noexcept;
-  bool (*pack_rows)(const float* rows, Index stride, Index count, Index dim, const float* factors, float* out) noexcept;
+  bool (*pack_rows)(const float* rows, Index stride, Index count, Index dim, const double* factors, float* out) noexcept;
 
   // Products. Only the strips below `row_strips` and the columns or depths inside the clips are touched; null clips: all.
   void (*scores)(const float* left_strips, const float* panels, Index depth, Index row_strips, const Clip* clips, float* scores) noexcept;

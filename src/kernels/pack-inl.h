@@ -31,8 +31,22 @@ struct FiniteCheck {
   }
 };
 
+/// A factor in two floats, so that x * factor is rounded once and not twice.
+struct Factor {
+  float high, low;
+  HWY_INLINE explicit Factor(double factor)
+      : high(static_cast<float>(factor)), low(static_cast<float>(factor - static_cast<double>(high))) {}
+  HWY_INLINE Factor() : high(1), low(0) {}
+  HWY_INLINE float Times(float x) const { return static_cast<float>(static_cast<double>(x) * high + static_cast<double>(x) * low); }
+  template <class V>
+  HWY_INLINE V Times(V x) const {
+    const FiniteCheck::D4 d;
+    return hn::MulAdd(x, hn::Set(d, high), hn::Mul(x, hn::Set(d, low)));
+  }
+};
+
 /// Writes out[column * out_stride + row] for 4 rows and `dim` columns, times a factor per row.
-HWY_INLINE void TransposeFour(const float* const (&rows)[4], const float (&factors)[4], Index dim, float* out,
+HWY_INLINE void TransposeFour(const float* const (&rows)[4], const Factor (&factors)[4], Index dim, float* out,
                               Index out_stride, FiniteCheck& finite) {
   Index c = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -41,9 +55,8 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const float (&facto
   for (; c + 4 <= dim; c += 4) {
     hn::Vec<FiniteCheck::D4> r[4];
     for (int i = 0; i < 4; ++i) {
-      r[i] = hn::LoadU(d, rows[i] + c);
+      r[i] = factors[i].Times(hn::LoadU(d, rows[i] + c));
       finite.See(r[i]);
-      r[i] = hn::Mul(r[i], hn::Set(d, factors[i]));
     }
     const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r[0], r[1]));
     const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r[2], r[3]));
@@ -58,8 +71,9 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const float (&facto
 #endif
   for (; c < dim; ++c) {
     for (int i = 0; i < 4; ++i) {
-      finite.See(rows[i][c]);
-      out[c * out_stride + i] = rows[i][c] * factors[i];
+      const float x = factors[i].Times(rows[i][c]);
+      finite.See(x);
+      out[c * out_stride + i] = x;
     }
   }
 }
@@ -67,14 +81,14 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const float (&facto
 /// Rows first .. first + 3, of which those below `count` exist; the others read row 0 and count for nothing.
 struct FourRows {
   const float* rows[4];
-  float factors[4];
+  Factor factors[4];
   Index missing;
-  FourRows(const float* data, Index stride, Index first, Index count, const float* factor)
+  FourRows(const float* data, Index stride, Index first, Index count, const double* factor)
       : missing(std::max<Index>(0, first + 4 - count)) {
     for (Index i = 0; i < 4; ++i) {
       const Index row = std::min(first + i, count - 1);
       rows[i] = data + row * stride;
-      factors[i] = factor == nullptr ? 1.0f : factor[row];
+      if (factor != nullptr) factors[i] = Factor(factor[row]);
     }
   }
 };
@@ -85,14 +99,14 @@ HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from
   }
 }
 
-HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim, const float* factors,
+HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim, const double* factors,
                          float* out, Index out_stride, FiniteCheck& finite) {
   const FourRows four(data, stride, first, count, factors);
   TransposeFour(four.rows, four.factors, dim, out, out_stride, finite);
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
-bool PackStrips(const float* data, Index stride, Index count, Index dim, const float* factors, float* out) noexcept {
+bool PackStrips(const float* data, Index stride, Index count, Index dim, const double* factors, float* out) noexcept {
   FiniteCheck finite;
   for (Index s = 0; s * strip < count; ++s) {
     PackFour(data, stride, s * strip, count, dim, factors, out + s * strip * dim, strip, finite);
@@ -123,7 +137,7 @@ HWY_INLINE void ClearRow(Index width, Index r, float* out) {
   }
 }
 
-bool PackRows(const float* data, Index stride, Index count, Index dim, const float* factors, float* out) noexcept {
+bool PackRows(const float* data, Index stride, Index count, Index dim, const double* factors, float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
   const FiniteCheck::D4 d;
   constexpr Index step = hn::MaxLanes(FiniteCheck::D4());
@@ -133,17 +147,17 @@ bool PackRows(const float* data, Index stride, Index count, Index dim, const flo
     const Index present = std::min(columns, dim - first);
     for (Index r = 0; r < count; ++r) {
       const float* row = data + r * stride + first;
-      const float factor = factors == nullptr ? 1.0f : factors[r];
+      const Factor factor = factors == nullptr ? Factor() : Factor(factors[r]);
       float* to = out + first * tile + r * columns;
       Index c = 0;
       for (; c + step <= present; c += step) {
-        const auto x = hn::LoadU(d, row + c);
+        const auto x = factor.Times(hn::LoadU(d, row + c));
         finite.See(x);
-        hn::StoreU(hn::Mul(x, hn::Set(d, factor)), d, to + c);
+        hn::StoreU(x, d, to + c);
       }
       for (; c < present; ++c) {
-        finite.See(row[c]);
-        to[c] = row[c] * factor;
+        to[c] = factor.Times(row[c]);
+        finite.See(to[c]);
       }
       for (; c < columns; ++c) to[c] = 0;
     }

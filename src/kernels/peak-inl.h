@@ -55,8 +55,8 @@ struct TanhOf {
   HWY_INLINE VF operator()(VF x) const { return Tanh(DF(), x); }
 };
 
-void Exp2Each(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, Exp2Of()); }
-void TanhEach(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, TanhOf()); }
+void Exp2Numbers(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, Exp2Of()); }
+void TanhNumbers(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, TanhOf()); }
 
 /// Sum of `count` numbers, a multiple of 64.
 float ReadLoop(const float* x, Index count) noexcept {

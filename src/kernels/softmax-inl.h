@@ -31,11 +31,16 @@ HWY_INLINE Mask BitsToMask(std::uint64_t word, Index column) {
   return hn::LoadMaskBits(DF(), reinterpret_cast<const std::uint8_t*>(&bits));
 }
 
-HWY_INLINE VF RowMax(const float* row, Clip clip) {
+HWY_INLINE VF RowMax(const float* row) {
   const DF d;
-  VF most = hn::Set(d, minus_infinity);
-  for (Index c = clip.begin; c < clip.end; c += lane_count) most = hn::Max(most, hn::Load(d, row + c));
-  return most;
+  VF even = hn::Load(d, row);
+  VF odd = even;
+#pragma GCC unroll 4
+  for (Index c = 0; c < tile; c += 2 * lane_count) {
+    even = hn::Max(even, hn::Load(d, row + c));
+    odd = hn::Max(odd, hn::Load(d, row + c + lane_count));
+  }
+  return hn::Max(even, odd);
 }
 
 /// Hides the pairs outside the mask, then as RowMax.
@@ -97,18 +102,48 @@ HWY_NOINLINE void Rescale(SoftmaxTile& state, Index r, float most) {
   if (state.shift != nullptr) RescaleStats(state, r, factor);
 }
 
-/// p in place of the scores; the row's sum grows.
+/// Vectors that go through exp2 together.
+inline constexpr int together = 2;
+
+template <int n>
+HWY_INLINE VF TreeSum(const VF (&x)[n]) {
+  if constexpr (n == 1) {
+    return x[0];
+  } else {
+    VF half[n / 2];
+#pragma GCC unroll 8
+    for (int i = 0; i < n / 2; ++i) half[i] = hn::Add(x[i], x[i + n / 2]);
+    return TreeSum(half);
+  }
+}
+
+/// p in place of the scores; the row's sum grows by at most eight vectors at a time, so that narrow vectors do not make long
+/// chains of f32 additions.
 HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane_sums) {
   const DF d;
-  const VF base = hn::Set(d, reference == minus_infinity ? 0.0f : reference);
-  VF sum = hn::Zero(d);
-#pragma GCC unroll 4
-  for (Index c = clip.begin; c < clip.end; c += lane_count) {
-    const VF p = Exp2(d, hn::Sub(hn::Load(d, row + c), base));
-    hn::Store(p, d, row + c);
-    sum = hn::Add(sum, p);
+  const VF base = hn::Set(d, std::max(reference, -std::numeric_limits<float>::max()));
+  VF total = hn::Load(d, lane_sums);
+  for (Index first = clip.begin; first < clip.end; first += 8 * lane_count) {
+    const Index end = std::min(clip.end, first + 8 * lane_count);
+    VF sum = hn::Zero(d);
+    Index c = first;
+    for (; c + together * lane_count <= end; c += together * lane_count) {
+      VF p[together];
+#pragma GCC unroll 8
+      for (int i = 0; i < together; ++i) p[i] = hn::Sub(hn::Load(d, row + c + i * lane_count), base);
+      Exp2Each(d, p);
+#pragma GCC unroll 8
+      for (int i = 0; i < together; ++i) hn::Store(p[i], d, row + c + i * lane_count);
+      sum = hn::Add(sum, TreeSum(p));
+    }
+    for (; c < end; c += lane_count) {
+      const VF p = Exp2(d, hn::Sub(hn::Load(d, row + c), base));
+      hn::Store(p, d, row + c);
+      sum = hn::Add(sum, p);
+    }
+    total = hn::Add(total, sum);
   }
-  hn::Store(hn::Add(hn::Load(d, lane_sums), sum), d, lane_sums);
+  hn::Store(total, d, lane_sums);
 }
 
 /// The same, also collecting what Stats are made of. |distance - c| is how far key c is from the row's query.
@@ -117,6 +152,8 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
   const float reference = state.reference[r];
   const VF base = hn::Set(d, reference == minus_infinity ? 0.0f : reference);
   const VF shift = hn::Set(d, state.shift[r]);
+  float* lane_sums = state.lane_sums + r * max_lanes;
+  VF sum = hn::Load(d, lane_sums);
   VF s[stat_count];
   for (int i = 0; i < stat_count; ++i) s[i] = hn::Load(d, LaneStat(state, static_cast<Stat>(i), r));
   VF away = hn::Sub(hn::Set(d, distance), hn::Iota(d, static_cast<float>(clip.begin)));
@@ -125,6 +162,7 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
     const VF z = hn::Load(d, row + c);
     const VF p = Exp2(d, hn::Sub(z, base));
     hn::Store(p, d, row + c);
+    sum = hn::Add(sum, p);
     const Mask seen = hn::Gt(z, hn::Set(d, minus_infinity));
     const VF u = hn::IfThenElseZero(seen, hn::Sub(z, shift));
     const VF other = hn::Min(s[stat_largest], p);
@@ -140,42 +178,65 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
     s[stat_distance] = hn::MulAdd(p, hn::Abs(away), s[stat_distance]);
     away = hn::Sub(away, step);
   }
+  hn::Store(sum, d, lane_sums);
   for (int i = 0; i < stat_count; ++i) hn::Store(s[i], d, LaneStat(state, static_cast<Stat>(i), r));
 }
 
-template <bool with_stats, bool whole>
-HWY_INLINE void AbsorbTile(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state,
-                           Index distance) {
+/// First sweep: masks, maxima, and new references where a maximum outgrew the old one.
+template <bool masked>
+HWY_INLINE void TakeMaxima(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                           SoftmaxTile& state) {
   const DF d;
   for (Index r = 0; r < rows; ++r) {
-    const Clip clip = whole ? whole_row : clips[r / strip];
     float* row = scores + r * tile;
-    const VF most = whole || masks == nullptr ? RowMax(row, clip) : MaskedRowMax(row, clip, masks[r]);
-    if (!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.reference[r] + slack)))) {
+    const VF most = masked ? MaskedRowMax(row, clips[r / strip], masks[r]) : RowMax(row);
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.reference[r] + slack))))) {
       Rescale(state, r, hn::GetLane(hn::MaxOfLanes(d, most)));
-    }
-    if constexpr (with_stats) {
-      ExponentiateStats(row, clip, state, r, static_cast<float>(distance + r));
-    } else {
-      Exponentiate(row, clip, state.reference[r], state.lane_sums + r * max_lanes);
     }
   }
 }
 
 void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state) noexcept {
   if (clips == nullptr) {
-    AbsorbTile<false, true>(scores, rows, clips, masks, state, 0);
-  } else {
-    AbsorbTile<false, false>(scores, rows, clips, masks, state, 0);
+    TakeMaxima<false>(scores, rows, clips, masks, state);
+    for (Index r = 0; r < rows; ++r) {
+      Exponentiate(scores + r * tile, whole_row, state.reference[r], state.lane_sums + r * max_lanes);
+    }
+    return;
+  }
+  TakeMaxima<true>(scores, rows, clips, masks, state);
+  for (Index r = 0; r < rows; ++r) {
+    Exponentiate(scores + r * tile, clips[r / strip], state.reference[r], state.lane_sums + r * max_lanes);
+  }
+}
+
+HWY_INLINE void FlushLanes(float* lanes, double* sum, bool add) {
+  double total = add ? *sum : 0;
+  for (Index l = 0; l < lane_count; ++l) total += static_cast<double>(lanes[l]);
+  *sum = total;
+  for (Index l = 0; l < lane_count; ++l) lanes[l] = 0;
+}
+
+HWY_INLINE void FlushStats(SoftmaxTile& state, Index r) {
+  for (int i = stat_largest + 1; i < stat_count; ++i) {
+    FlushLanes(LaneStat(state, static_cast<Stat>(i), r), state.stats + i * tile + r, true);
   }
 }
 
 void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state,
                  Index distance) noexcept {
   if (clips == nullptr) {
-    AbsorbTile<true, true>(scores, rows, clips, masks, state, distance);
+    TakeMaxima<false>(scores, rows, clips, masks, state);
   } else {
-    AbsorbTile<true, false>(scores, rows, clips, masks, state, distance);
+    TakeMaxima<true>(scores, rows, clips, masks, state);
+  }
+  for (Index r = 0; r < rows; ++r) {
+    const Clip clip = ClipOf(clips, r);
+    for (Index first = clip.begin; first < clip.end; first += 8 * lane_count) {
+      const Clip part{first, std::min(clip.end, first + 8 * lane_count)};
+      ExponentiateStats(scores + r * tile, part, state, r, static_cast<float>(distance + r));
+      if constexpr (lane_count < 8) FlushStats(state, r);  // narrow vectors would make long f32 chains
+    }
   }
 }
 
@@ -193,13 +254,6 @@ HWY_INLINE void WidenInto(float* numbers, double* wide, Index count) {
   }
 }
 
-HWY_INLINE void FlushLanes(float* lanes, double* sum, bool add) {
-  double total = add ? *sum : 0;
-  for (Index l = 0; l < lane_count; ++l) total += static_cast<double>(lanes[l]);
-  *sum = total;
-  for (Index l = 0; l < lane_count; ++l) lanes[l] = 0;
-}
-
 /// Moves the f32 sums into the f64 ones: what keeps a million keys exact.
 void Flush(SoftmaxTile& state, Index rows) noexcept {
   const Index count = rows * state.width;
@@ -210,11 +264,7 @@ void Flush(SoftmaxTile& state, Index rows) noexcept {
   }
   for (Index r = 0; r < rows; ++r) FlushLanes(state.lane_sums + r * max_lanes, state.sums + r, state.wide_used);
   if (state.shift != nullptr) {
-    for (int i = stat_largest + 1; i < stat_count; ++i) {
-      for (Index r = 0; r < rows; ++r) {
-        FlushLanes(LaneStat(state, static_cast<Stat>(i), r), state.stats + i * tile + r, true);
-      }
-    }
+    for (Index r = 0; r < rows; ++r) FlushStats(state, r);
   }
   state.wide_used = true;
 }

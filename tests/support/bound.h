@@ -8,11 +8,18 @@
 
 namespace rapt::test {
 
-/// Units of error (definition.h) that fail a test, and those we aim at.
+/// Units of error (definition.h): no element may be beyond the gate, hardly any beyond `usual`, and
+/// the goal is what we aim at. The gate was frozen with the real kernels: on inputs made to hurt
+/// (every term of a dot product alike, logits of several hundred) single elements reach 3.4 units,
+/// because a logit of size S takes four or five roundings before exp2 sees it.
 struct Bar {
-  double gate = 2;
+  double gate = 4;
   double goal = 1;
+  static constexpr double usual = 2;
 };
+
+/// Share of all elements compared so far that lay beyond Bar::usual.
+double unusual_share();
 
 /// "" if every element is within the bar of the truth, else which one is furthest out, with its
 /// numbers. A NaN must be answered by a NaN, an infinity by the same one.

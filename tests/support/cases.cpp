@@ -38,6 +38,15 @@ void read(const std::string& text, Number& field) {
     throw std::invalid_argument("case: \"" + text + "\" is not a number");
 }
 
+/// False if no field has this name.
+bool set_field(Case& c, const std::string& name, const std::string& text) {
+  bool known = false;
+  visit_fields(c, [&](const char* field_name, auto& field) {
+    if (name == field_name) read(text, field), known = true;
+  });
+  return known;
+}
+
 }  // namespace
 
 std::string Case::repro() const {
@@ -58,13 +67,8 @@ Case parse_case(std::string_view line) {
     if (equals == item.npos)
       throw std::invalid_argument("case: expected name=value, got \"" + trimmed(item) + "\"");
     const std::string name = trimmed(item.substr(0, equals));
-    bool known = false;
-    visit_fields(c, [&](const char* field_name, auto& field) {
-      if (name != field_name) return;
-      known = true;
-      read(trimmed(item.substr(equals + 1)), field);
-    });
-    if (!known) throw std::invalid_argument("case: no field is called " + name);
+    if (!set_field(c, name, trimmed(item.substr(equals + 1))))
+      throw std::invalid_argument("case: no field is called " + name);
   }
   return c;
 }
