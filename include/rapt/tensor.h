@@ -94,6 +94,8 @@ class RAPT_API Tensor {
   Tensor() = default;
   /// Zeros. Throws std::invalid_argument on a bad shape, std::bad_alloc if memory is short.
   explicit Tensor(Shape shape);
+  /// The same without the zeros, for numbers that are about to be written.
+  static Tensor uninitialized(Shape shape);
 
   const Shape& shape() const { return shape_; }
   Index elements() const { return elements_; }

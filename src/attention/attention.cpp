@@ -50,7 +50,7 @@ Gradients zero_gradients(const Call& call) {
 Attended attend(View q, View k, View v, const Attention& how, const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
-  Tensor out(out_shape(call));
+  Tensor out = Tensor::uninitialized(out_shape(call));
   Attended attended = forward(call, out);
   attended.out = std::move(out);
   return attended;

@@ -178,11 +178,13 @@ void run_forward(const Call& call, const ForwardOutput& output) {
   std::vector<std::unique_ptr<ForwardWorker>> crew;
   for (Index i = 0; i < workers(call.context); ++i) crew.push_back(std::make_unique<ForwardWorker>(call, packed));
   const std::vector<Index> order = longest_first(*call.plan);
-  const Index owners = call.batch * call.heads;
-  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index worker) {
-    const Index query_tile = order[static_cast<std::size_t>(task / owners)];
-    const Index owner = task % owners;
-    crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads, query_tile, output);
+  // One head after the other, so that neighbouring tiles find their keys in the cache; longest first inside a head, so that the
+  // last tasks are short ones.
+  const Index tiles = call.query_tiles();
+  for_each_task(call.context, call.batch * call.heads * tiles, [&](Index task, Index worker) {
+    const Index owner = task / tiles;
+    crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads,
+                                                order[static_cast<std::size_t>(task % tiles)], output);
   });
 }
 

@@ -3,10 +3,10 @@
 #include <cassert>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/sizes.h"
 
 namespace rapt {
@@ -54,10 +54,7 @@ class Buffer {
     check(size >= 0, "a buffer cannot have ", size, " elements");
     const Index bytes = checked_product({size, Index{sizeof(T)}});
     if (bytes == 0) return nullptr;
-    void* p = nullptr;
-    // Not aligned_alloc: the exact size lets the address sanitizer see the first byte past the end.
-    if (posix_memalign(&p, 64, static_cast<std::size_t>(bytes)) != 0) throw std::bad_alloc();
-    return static_cast<T*>(p);
+    return static_cast<T*>(allocate_memory(static_cast<std::size_t>(bytes)));
   }
 
   std::unique_ptr<T[], Free> data_;

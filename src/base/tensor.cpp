@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <sstream>
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/sizes.h"
 
 namespace rapt {
@@ -117,57 +117,24 @@ BasicView<T> BasicView<T>::swapped(Index axis, Index other) const {
 template class BasicView<float>;
 template class BasicView<const float>;
 
-namespace {
+void Tensor::Free::operator()(float* p) const noexcept { std::free(p); }
 
-constexpr std::size_t alignment = 64;
-
-#if defined(__SANITIZE_ADDRESS__)
-
-// Exact size, so that the sanitizer sees the first byte past the end.
-void* allocate_zeros(std::size_t bytes) {
-  void* p = nullptr;
-  if (posix_memalign(&p, alignment, bytes) != 0) throw std::bad_alloc();
-  return std::memset(p, 0, bytes);
+Tensor Tensor::uninitialized(Shape shape) {
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.elements_ = shape.elements();
+  if (tensor.elements_ == 0) return tensor;
+  const Index bytes = checked_product({tensor.elements_, Index{sizeof(float)}});
+  tensor.data_.reset(static_cast<float*>(allocate_memory(static_cast<std::size_t>(bytes))));
+  return tensor;
 }
 
-void free_zeros(void* p) { std::free(p); }
-
-#else
-
-// calloc hands out fresh zero pages untouched, so a large output is written once and not twice.
-// The pointer to release lies in front of the numbers.
-void* allocate_zeros(std::size_t bytes) {
-  void* raw = std::calloc(1, bytes + alignment);
-  if (raw == nullptr) throw std::bad_alloc();
-  static_assert(alignof(std::max_align_t) >= sizeof(void*));
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(raw) % alignment;
-  void* numbers = static_cast<char*>(raw) + (alignment - past);
-  std::memcpy(static_cast<char*>(numbers) - sizeof raw, &raw, sizeof raw);
-  return numbers;
-}
-
-void free_zeros(void* p) {
-  if (p == nullptr) return;
-  void* raw = nullptr;
-  std::memcpy(&raw, static_cast<char*>(p) - sizeof raw, sizeof raw);
-  std::free(raw);
-}
-
-#endif
-
-}  // namespace
-
-void Tensor::Free::operator()(float* p) const noexcept { free_zeros(p); }
-
-Tensor::Tensor(Shape shape) : shape_(shape), elements_(shape.elements()) {
-  if (elements_ == 0) return;
-  const Index bytes = checked_product({elements_, Index{sizeof(float)}});
-  check(bytes <= PTRDIFF_MAX - Index{alignment}, "tensor: shape ", shape.text(), " is too large");
-  data_.reset(static_cast<float*>(allocate_zeros(static_cast<std::size_t>(bytes))));
+Tensor::Tensor(Shape shape) : Tensor(uninitialized(shape)) {
+  if (elements_ != 0) std::memset(data(), 0, numbers().size_bytes());
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy(shape_);
+  Tensor copy = uninitialized(shape_);
   if (elements_ != 0) std::memcpy(copy.data(), data(), numbers().size_bytes());
   return copy;
 }
