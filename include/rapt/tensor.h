@@ -113,6 +113,9 @@ class RAPT_API Tensor {
 
  private:
   struct Free {
+    Free() noexcept : elements(0) {}
+    explicit Free(Index count) noexcept : elements(count) {}
+    Index elements;
     void operator()(float* p) const noexcept;
   };
   std::unique_ptr<float[], Free> data_;

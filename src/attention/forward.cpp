@@ -4,11 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 
 #include "attention/careful.h"
 #include "attention/packed.h"
 #include "attention/scoring.h"
 #include "attention/stats.h"
+#include "attention/visit_cursor.h"
 
 namespace rapt {
 namespace {
@@ -18,15 +20,14 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Key tiles between two flushes into f64: at most 64 terms in one lane's sum, eight partial sums of p v; 1 % of the time.
 Index flush_interval(const Kernels& kernels) { return std::min<Index>(kernels.lanes, 8); }
 
-/// What one thread needs to attend with one tile of queries.
-class ForwardWorker {
+/// A tile of queries on its way past the keys.
+class QueryTile {
  public:
-  ForwardWorker(const Call& call, const PackedKeys& packed)
+  QueryTile(const Call& call, const PackedKeys& packed)
       : call_(call),
         packed_(packed),
         scoring_(call),
         width_(call.padded(call.value_dim)),
-        scores_(tile * tile),
         reference_(tile),
         lane_sums_(tile * max_lanes),
         sums_(tile),
@@ -39,27 +40,11 @@ class ForwardWorker {
     first_key_ = Buffer<double>(tile);
   }
 
-  void run(Index item, Index head, Index query_tile, const ForwardOutput& output) {
-    begin(item, head, query_tile);
-    Index since_flush = 0;
-    for (const Visit& visit : call_.plan->visits(query_tile)) {
-      for (Index j = visit.first; j < visit.first + visit.count; ++j) {
-        if (since_flush == flush_interval(call_.kernels)) {
-          call_.kernels.flush(state_, scoring_.rows());
-          since_flush = 0;
-        }
-        absorb(j, visit.mask);
-        ++since_flush;
-      }
-    }
-    for (Index r = 0; r < scoring_.rows(); ++r) finish(r, output);
-  }
-
- private:
   void begin(Index item, Index head, Index query_tile) {
     item_ = item;
     head_ = head;
     query_tile_ = query_tile;
+    since_flush_ = 0;
     scoring_.take_queries(item, head, query_tile);
     std::fill(reference_.begin(), reference_.end(), minus_infinity);
     std::fill(lane_sums_.begin(), lane_sums_.end(), 0.0f);
@@ -73,32 +58,46 @@ class ForwardWorker {
     std::fill(first_key_.begin(), first_key_.end(), -std::numeric_limits<double>::infinity());
   }
 
-  /// One visit: S = Q K', P and the running softmax, O += P V.
-  void absorb(Index key_tile, std::int32_t mask_id) {
+  /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
+  void visit(Index key_tile, std::int32_t mask_id, float* scores) {
+    if (since_flush_ == flush_interval(call_.kernels)) {
+      call_.kernels.flush(state_, scoring_.rows());
+      since_flush_ = 0;
+    }
+    absorb(key_tile, mask_id, scores);
+    ++since_flush_;
+  }
+
+  void finish(const ForwardOutput& output) {
+    for (Index r = 0; r < scoring_.rows(); ++r) finish(r, output);
+  }
+
+ private:
+  void absorb(Index key_tile, std::int32_t mask_id, float* scores) {
     const Kernels& kernels = call_.kernels;
     const Index kv_head = call_.kv_head(head_);
     const Index rows = scoring_.rows();
-    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, mask_id, scores_.data());
+    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, mask_id, scores);
     const TileMask& mask = scoring_.mask();
     if (call_.how.stats) {
-      kernels.absorb_stats(scores_.data(), rows, mask.clips(), mask.words(), state_,
+      kernels.absorb_stats(scores, rows, mask.clips(), mask.words(), state_,
                            call_.distance(query_tile_, key_tile));
-      if (key_tile == 0) note_first_key(mask.clips());
+      if (key_tile == 0) note_first_key(mask.clips(), scores);
     } else {
-      kernels.absorb(scores_.data(), rows, mask.clips(), mask.words(), state_);
+      kernels.absorb(scores, rows, mask.clips(), mask.words(), state_);
     }
     if (call_.rule.has_dropout()) {
-      kernels.drop(scores_.data(), rows, call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
+      kernels.drop(scores, rows, call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
     }
     const RightRows values{packed_.values(item_, kv_head, key_tile), width_, packed_.finite(item_, kv_head, key_tile)};
-    gather(kernels, scores_.data(), values, mask, rows, out_.data());
+    gather(kernels, scores, values, mask, rows, out_.data());
   }
 
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
-  void note_first_key(const Clip* clips) {
+  void note_first_key(const Clip* clips, const float* scores) {
     for (Index r = 0; r < scoring_.rows(); ++r) {
       const bool there = clips == nullptr || (clips[r / strip].begin == 0 && clips[r / strip].end > 0);
-      first_key_[r] = there ? std::log2(static_cast<double>(scores_[r * tile])) + static_cast<double>(reference_[r])
+      first_key_[r] = there ? std::log2(static_cast<double>(scores[r * tile])) + static_cast<double>(reference_[r])
                             : -std::numeric_limits<double>::infinity();
     }
   }
@@ -148,7 +147,8 @@ class ForwardWorker {
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
-  Buffer<float> scores_, reference_, lane_sums_;
+  Index since_flush_ = 0;
+  Buffer<float> reference_, lane_sums_;
   Buffer<double> sums_;
   Buffer<float> out_;
   Buffer<double> wide_;
@@ -156,21 +156,58 @@ class ForwardWorker {
   Buffer<double> stats_, first_key_;
 };
 
-}  // namespace
+/// One thread's share: a few neighbouring query tiles side by side, so that a tile of keys and values is used by all of them
+/// while it is in the second cache.
+class ForwardWorker {
+ public:
+  static constexpr Index tiles = 4;
 
+  ForwardWorker(const Call& call, const PackedKeys& packed) : call_(call), scores_(tile * tile) {
+    for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {
+      queries_.push_back(std::make_unique<QueryTile>(call, packed));
+    }
+  }
+
+  void run(Index item, Index head, Index group, const ForwardOutput& output) {
+    const Index first = group * tiles;
+    const Index count = std::min(tiles, call_.query_tiles() - first);
+    VisitCursor storage[tiles];
+    const std::span<VisitCursor> cursors(storage, static_cast<std::size_t>(count));
+    for (Index i = 0; i < count; ++i) {
+      storage[i] = VisitCursor(call_.plan->visits(first + i));
+      query(i).begin(item, head, first + i);
+    }
+    for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
+      for (Index i = 0; i < count; ++i) {
+        if (storage[i].visits(j)) query(i).visit(j, storage[i].mask(), scores_.data());
+      }
+    }
+    for (Index i = 0; i < count; ++i) query(i).finish(output);
+  }
+
+ private:
+  QueryTile& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
+
+  const Call& call_;
+  std::vector<std::unique_ptr<QueryTile>> queries_;
+  Buffer<float> scores_;
+};
+
+/// Groups of query tiles by falling number of visits, so that the last task to end is a short one.
 std::vector<Index> longest_first(const Plan& plan) {
-  std::vector<Index> cost(static_cast<std::size_t>(plan.query_tiles()));
+  std::vector<Index> cost(static_cast<std::size_t>(divide_up(plan.query_tiles(), ForwardWorker::tiles)));
   std::vector<Index> order(cost.size());
+  std::iota(order.begin(), order.end(), Index{0});
   for (Index t = 0; t < plan.query_tiles(); ++t) {
-    const auto at = static_cast<std::size_t>(t);
-    order[at] = t;
-    for (const Visit& visit : plan.visits(t)) cost[at] += visit.count;
+    for (const Visit& visit : plan.visits(t)) cost[static_cast<std::size_t>(t / ForwardWorker::tiles)] += visit.count;
   }
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
     return cost[static_cast<std::size_t>(a)] > cost[static_cast<std::size_t>(b)];
   });
   return order;
 }
+
+}  // namespace
 
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
@@ -180,11 +217,11 @@ void run_forward(const Call& call, const ForwardOutput& output) {
   const std::vector<Index> order = longest_first(*call.plan);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest first inside a head, so that the
   // last tasks are short ones.
-  const Index tiles = call.query_tiles();
-  for_each_task(call.context, call.batch * call.heads * tiles, [&](Index task, Index worker) {
-    const Index owner = task / tiles;
+  const Index groups = static_cast<Index>(order.size());
+  for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
+    const Index owner = task / groups;
     crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads,
-                                                order[static_cast<std::size_t>(task % tiles)], output);
+                                                order[static_cast<std::size_t>(task % groups)], output);
   });
 }
 

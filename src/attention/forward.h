@@ -14,7 +14,4 @@ struct ForwardOutput {
 
 void run_forward(const Call& call, const ForwardOutput& output);
 
-/// Query tiles by falling number of visited key tiles, so that the last task to end is a short one.
-std::vector<Index> longest_first(const Plan& plan);
-
 }  // namespace rapt

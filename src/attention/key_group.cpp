@@ -16,11 +16,6 @@ void clear(Buffer<T>& buffer) {
   std::fill(buffer.begin(), buffer.end(), T{0});
 }
 
-const Visit* visit_of(std::span<const Visit> visits, std::size_t cursor, Index query_tile) {
-  if (cursor == visits.size() || visits[cursor].first > query_tile) return nullptr;
-  return &visits[cursor];
-}
-
 }  // namespace
 
 ScoreGradients::ScoreGradients(const Call& call)
@@ -86,25 +81,13 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
   }
 }
 
-Index KeyGroupWorker::next_query_tile(Index from) {
-  Index next = -1;
-  for (Index i = 0; i < count_; ++i) {
-    const auto visits = call_.plan->visitors(first_ + i);
-    std::size_t& cursor = tiles_[i].visit;
-    while (cursor < visits.size() && visits[cursor].first + visits[cursor].count <= from) ++cursor;
-    if (cursor == visits.size()) continue;
-    const Index candidate = std::max<Index>(from, visits[cursor].first);
-    if (next < 0 || candidate < next) next = candidate;
-  }
-  return next;
-}
-
 void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score) {
   take_keys(item, kv_head, key_group);
   Index since_flush = 0;
   for (Index member = 0; member < call_.group; ++member) {
-    for (Tile& key_tile : tiles_) key_tile.visit = 0;
-    for (Index t = next_query_tile(0); t >= 0; t = next_query_tile(t + 1)) {
+    const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
+    for (Index i = 0; i < count_; ++i) cursors_[i] = VisitCursor(call_.plan->visitors(first_ + i));
+    for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
       visit_queries(item, kv_head * call_.group + member, t, key_group, score);
       if (++since_flush == flush_interval) {
         flush();
@@ -129,8 +112,8 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   take_queries(item, head, query_tile);
   if (dband_.size() > 0) clear(dband_);
   for (Index i = 0; i < count_; ++i) {
-    const Visit* visitor = visit_of(call_.plan->visitors(first_ + i), tiles_[i].visit, query_tile);
-    if (visitor != nullptr) visit(tiles_[i], first_ + i, visitor->mask, query_tile, head % call_.group, score);
+    if (!cursors_[i].visits(query_tile)) continue;
+    visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head % call_.group, score);
   }
   if (dband_.size() > 0) finish_band();
   const Index owner = item * call_.heads + head;

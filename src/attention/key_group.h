@@ -2,6 +2,7 @@
 
 #include "attention/gradient_tile.h"
 #include "attention/ticket.h"
+#include "attention/visit_cursor.h"
 
 namespace rapt {
 
@@ -29,12 +30,9 @@ class KeyGroupWorker {
     Buffer<float> dkeys, dvalues;       // since the last flush
     Buffer<double> dkeys_wide, dvalues_wide;
     bool keys_finite = true;
-    std::size_t visit = 0;  // cursor in the visitors of this tile
   };
 
   void take_keys(Index item, Index kv_head, Index key_group);
-  /// The next query tile any key tile of the group is visited by, at or after `from`; -1 if none.
-  Index next_query_tile(Index from);
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score);
   void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member, ScoreGradients& score);
@@ -52,6 +50,7 @@ class KeyGroupWorker {
   Index width_, value_width_;
   Index first_ = 0, count_ = 0;  // key tiles of the group
   Tile tiles_[tiles];
+  VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
   Buffer<float> table_rows_;  // relative keys as a right operand, [table tiles][64][dim]

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cassert>
-#include <cstdlib>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -20,7 +19,8 @@ class Buffer {
   Buffer() = default;
   /// Throws std::invalid_argument on a negative or overflowing size, std::bad_alloc if memory is
   /// short.
-  explicit Buffer(Index size) : data_(allocate(size)), size_(size) {}
+  explicit Buffer(Index size)
+      : data_(allocate(size), {static_cast<std::size_t>(size) * sizeof(T)}), size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -46,10 +46,6 @@ class Buffer {
   const T* end() const { return data() + size_; }
 
  private:
-  struct Free {
-    void operator()(T* p) const noexcept { std::free(p); }
-  };
-
   static T* allocate(Index size) {
     check(size >= 0, "a buffer cannot have ", size, " elements");
     const Index bytes = checked_product({size, Index{sizeof(T)}});
@@ -57,7 +53,7 @@ class Buffer {
     return static_cast<T*>(allocate_memory(static_cast<std::size_t>(bytes)));
   }
 
-  std::unique_ptr<T[], Free> data_;
+  std::unique_ptr<T[], ReleaseMemory> data_;
   Index size_ = 0;
 };
 

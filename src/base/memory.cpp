@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
 namespace rapt {
@@ -10,10 +11,75 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 constexpr std::size_t cache_line = 64;
+/// Smaller blocks come from the heap's own caches anyway.
+constexpr std::size_t smallest_kept = std::size_t{64} << 10;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool keeps = false;  // a kept block would hide a use after release
+#else
+constexpr bool keeps = true;
+#endif
+
+/// Released blocks, newest last.
+class Keep {
+ public:
+  ~Keep() {
+    for (std::size_t i = 0; i < count_; ++i) std::free(blocks_[i].memory);
+  }
+
+  void* take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = count_; i-- > 0;) {
+      if (blocks_[i].bytes != bytes) continue;
+      void* memory = blocks_[i].memory;
+      drop(i);
+      return memory;
+    }
+    return nullptr;
+  }
+
+  /// False if the block does not fit even after the oldest ones have gone.
+  bool put(void* memory, std::size_t bytes) {
+    if (bytes > kept_bytes) return false;
+    const std::lock_guard lock(mutex_);
+    while (count_ > 0 && (count_ == most || total_ + bytes > kept_bytes)) {
+      std::free(blocks_[0].memory);
+      drop(0);
+    }
+    blocks_[count_++] = {memory, bytes};
+    total_ += bytes;
+    return true;
+  }
+
+ private:
+  struct Block {
+    void* memory;
+    std::size_t bytes;
+  };
+  static constexpr std::size_t most = 256;
+
+  void drop(std::size_t i) {
+    total_ -= blocks_[i].bytes;
+    for (--count_; i < count_; ++i) blocks_[i] = blocks_[i + 1];
+  }
+
+  std::mutex mutex_;
+  Block blocks_[most];
+  std::size_t count_ = 0;
+  std::size_t total_ = 0;
+};
+
+Keep& keep() {
+  static Keep blocks;
+  return blocks;
+}
 
 }  // namespace
 
 void* allocate_memory(std::size_t bytes) {
+  if (keeps && bytes >= smallest_kept) {
+    if (void* memory = keep().take(bytes)) return memory;
+  }
   const bool large = bytes >= 2 * huge_page;
   void* memory = nullptr;
   // Not aligned_alloc: the exact size lets the address sanitizer see the first byte past the end.
@@ -21,6 +87,12 @@ void* allocate_memory(std::size_t bytes) {
   // Advice only: whole huge pages inside the block, and no harm where the system has none.
   if (large) madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
   return memory;
+}
+
+void release_memory(void* memory, std::size_t bytes) noexcept {
+  if (memory == nullptr) return;
+  if (keeps && bytes >= smallest_kept && keep().put(memory, bytes)) return;
+  std::free(memory);
 }
 
 }  // namespace rapt

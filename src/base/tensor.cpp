@@ -117,7 +117,9 @@ BasicView<T> BasicView<T>::swapped(Index axis, Index other) const {
 template class BasicView<float>;
 template class BasicView<const float>;
 
-void Tensor::Free::operator()(float* p) const noexcept { std::free(p); }
+void Tensor::Free::operator()(float* p) const noexcept {
+  release_memory(p, static_cast<std::size_t>(elements) * sizeof(float));
+}
 
 Tensor Tensor::uninitialized(Shape shape) {
   Tensor tensor;
@@ -125,7 +127,8 @@ Tensor Tensor::uninitialized(Shape shape) {
   tensor.elements_ = shape.elements();
   if (tensor.elements_ == 0) return tensor;
   const Index bytes = checked_product({tensor.elements_, Index{sizeof(float)}});
-  tensor.data_.reset(static_cast<float*>(allocate_memory(static_cast<std::size_t>(bytes))));
+  auto* numbers = static_cast<float*>(allocate_memory(static_cast<std::size_t>(bytes)));
+  tensor.data_ = std::unique_ptr<float[], Free>(numbers, Free(tensor.elements_));
   return tensor;
 }
 
