@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <iterator>
 #include <memory>
 
 #include "cli/bench_cases.h"
+#include "cli/bench_run.h"
 #include "cli/commands.h"
-#include "cli/measure.h"
 #include "cli/output.h"
 
 namespace rapt::cli {
@@ -21,103 +20,6 @@ struct BenchOptions {
   bool forward = false;
   bool backward = false;
   bool json = false;
-};
-
-Index bytes_of(const Tensor& tensor) { return 4 * tensor.elements(); }
-
-Index bytes_of(const Attended& y) {
-  Index bytes = bytes_of(y.out) + bytes_of(y.lse) + std::ssize(y.rows.max) * Index{sizeof(float)} +
-                std::ssize(y.rows.sum) * Index{sizeof(double)};
-  if (y.stats)
-    for (const Tensor* t : {&y.stats->entropy, &y.stats->largest, &y.stats->logit_variance,
-                            &y.stats->jacobian_norm, &y.stats->reach, &y.stats->sink_mass})
-      bytes += bytes_of(*t);
-  return bytes;
-}
-
-Index bytes_of(const Gradients& g) {
-  Index bytes = 0;
-  for (const Tensor* t :
-       {&g.dq, &g.dk, &g.dv, &g.dslopes, &g.dtable, &g.drelative_keys, &g.ddense, &g.dsinks})
-    bytes += bytes_of(*t);
-  return bytes;
-}
-
-/// Operands of a case and the call to measure.
-class Bench {
- public:
-  Bench(const Case& c, const Context& context)
-      : c_(c),
-        context_(context),
-        rule_(rule_of(c)),
-        q_(random_tensor(c.q_shape(), 1)),
-        k_(random_tensor(c.k_shape(), 2)),
-        v_(random_tensor(c.v_shape(), 3)),
-        pairs_(Plan(rule_.how.pattern, c.lengths()).pairs()) {}
-
-  Json measure(Pass pass, int repeats) {
-    if (pass == Pass::backward) prepare_backward();
-    const auto work = [&] { output_bytes_ = run(pass); };
-    work();
-    const std::optional<Index> memory = peak_memory_of(work);
-    const double flops = flops_of(c_, pairs_, pass);
-    const Timing timing = time_against_peak(work, flops, context_, repeats);
-    return report(pass, flops, timing, memory);
-  }
-
- private:
-  Index run(Pass pass) const {
-    if (pass == Pass::forward) return bytes_of(attend(q_, k_, v_, rule_.how, context_));
-    return bytes_of(attend_backward(dout_, q_, k_, v_, y_.out, y_.rows, rule_.how, context_));
-  }
-
-  void prepare_backward() {
-    if (!dout_.empty()) return;
-    dout_ = random_tensor(c_.out_shape(), 4);
-    y_ = attend(q_, k_, v_, rule_.how, context_);
-  }
-
-  Json report(Pass pass, double flops, const Timing& timing, std::optional<Index> memory) const {
-    const Lengths lengths = c_.lengths();
-    return {
-        {"case", c_.name},
-        {"pattern", to_string(rule_.how.pattern)},
-        {"tokens", lengths.keys},
-        {"queries", lengths.queries},
-        {"batch", c_.batch},
-        {"heads", c_.heads},
-        {"kv_heads", c_.k_shape()[1]},
-        {"dim", c_.dim},
-        {"value_dim", c_.v_shape()[3]},
-        {"scale", c_.scale},
-        {"softcap", c_.softcap},
-        {"bias", c_.bias},
-        {"dropout", c_.dropout},
-        {"stats", c_.stats},
-        {"dtype", "f32"},
-        {"isa", context_.isa()},
-        {"threads", context_.threads()},
-        {"pass", pass == Pass::forward ? "forward" : "backward"},
-        {"pairs", pairs_},
-        {"time_ms", timing.median_ms},
-        {"best_ms", timing.best_ms},
-        {"spread", timing.spread},
-        {"ns_per_token",
-         timing.median_ms * 1e6 / static_cast<double>(lengths.queries * c_.heads * c_.batch)},
-        {"gflops", flops / timing.median_ms * 1e-6},
-        {"peak_gflops", timing.peak_gflops},
-        {"fraction_of_peak", timing.fraction},
-        {"extra_bytes", memory ? Json(std::max<Index>(0, *memory - output_bytes_)) : Json(nullptr)},
-        {"output_bytes", output_bytes_}};
-  }
-
-  const Case& c_;
-  const Context& context_;
-  Rule rule_;
-  Tensor q_, k_, v_, dout_;
-  Attended y_;
-  Index pairs_;
-  Index output_bytes_ = 0;
 };
 
 std::vector<Pass> wanted(const BenchOptions& options, std::vector<Pass> passes) {
@@ -168,24 +70,45 @@ void print_row(const Json& row) {
   std::fflush(stdout);
 }
 
-void run(const BenchOptions& options) {
-  const std::vector<BenchCase> cases = cases_of(options);
-  std::vector<Json> results;
-  if (!options.json) print_header();
-  for (const BenchCase& bench_case : cases) {
-    for (const Index threads : options.threads.empty() ? std::vector<Index>{0} : options.threads) {
-      const Context context(threads, options.isa);
-      progress(fmt::format("preparing {}", bench_case.c.name));
-      Bench bench(bench_case.c, context);
-      for (const Pass pass : bench_case.passes) {
-        progress(fmt::format("measuring {}, {}, {} threads", bench_case.c.name,
-                             pass == Pass::forward ? "forward" : "backward", context.threads()));
-        results.push_back(bench.measure(pass, options.repeats));
-        end_progress();
-        if (!options.json) print_row(results.back());
-      }
-    }
+struct Job {
+  Case c;
+  Context context;
+  Pass pass;
+  std::optional<Index> extra_bytes = {};
+
+  std::string text() const {
+    return fmt::format("{}, {}, {} thread{}", c.name,
+                       pass == Pass::forward ? "forward" : "backward", context.threads(),
+                       context.threads() == 1 ? "" : "s");
   }
+};
+
+std::vector<Job> jobs_of(const BenchOptions& options) {
+  std::vector<Job> jobs;
+  for (const BenchCase& bench_case : cases_of(options))
+    for (const Index threads : options.threads.empty() ? std::vector<Index>{0} : options.threads)
+      for (const Pass pass : bench_case.passes)
+        jobs.push_back({bench_case.c, Context(threads, options.isa), pass});
+  return jobs;
+}
+
+void run(const BenchOptions& options) {
+  std::vector<Job> jobs = jobs_of(options);
+  // Memory first: its processes branch off this one, which has not computed anything yet.
+  for (Job& job : jobs) {
+    progress(fmt::format("measuring memory of {}", job.text()));
+    job.extra_bytes = Bench::extra_bytes(job.c, job.context, job.pass);
+  }
+  std::vector<Json> results;
+  for (const Job& job : jobs) {
+    progress(fmt::format("measuring time of {}", job.text()));
+    Bench bench(job.c, job.context);
+    results.push_back(bench.measure(job.pass, options.repeats, job.extra_bytes));
+    end_progress();
+    if (!options.json && results.size() == 1) print_header();
+    if (!options.json) print_row(results.back());
+  }
+  end_progress();
   if (options.json) print_cases(results);
 }
 
@@ -224,7 +147,7 @@ void add_bench_attention(CLI::App& bench) {
       "GFLOP/s counts the pairs the pattern allows: 4 * pairs * dim * heads forward, 10 * ... "
       "backward.\n"
       "The peak is measured before and after every run, with the same threads.\n"
-      "Extra is resident memory at its highest beyond the operands and the results.");
+      "Extra is resident memory of a first call at its highest, beyond operands and results.");
   command->callback([options, described, only, command] {
     for (const CLI::Option* option : described)
       options->described |= option->count() > 0 && option != command->get_help_ptr();

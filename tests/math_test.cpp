@@ -81,7 +81,8 @@ void expect_tanh(std::uint64_t step) {
       broken += std::isnan(x) != std::isnan(y);
       return;
     }
-    if (std::fabs(x) < 0x1p-120f) return;  // subnormal products: flushed inside calls, exact outside
+    if (std::fabs(x) < 0x1p-120f)
+      return;  // subnormal products: flushed inside calls, exact outside
     const double error = ulps(y, std::tanh(static_cast<double>(x)));
     if (error > worst) worst = error, where = x;
   });

@@ -45,7 +45,8 @@ struct RelativeKeys {
   View table;  // [2 * reach + 1, dim], shared by all heads
 };
 
-/// Numbers added to the logits, [batch, heads, queries, keys]; an axis of size 1 is repeated. -inf hides a pair.
+/// Numbers added to the logits, [batch, heads, queries, keys]; an axis of size 1 is repeated. -inf
+/// hides a pair.
 struct DenseBias {
   View values;
 };
@@ -69,7 +70,8 @@ RAPT_API Bias t5_bias(View values, Index max_distance = 128,
 RAPT_API Bias relative_keys(View table);
 RAPT_API Bias dense_bias(View values);
 /// T5's bucket of a relative position (key minus query).
-RAPT_API Index t5_bucket(Index relative, Index buckets, Index max_distance, RelativeTable::Direction direction);
+RAPT_API Index t5_bucket(Index relative, Index buckets, Index max_distance,
+                         RelativeTable::Direction direction);
 
 /// Each probability is dropped with probability `rate`, kept ones grow by 1 / (1 - rate).
 /// The decision is a function of (seed, batch item, head, query, key) alone.
@@ -80,21 +82,24 @@ struct Dropout {
 
 /// All there is to say about one attention call.
 ///
-/// logit = softcap(scale * q·(k + relative key)) + bias; probabilities = softmax over the visible keys and the sink, if any.
+/// logit = softcap(scale * q·(k + relative key)) + bias; probabilities = softmax over the visible
+/// keys and the sink, if any.
 struct Attention {
   Pattern pattern = full();
   Scale scale = {};
   double softcap = 0;  // 0: none; c: c * tanh(logit / c), before the bias
   Bias bias = {};
-  std::vector<float> sinks = {};  // one logit per query head that takes probability and gives no value
+  std::vector<float> sinks =
+      {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
-  std::shared_ptr<const Plan> plan = nullptr;  // a plan of `pattern` to share between calls; built if absent
-  bool stats = false;                          // also measure what attention did
+  std::shared_ptr<const Plan> plan =
+      nullptr;         // a plan of `pattern` to share between calls; built if absent
+  bool stats = false;  // also measure what attention did
 };
 
-/// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads, queries], row-major.
-/// The exponent is binary because the kernels work in it: kept apart and unrounded, the pair lets backward repeat the
-/// probabilities of forward exactly.
+/// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,
+/// queries], row-major. The exponent is binary because the kernels work in it: kept apart and
+/// unrounded, the pair lets backward repeat the probabilities of forward exactly.
 struct Rows {
   std::vector<float> max;  // -inf for a row that sees nothing
   std::vector<double> sum;
@@ -102,18 +107,19 @@ struct Rows {
 
 /// What attention did, per query row [batch, heads, queries]; a row that sees nothing has zeros.
 struct Stats {
-  Tensor entropy;           // of the probabilities, in nats; the sink counts as one outcome
-  Tensor largest;           // largest probability of a key
-  Tensor logit_variance;    // over the visible keys, each counting alike
-  Tensor jacobian_norm;     // Frobenius norm of d probabilities / d logits: 0 when saturated or uniform over many keys
-  Tensor reach;             // mean distance |query position - key position| under the probabilities
-  Tensor sink_mass;         // probability of the learned sink, or of key 0 if there is none
+  Tensor entropy;         // of the probabilities, in nats; the sink counts as one outcome
+  Tensor largest;         // largest probability of a key
+  Tensor logit_variance;  // over the visible keys, each counting alike
+  Tensor jacobian_norm;   // Frobenius norm of d probabilities / d logits: 0 when saturated or
+                          // uniform over many keys
+  Tensor reach;           // mean distance |query position - key position| under the probabilities
+  Tensor sink_mass;       // probability of the learned sink, or of key 0 if there is none
 };
 
 struct Attended {
-  Tensor out;   // [batch, heads, queries, value_dim]
-  Tensor lse;   // [batch, heads, queries], natural logarithm of the denominator
-  Rows rows;    // what the backward pass needs
+  Tensor out;  // [batch, heads, queries, value_dim]
+  Tensor lse;  // [batch, heads, queries], natural logarithm of the denominator
+  Rows rows;   // what the backward pass needs
   std::optional<Stats> stats;
 };
 
@@ -129,12 +135,15 @@ struct Gradients {
 
 /// Softmax attention of each query over the keys its pattern lets it see.
 ///
-/// q [batch, heads, queries, dim]; k [batch, kv_heads, keys, dim]; v [batch, kv_heads, keys, value_dim]; kv_heads divides heads.
-/// Queries are the newest positions: query i stands at keys - queries + i. Training, prefill and one-token decode are this same call.
-/// A query that sees no key gives zeros and lse = -inf. Throws std::invalid_argument if shapes or options disagree.
-RAPT_API Attended attend(View q, View k, View v, const Attention& how = {}, const Context& context = {});
+/// q [batch, heads, queries, dim]; k [batch, kv_heads, keys, dim]; v [batch, kv_heads, keys,
+/// value_dim]; kv_heads divides heads. Queries are the newest positions: query i stands at keys -
+/// queries + i. Training, prefill and one-token decode are this same call. A query that sees no key
+/// gives zeros and lse = -inf. Throws std::invalid_argument if shapes or options disagree.
+RAPT_API Attended attend(View q, View k, View v, const Attention& how = {},
+                         const Context& context = {});
 
-/// The same, writing the output into memory of the caller, which must not overlap q, k or v. `Attended::out` stays empty.
+/// The same, writing the output into memory of the caller, which must not overlap q, k or v.
+/// `Attended::out` stays empty.
 RAPT_API Attended attend_into(MutableView out, View q, View k, View v, const Attention& how = {},
                               const Context& context = {});
 
@@ -145,7 +154,7 @@ RAPT_API Gradients attend_backward(View dout, View q, View k, View v, View out, 
                                    const Attention& how = {}, const Context& context = {});
 
 /// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
-RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how = {},
-                             const Context& context = {});
+RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,
+                             const Attention& how = {}, const Context& context = {});
 
 }  // namespace rapt

@@ -4,11 +4,12 @@
 
 namespace rapt {
 
-/// What this machine can do, measured now with the threads and instruction set of a context. All threads together.
+/// What this machine can do, measured now with the threads and instruction set of a context. All
+/// threads together.
 struct Peak {
-  double fma_gflops = 0;      // f32 multiply-adds from registers, two flops each
-  double exp_gops = 0;        // our exp2 over numbers in L1
-  double read_gbytes = 0;     // streaming read of memory far larger than the caches
+  double fma_gflops = 0;   // f32 multiply-adds from registers, two flops each
+  double exp_gops = 0;     // our exp2 over numbers in L1
+  double read_gbytes = 0;  // streaming read of memory far larger than the caches
 };
 
 /// Best of several short runs, about `seconds` in all.

@@ -9,7 +9,8 @@
 
 namespace rapt {
 
-/// A run of tiles that are visited alike: tiles first .. first + count - 1, each whole or each with the same mask.
+/// A run of tiles that are visited alike: tiles first .. first + count - 1, each whole or each with
+/// the same mask.
 struct Visit {
   static constexpr std::int32_t whole = -1;
   std::int32_t first = 0;
@@ -18,10 +19,11 @@ struct Visit {
   bool operator==(const Visit&) const = default;
 };
 
-/// A pattern compiled for given lengths: for each tile of 64 queries, the tiles of 64 keys it visits.
+/// A pattern compiled for given lengths: for each tile of 64 queries, the tiles of 64 keys it
+/// visits.
 ///
-/// Immutable and cheap to copy; build it once and share it between heads, layers and steps of the same lengths.
-/// Memory follows the number of runs, not the number of pairs.
+/// Immutable and cheap to copy; build it once and share it between heads, layers and steps of the
+/// same lengths. Memory follows the number of runs, not the number of pairs.
 class RAPT_API Plan {
  public:
   static constexpr Index tile = 64;
@@ -37,9 +39,11 @@ class RAPT_API Plan {
 
   /// Runs of key tiles in ascending order.
   std::span<const Visit> visits(Index query_tile) const;
-  /// The transposed plan: runs of query tiles in ascending order. Built on first use, by one thread of those that ask.
+  /// The transposed plan: runs of query tiles in ascending order. Built on first use, by one thread
+  /// of those that ask.
   std::span<const Visit> visitors(Index key_tile) const;
-  /// One word per query row of the tile; bit j stands for key j of the key tile. Rows past the last query are 0.
+  /// One word per query row of the tile; bit j stands for key j of the key tile. Rows past the last
+  /// query are 0.
   std::span<const std::uint64_t, tile> mask(std::int32_t id) const;
   Index masks() const;
 
@@ -54,8 +58,8 @@ class RAPT_API Plan {
   /// Memory held by the plan, the transposed half included once it exists.
   Index bytes() const;
 
-  /// A character picture at most `columns` wide: █ whole, ▒ masked (or mixed, where a character stands for several tiles),
-  /// · absent. Empty if there are no tiles.
+  /// A character picture at most `columns` wide: █ whole, ▒ masked (or mixed, where a character
+  /// stands for several tiles), · absent. Empty if there are no tiles.
   std::string drawing(Index columns) const;
 
   struct Body;

@@ -27,7 +27,8 @@ class RAPT_API Shape {
   Index& operator[](Index axis) { return sizes_[static_cast<std::size_t>(axis)]; }
   bool operator==(const Shape&) const = default;
 
-  /// Number of elements. Throws std::invalid_argument on a negative size or if the product does not fit 64 bits.
+  /// Number of elements. Throws std::invalid_argument on a negative size or if the product does not
+  /// fit 64 bits.
   Index elements() const;
   /// Strides of the row-major layout.
   Shape row_major() const;
@@ -41,8 +42,9 @@ class RAPT_API Shape {
 
 /// Borrowed f32 numbers: a pointer, a shape and strides counted in elements.
 ///
-/// The last axis must be contiguous where attention reads it; other strides are free, so [batch, tokens, heads, dim] in memory
-/// is a [batch, heads, tokens, dim] view with swapped strides, and a stride of 0 repeats one slice.
+/// The last axis must be contiguous where attention reads it; other strides are free, so [batch,
+/// tokens, heads, dim] in memory is a [batch, heads, tokens, dim] view with swapped strides, and a
+/// stride of 0 repeats one slice.
 template <class T>
 class RAPT_API BasicView {
  public:
@@ -54,9 +56,7 @@ class RAPT_API BasicView {
   /// A pointer the caller vouches for: nothing is known about the memory behind it.
   static BasicView trusted(T* data, Shape shape, Shape strides);
 
-  operator BasicView<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator BasicView<const T>() const requires(!std::is_const_v<T>) {
     return BasicView<const T>::trusted(data_, shape_, strides_);
   }
 
@@ -101,7 +101,9 @@ class RAPT_API Tensor {
   Index elements() const { return elements_; }
   bool empty() const { return shape_.rank() == 0; }
   std::span<float> numbers() { return {data_.get(), static_cast<std::size_t>(elements_)}; }
-  std::span<const float> numbers() const { return {data_.get(), static_cast<std::size_t>(elements_)}; }
+  std::span<const float> numbers() const {
+    return {data_.get(), static_cast<std::size_t>(elements_)};
+  }
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
   Tensor clone() const;

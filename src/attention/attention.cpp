@@ -19,7 +19,8 @@ Attended forward(const Call& call, MutableView out) {
   attended.rows.max.resize(rows);
   attended.rows.sum.resize(rows);
   if (call.how.stats) attended.stats = make_stats(call);
-  run_forward(call, {out, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr});
+  run_forward(call,
+              {out, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr});
   return attended;
 }
 
@@ -27,8 +28,9 @@ Shape out_shape(const Call& call) { return {call.batch, call.heads, call.queries
 
 void check_rows(const Call& call, const Rows& rows) {
   const auto fits = [&](std::size_t size) { return static_cast<Index>(size) == call.rows(); };
-  check(fits(rows.max.size()) && fits(rows.sum.size()), "attend_backward: rows have ", rows.max.size(), " max and ",
-        rows.sum.size(), " sum, expected ", call.rows(), " of each (batch * heads * queries)");
+  check(fits(rows.max.size()) && fits(rows.sum.size()), "attend_backward: rows have ",
+        rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", call.rows(),
+        " of each (batch * heads * queries)");
 }
 
 Gradients zero_gradients(const Call& call) {
@@ -56,7 +58,8 @@ Attended attend(View q, View k, View v, const Attention& how, const Context& con
   return attended;
 }
 
-Attended attend_into(MutableView out, View q, View k, View v, const Attention& how, const Context& context) {
+Attended attend_into(MutableView out, View q, View k, View v, const Attention& how,
+                     const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
   check_output("attend", "out", out, out_shape(call));
@@ -66,8 +69,8 @@ Attended attend_into(MutableView out, View q, View k, View v, const Attention& h
   return forward(call, out);
 }
 
-Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows, const Attention& how,
-                          const Context& context) {
+Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows,
+                          const Attention& how, const Context& context) {
   const FlushDenormals guard;
   const Call call("attend_backward", q, k, v, how, context);
   check_operand("attend_backward", "dout", dout, out_shape(call));

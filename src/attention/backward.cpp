@@ -9,10 +9,14 @@
 namespace rapt {
 namespace {
 
-/// Tables of the score are summed per task and joined in the order of the tasks: same bits for any number of threads.
-void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& parts, Index groups, Gradients& gradients) {
+/// Tables of the score are summed per task and joined in the order of the tasks: same bits for any
+/// number of threads.
+void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& parts, Index groups,
+                          Gradients& gradients) {
   const Index tasks = static_cast<Index>(parts.size());
-  const auto head_of = [&](Index task, Index member) { return task / groups % call.kv_heads * call.group + member; };
+  const auto head_of = [&](Index task, Index member) {
+    return task / groups % call.kv_heads * call.group + member;
+  };
   std::vector<double> slopes(static_cast<std::size_t>(gradients.dslopes.elements()));
   std::vector<double> table(static_cast<std::size_t>(gradients.dtable.elements()));
   std::vector<double> keys(static_cast<std::size_t>(gradients.drelative_keys.elements()));
@@ -34,8 +38,10 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
       }
     }
   }
-  std::transform(slopes.begin(), slopes.end(), gradients.dslopes.data(), [](double x) { return static_cast<float>(x); });
-  std::transform(table.begin(), table.end(), gradients.dtable.data(), [](double x) { return static_cast<float>(x); });
+  std::transform(slopes.begin(), slopes.end(), gradients.dslopes.data(),
+                 [](double x) { return static_cast<float>(x); });
+  std::transform(table.begin(), table.end(), gradients.dtable.data(),
+                 [](double x) { return static_cast<float>(x); });
   std::transform(keys.begin(), keys.end(), gradients.drelative_keys.data(),
                  [&](double x) { return static_cast<float>(x * call.rule.key_gradient_factor()); });
 }
@@ -53,7 +59,8 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
     }();
     for (Index r = 0; r < call.tile_rows(query_tile); ++r) {
       const Index query = query_tile * tile + r;
-      call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(), call.rule.scale(query), call.dim,
+      call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(),
+                          call.rule.scale(query), call.dim,
                           dq.data() + (owner * call.queries + query) * call.dim);
     }
   });
@@ -72,12 +79,14 @@ void run_backward(const Call& call, const BackwardInput& input, Gradients& gradi
   const Index owners = call.batch * call.kv_heads;
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < owners * groups; ++i) parts.emplace_back(call);
-  // Groups of one head run in ascending order, heads side by side: a task seldom waits for its turn at a query tile.
+  // Groups of one head run in ascending order, heads side by side: a task seldom waits for its turn
+  // at a query tile.
   for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
     const Index owner = task % owners;
     const Index key_group = task / owners;
-    crew[static_cast<std::size_t>(worker)]->run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients,
-                                                parts[static_cast<std::size_t>(owner * groups + key_group)]);
+    crew[static_cast<std::size_t>(worker)]->run(
+        owner / call.kv_heads, owner % call.kv_heads, key_group, gradients,
+        parts[static_cast<std::size_t>(owner * groups + key_group)]);
   });
   crew.clear();
   write_query_gradients(call, sums, gradients.dq);

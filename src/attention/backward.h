@@ -4,20 +4,22 @@
 
 namespace rapt {
 
-/// What backward reads besides q, k, v, and what it derives from it once: per query row [batch, heads, queries].
+/// What backward reads besides q, k, v, and what it derives from it once: per query row [batch,
+/// heads, queries].
 struct BackwardInput {
   BackwardInput(const Call& call, View dout, View out, const Rows& rows);
 
   View dout;
-  Buffer<float> reference;    // what p is measured from, 0 for a row that sees nothing
+  Buffer<float> reference;     // what p is measured from, 0 for a row that sees nothing
   Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
-  Buffer<float> delta;        // sum(dout * out) / denominator
-  std::vector<double> dsinks; // per head, empty without sinks
+  Buffer<float> delta;         // sum(dout * out) / denominator
+  std::vector<double> dsinks;  // per head, empty without sinks
 };
 
 /// dq, dk, dv and the gradients of slopes, table and relative keys.
 void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients);
-/// The gradient of a dense bias: another pass, because a broadcast bias sums over what the first pass does apart.
+/// The gradient of a dense bias: another pass, because a broadcast bias sums over what the first
+/// pass does apart.
 void run_dense_gradient(const Call& call, const BackwardInput& input, Tensor& ddense);
 
 }  // namespace rapt

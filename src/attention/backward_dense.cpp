@@ -7,7 +7,8 @@
 namespace rapt {
 namespace {
 
-/// Owns a slice of the bias: one (batch, head) of it and a tile of queries, or all queries where the bias repeats over them.
+/// Owns a slice of the bias: one (batch, head) of it and a tile of queries, or all queries where
+/// the bias repeats over them.
 class DenseWorker {
  public:
   DenseWorker(const Call& call, const BackwardInput& input)
@@ -26,28 +27,34 @@ class DenseWorker {
         for (Index t = query_tile; t < last_tile; ++t) add_queries(item, head, t);
       }
     }
-    const Index row = (bias_item * shape_[1] + bias_head) * shape_[2] + (shape_[2] > 1 ? query_tile * tile : 0);
+    const Index row =
+        (bias_item * shape_[1] + bias_head) * shape_[2] + (shape_[2] > 1 ? query_tile * tile : 0);
     const Index rows = shape_[2] > 1 ? call_.tile_rows(query_tile) : 1;
-    for (Index i = 0; i < rows * shape_[3]; ++i) ddense[row * shape_[3] + i] = static_cast<float>(sums_[i]);
+    for (Index i = 0; i < rows * shape_[3]; ++i)
+      ddense[row * shape_[3] + i] = static_cast<float>(sums_[i]);
   }
 
  private:
   Index first(Index axis, Index index) const { return shape_[axis] == 1 ? 0 : index; }
-  Index last(Index axis, Index index, Index size) const { return shape_[axis] == 1 ? size : index + 1; }
+  Index last(Index axis, Index index, Index size) const {
+    return shape_[axis] == 1 ? size : index + 1;
+  }
 
   void add_queries(Index item, Index head, Index query_tile) {
     scoring_.take_queries(item, head, query_tile);
     for (const Visit& visit : call_.plan->visits(query_tile)) {
-      for (Index j = visit.first; j < visit.first + visit.count; ++j) add_tile(item, head, j, visit.mask);
+      for (Index j = visit.first; j < visit.first + visit.count; ++j)
+        add_tile(item, head, j, visit.mask);
     }
   }
 
   void add_tile(Index item, Index head, Index j, std::int32_t mask_id) {
     const Index kv_head = call_.kv_head(head);
     const Index count = call_.tile_keys(j);
-    call_.kernels.pack_panels(call_.k.row(item, kv_head, j * tile), call_.k.stride(2), count, call_.dim, keys_.data());
-    call_.kernels.pack_panels(call_.v.row(item, kv_head, j * tile), call_.v.stride(2), count, call_.value_dim,
-                              values_.data());
+    call_.kernels.pack_panels(call_.k.row(item, kv_head, j * tile), call_.k.stride(2), count,
+                              call_.dim, keys_.data());
+    call_.kernels.pack_panels(call_.v.row(item, kv_head, j * tile), call_.v.stride(2), count,
+                              call_.value_dim, values_.data());
     scoring_.differentiate(keys_.data(), values_.data(), j, mask_id);
     for (Index r = 0; r < scoring_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {
@@ -72,10 +79,12 @@ void run_dense_gradient(const Call& call, const BackwardInput& input, Tensor& dd
   const Shape& shape = ddense.shape();
   const Index tiles = shape[2] > 1 ? call.query_tiles() : 1;
   std::vector<std::unique_ptr<DenseWorker>> crew;
-  for (Index i = 0; i < workers(call.context); ++i) crew.push_back(std::make_unique<DenseWorker>(call, input));
+  for (Index i = 0; i < workers(call.context); ++i)
+    crew.push_back(std::make_unique<DenseWorker>(call, input));
   for_each_task(call.context, shape[0] * shape[1] * tiles, [&](Index task, Index worker) {
     const Index slice = task / tiles;
-    crew[static_cast<std::size_t>(worker)]->run(slice / shape[1], slice % shape[1], task % tiles, ddense.data());
+    crew[static_cast<std::size_t>(worker)]->run(slice / shape[1], slice % shape[1], task % tiles,
+                                                ddense.data());
   });
 }
 

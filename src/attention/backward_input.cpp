@@ -28,11 +28,13 @@ BackwardInput::BackwardInput(const Call& call, View dout_, View out, const Rows&
       const double max = static_cast<double>(rows.max[static_cast<std::size_t>(row)]);
       const double sum = rows.sum[static_cast<std::size_t>(row)];
       const bool seen = max != -std::numeric_limits<double>::infinity() || sum != 0;
-      const double mean = dot(dout.row(item, head, query), out.row(item, head, query), call.value_dim);
+      const double mean =
+          dot(dout.row(item, head, query), out.row(item, head, query), call.value_dim);
       reference[row] = seen ? static_cast<float>(max) : 0.0f;
       inverse_sum[row] = seen ? 1 / sum : 0.0;
       delta[row] = seen ? static_cast<float>(mean / sum) : 0.0f;
-      if (sinks) sink_parts[row] = seen ? -mean * std::exp2(call.rule.sink_log2(head) - max) / sum : 0.0;
+      if (sinks)
+        sink_parts[row] = seen ? -mean * std::exp2(call.rule.sink_log2(head) - max) / sum : 0.0;
     }
   });
   if (!sinks) return;

@@ -18,8 +18,8 @@ std::vector<float> standard_slopes(Index heads) {
   while (2 * power <= heads) power *= 2;
   std::vector<float> slopes;
   for (Index head = 0; head < heads; ++head) {
-    const double exponent =
-        head < power ? 8.0 * static_cast<double>(head + 1) : 4.0 * static_cast<double>(2 * (head - power) + 1);
+    const double exponent = head < power ? 8.0 * static_cast<double>(head + 1)
+                                         : 4.0 * static_cast<double>(2 * (head - power) + 1);
     slopes.push_back(static_cast<float>(std::exp2(-exponent / static_cast<double>(power))));
   }
   return slopes;
@@ -64,7 +64,8 @@ Bias dense_bias(View values) {
   return bias;
 }
 
-Index t5_bucket(Index relative, Index buckets, Index max_distance, RelativeTable::Direction direction) {
+Index t5_bucket(Index relative, Index buckets, Index max_distance,
+                RelativeTable::Direction direction) {
   const bool both = direction == RelativeTable::Direction::both;
   const Index side = both ? buckets / 2 : buckets;
   const Index base = both && relative > 0 ? side : 0;

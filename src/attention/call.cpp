@@ -24,15 +24,17 @@ void check_readable(const char* where, const char* name, const View& view) {
     span = checked_sum({span, checked_product({view.size(axis) - 1, std::abs(stride)})});
   }
   checked_product({span, Index{sizeof(float)}});
-  check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(), " but no memory (null pointer)");
+  check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(),
+        " but no memory (null pointer)");
   check(reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) == 0, where, ": ", name,
         " is not aligned to 4 bytes, as f32 numbers must be");
-  check(view.dim() == 1 || view.stride(3) == 1, where, ": the last axis of ", name, " has stride ", view.stride(3),
-        ", expected 1 (contiguous)");
+  check(view.dim() == 1 || view.stride(3) == 1, where, ": the last axis of ", name, " has stride ",
+        view.stride(3), ", expected 1 (contiguous)");
 }
 
 void check_dim(const char* where, const char* name, Index dim) {
-  check(1 <= dim && dim <= max_dim, where, ": ", name, " has dim ", dim, ", expected 1 to ", max_dim);
+  check(1 <= dim && dim <= max_dim, where, ": ", name, " has dim ", dim, ", expected 1 to ",
+        max_dim);
 }
 
 void check_operands(const char* where, const View& q, const View& k, const View& v) {
@@ -44,47 +46,51 @@ void check_operands(const char* where, const View& q, const View& k, const View&
   check(k.heads() == v.heads(), where, ": k has ", k.heads(), " heads but v has ", v.heads());
   check(k.tokens() == v.tokens(), where, ": k has ", k.tokens(), " keys but v has ", v.tokens());
   check(q.dim() == k.dim(), where, ": q has dim ", q.dim(), " but k has ", k.dim());
-  check(q.heads() == 0 || (k.heads() > 0 && q.heads() % k.heads() == 0), where, ": q has ", q.heads(),
-        " heads and k has ", k.heads(), ", expected k's heads to divide q's");
+  check(q.heads() == 0 || (k.heads() > 0 && q.heads() % k.heads() == 0), where, ": q has ",
+        q.heads(), " heads and k has ", k.heads(), ", expected k's heads to divide q's");
   check_dim(where, "q", q.dim());
   check_dim(where, "v", v.dim());
 }
 
 void check_scale(const char* where, const Scale& scale) {
-  check(std::isfinite(scale.number), where, ": scale is ", scale.number, ", expected a finite number");
-  check(scale.rule != Scale::Rule::log_n || scale.number > 1, where, ": log_n scale has base ", scale.number,
-        ", expected more than 1");
+  check(std::isfinite(scale.number), where, ": scale is ", scale.number,
+        ", expected a finite number");
+  check(scale.rule != Scale::Rule::log_n || scale.number > 1, where, ": log_n scale has base ",
+        scale.number, ", expected more than 1");
 }
 
 void check_table(const char* where, const RelativeTable& table, Index heads) {
   const Shape& shape = table.values.shape();
-  check(shape.rank() == 2 && shape[1] == heads, where, ": the relative table has shape ", shape.text(),
-        ", expected [buckets, ", heads, "]");
+  check(shape.rank() == 2 && shape[1] == heads, where, ": the relative table has shape ",
+        shape.text(), ", expected [buckets, ", heads, "]");
   const bool both = table.direction == RelativeTable::Direction::both;
   const Index least = both ? 4 : 2;
   check(shape[0] >= least && shape[0] % least == 0, where, ": the relative table has ", shape[0],
         " buckets, expected a multiple of ", least);
   const Index exact = shape[0] / least;
-  check(table.max_distance > exact, where, ": the relative table has max_distance ", table.max_distance,
-        ", expected more than its ", exact, " exact distances");
-  check(heads == 0 || table.values.data() != nullptr, where, ": the relative table has no memory (null pointer)");
+  check(table.max_distance > exact, where, ": the relative table has max_distance ",
+        table.max_distance, ", expected more than its ", exact, " exact distances");
+  check(heads == 0 || table.values.data() != nullptr, where,
+        ": the relative table has no memory (null pointer)");
 }
 
 void check_relative_keys(const char* where, const View& table, Index dim) {
   const Shape& shape = table.shape();
-  check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where, ": the relative keys have shape ",
-        shape.text(), ", expected [2 * reach + 1, ", dim, "]");
+  check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where,
+        ": the relative keys have shape ", shape.text(), ", expected [2 * reach + 1, ", dim, "]");
   check(table.data() != nullptr, where, ": the relative keys have no memory (null pointer)");
-  check(dim == 1 || table.stride(1) == 1, where, ": the last axis of the relative keys has stride ", table.stride(1),
-        ", expected 1 (contiguous)");
+  check(dim == 1 || table.stride(1) == 1, where, ": the last axis of the relative keys has stride ",
+        table.stride(1), ", expected 1 (contiguous)");
 }
 
 void check_dense(const char* where, const View& bias, const Shape& full) {
   bool fits = bias.shape().rank() == 4;
-  for (Index axis = 0; fits && axis < 4; ++axis) fits = bias.size(axis) == full[axis] || bias.size(axis) == 1;
+  for (Index axis = 0; fits && axis < 4; ++axis)
+    fits = bias.size(axis) == full[axis] || bias.size(axis) == 1;
   check(fits, where, ": the dense bias has shape ", bias.shape().text(), ", expected ", full.text(),
         " or 1 on any axis");
-  check(bias.shape().elements() == 0 || bias.data() != nullptr, where, ": the dense bias has no memory (null pointer)");
+  check(bias.shape().elements() == 0 || bias.data() != nullptr, where,
+        ": the dense bias has no memory (null pointer)");
 }
 
 void check_score(const char* where, const Attention& how, const View& q, const View& k) {
@@ -92,20 +98,23 @@ void check_score(const char* where, const Attention& how, const View& q, const V
   check(std::isfinite(how.softcap) && how.softcap >= 0, where, ": softcap is ", how.softcap,
         ", expected 0 (none) or a positive number");
   const Index heads = q.heads();
-  const auto count = [](const std::vector<float>& numbers) { return static_cast<Index>(numbers.size()); };
+  const auto count = [](const std::vector<float>& numbers) {
+    return static_cast<Index>(numbers.size());
+  };
   if (how.bias.alibi) {
     check(count(how.bias.alibi->slopes) == heads, where, ": ", count(how.bias.alibi->slopes),
           " ALiBi slopes given, expected one for each of ", heads, " heads");
   }
   if (how.bias.table) check_table(where, *how.bias.table, heads);
   if (how.bias.keys) check_relative_keys(where, how.bias.keys->table, q.dim());
-  if (how.bias.dense) check_dense(where, how.bias.dense->values, {q.batch(), heads, q.tokens(), k.tokens()});
+  if (how.bias.dense)
+    check_dense(where, how.bias.dense->values, {q.batch(), heads, q.tokens(), k.tokens()});
   check(how.sinks.empty() || count(how.sinks) == heads, where, ": ", count(how.sinks),
         " sinks given, expected one for each of ", heads, " heads");
-  check(how.dropout.rate >= 0 && how.dropout.rate <= 1, where, ": dropout rate is ", how.dropout.rate,
-        ", expected 0 to 1");
-  check(how.dropout.rate == 0 || std::max(q.tokens(), k.tokens()) <= Index{1} << 32, where, ": dropout over ",
-        std::max(q.tokens(), k.tokens()), " tokens, expected at most 2^32");
+  check(how.dropout.rate >= 0 && how.dropout.rate <= 1, where, ": dropout rate is ",
+        how.dropout.rate, ", expected 0 to 1");
+  check(how.dropout.rate == 0 || std::max(q.tokens(), k.tokens()) <= Index{1} << 32, where,
+        ": dropout over ", std::max(q.tokens(), k.tokens()), " tokens, expected at most 2^32");
 }
 
 std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Lengths lengths) {
@@ -129,11 +138,14 @@ Extent extent(const View& view) {
     (reach < 0 ? low : high) += reach;
   }
   const auto base = reinterpret_cast<std::uintptr_t>(view.data());
-  const auto bytes = [](Index numbers) { return static_cast<std::uintptr_t>(numbers) * sizeof(float); };
+  const auto bytes = [](Index numbers) {
+    return static_cast<std::uintptr_t>(numbers) * sizeof(float);
+  };
   return {base + bytes(low), base + bytes(high + 1)};
 }
 
-/// True if two different indices of the view name one element. Sorting axes by stride, each must step over all smaller ones.
+/// True if two different indices of the view name one element. Sorting axes by stride, each must
+/// step over all smaller ones.
 bool repeats_elements(const View& view) {
   Index covered = 1;
   Shape order = view.strides();
@@ -156,7 +168,8 @@ bool repeats_elements(const View& view) {
 
 }  // namespace
 
-Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_, const Context& context_)
+Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_,
+           const Context& context_)
     : q((check_operands(where, q_, k_, v_), check_score(where, how_, q_, k_), q_)),
       k(k_),
       v(v_),
@@ -176,13 +189,15 @@ Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_, 
 
 void check_operand(const char* where, const char* name, const View& view, const Shape& shape) {
   check_readable(where, name, view);
-  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape().text(), ", expected ", shape.text());
+  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape().text(), ", expected ",
+        shape.text());
 }
 
-void check_output(const char* where, const char* name, const MutableView& view, const Shape& shape) {
+void check_output(const char* where, const char* name, const MutableView& view,
+                  const Shape& shape) {
   check_operand(where, name, view, shape);
-  check(shape.elements() == 0 || !repeats_elements(view), where, ": ", name, " with strides ", view.strides().text(),
-        " has elements that share memory, expected each element once");
+  check(shape.elements() == 0 || !repeats_elements(view), where, ": ", name, " with strides ",
+        view.strides().text(), " has elements that share memory, expected each element once");
 }
 
 void check_apart(const char* where, const MutableView& out, const View& in, const char* name) {

@@ -9,9 +9,11 @@
 
 namespace rapt {
 
-/// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none changes it.
+/// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none
+/// changes it.
 struct Call {
-  /// Throws std::invalid_argument if the operands or options do not fit each other; `where` opens the message.
+  /// Throws std::invalid_argument if the operands or options do not fit each other; `where` opens
+  /// the message.
   Call(const char* where, View q, View k, View v, const Attention& how, const Context& context);
 
   View q, k, v;
@@ -27,7 +29,9 @@ struct Call {
   Index key_tiles() const { return plan->key_tiles(); }
   Index rows() const { return batch * heads * queries; }
   /// Index of (item, head, query) in row-major [batch, heads, queries].
-  Index row(Index item, Index head, Index query) const { return (item * heads + head) * queries + query; }
+  Index row(Index item, Index head, Index query) const {
+    return (item * heads + head) * queries + query;
+  }
   Index kv_head(Index head) const { return head / group; }
   /// Rows of the query tile that exist; likewise keys.
   Index tile_rows(Index query_tile) const { return std::min(tile, queries - query_tile * tile); }
@@ -37,7 +41,9 @@ struct Call {
     return keys - queries + (query_tile - key_tile) * tile;
   }
   /// Numbers per packed row: a dimension in whole vectors.
-  Index padded(Index numbers) const { return (numbers + kernels.lanes - 1) / kernels.lanes * kernels.lanes; }
+  Index padded(Index numbers) const {
+    return (numbers + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
+  }
 };
 
 /// Throws unless `view` can be written: right shape, contiguous last axis, no element twice.

@@ -33,8 +33,8 @@ bool sees(const TileMask& mask, Index r, Index c) { return (mask.words()[r] >> c
 
 }  // namespace
 
-void gather(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask, Index row_count,
-            float* out) {
+void gather(const Kernels& kernels, const float* scores, const RightRows& rows,
+            const TileMask& mask, Index row_count, float* out) {
   const Index row_strips = divide_up(row_count, strip);
   if (mask.whole() || rows.finite) {
     return kernels.gather(scores, rows.numbers, rows.width, row_strips, mask.clips(), out);
@@ -47,19 +47,22 @@ void gather(const Kernels& kernels, const float* scores, const RightRows& rows, 
   });
 }
 
-void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask,
-                    Index row_count, float* out) {
+void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows,
+                    const TileMask& mask, Index row_count, float* out) {
   Clips clips;
   if (mask.whole()) {
     std::fill(std::begin(clips), std::end(clips), Clip{0, row_count});
-    return kernels.gather_columns(scores, rows.numbers, rows.width, row_count == tile ? nullptr : clips, out);
+    return kernels.gather_columns(scores, rows.numbers, rows.width,
+                                  row_count == tile ? nullptr : clips, out);
   }
-  clip_columns(std::span<const std::uint64_t, tile>(mask.words(), static_cast<std::size_t>(tile)), clips);
+  clip_columns(std::span<const std::uint64_t, tile>(mask.words(), static_cast<std::size_t>(tile)),
+               clips);
   if (rows.finite) return kernels.gather_columns(scores, rows.numbers, rows.width, clips, out);
   kernels.gather_columns(scores, without_special(rows).data(), rows.width, clips, out);
   for_each_special(kernels, rows, [&](Index r, Index column, float x) {
     for (Index key = 0; key < tile; ++key) {
-      if (r < row_count && sees(mask, r, key)) out[key * rows.width + column] += scores[r * tile + key] * x;
+      if (r < row_count && sees(mask, r, key))
+        out[key * rows.width + column] += scores[r * tile + key] * x;
     }
   });
 }

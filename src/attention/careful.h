@@ -13,12 +13,13 @@ struct RightRows {
 
 /// out[64][width] += S B over the pairs of the mask, scores being 0 on the others.
 ///
-/// A NaN or infinity behind a hidden pair must not come out as 0 * NaN. Tiles that hold such numbers are multiplied without
-/// them first, which gives every other result its usual bits, and the visible ones are added afterwards.
-void gather(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask, Index row_count,
-            float* out);
+/// A NaN or infinity behind a hidden pair must not come out as 0 * NaN. Tiles that hold such
+/// numbers are multiplied without them first, which gives every other result its usual bits, and
+/// the visible ones are added afterwards.
+void gather(const Kernels& kernels, const float* scores, const RightRows& rows,
+            const TileMask& mask, Index row_count, float* out);
 /// out[64][width] += S' B, likewise.
-void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows, const TileMask& mask,
-                    Index row_count, float* out);
+void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows,
+                    const TileMask& mask, Index row_count, float* out);
 
 }  // namespace rapt

@@ -6,11 +6,13 @@
 namespace rapt {
 namespace {
 
-/// A view that has a shape and reads one number everywhere: enough for the checks of a call that is only described.
+/// A view that has a shape and reads one number everywhere: enough for the checks of a call that is
+/// only described.
 View stand_in(const Shape& shape) {
   static const float zero = 0;
   Shape strides = shape;
-  for (Index axis = 0; axis < shape.rank(); ++axis) strides[axis] = axis + 1 == shape.rank() ? 1 : 0;
+  for (Index axis = 0; axis < shape.rank(); ++axis)
+    strides[axis] = axis + 1 == shape.rank() ? 1 : 0;
   return View::trusted(&zero, shape, strides);
 }
 
@@ -27,21 +29,23 @@ std::string score_text(const Call& call) {
 
 }  // namespace
 
-std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how, const Context& context) {
+std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how,
+                    const Context& context) {
   const Call call("explain", stand_in(q), stand_in(k), stand_in(v), how, context);
   const Plan& plan = *call.plan;
   const Index visited = plan.whole_tiles() + plan.masked_tiles();
   std::ostringstream text;
   text << "kernel    fused f32, exact online softmax, f64 row sums and accumulators\n"
-       << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel " << strip << " x "
-       << call.kernels.panel << "\n"
+       << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
+       << strip << " x " << call.kernels.panel << "\n"
        << "tiles     " << tile << " queries x " << tile << " keys; " << visited << " of "
-       << plan.query_tiles() * plan.key_tiles() << " visited, " << plan.whole_tiles() << " whole, " << plan.masked_tiles()
-       << " masked\n"
-       << "pairs     " << plan.pairs() << " of " << call.queries * call.keys << " for each of " << call.batch * call.heads
-       << " heads\n"
+       << plan.query_tiles() * plan.key_tiles() << " visited, " << plan.whole_tiles() << " whole, "
+       << plan.masked_tiles() << " masked\n"
+       << "pairs     " << plan.pairs() << " of " << call.queries * call.keys << " for each of "
+       << call.batch * call.heads << " heads\n"
        << "score     " << score_text(call) << "\n"
-       << "tasks     " << call.batch * call.heads * plan.query_tiles() << " (batch item, head, query tile), longest first\n"
+       << "tasks     " << call.batch * call.heads * plan.query_tiles()
+       << " (batch item, head, query tile), longest first\n"
        << "threads   " << context.threads() << "\n";
   return text.str();
 }

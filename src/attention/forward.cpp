@@ -17,8 +17,9 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// Key tiles between two flushes into f64: at most 64 terms in one lane's sum, eight partial sums of p v; 1 % of the time.
-Index flush_interval(const Kernels& kernels) { return std::min<Index>(kernels.lanes, 8); }
+/// Key tiles between two flushes into f64: at most sixteen partial sums, each of 64 keys, in one
+/// f32; half a percent of the time.
+constexpr Index flush_interval = 16;
 
 /// A tile of queries on its way past the keys.
 class QueryTile {
@@ -49,8 +50,16 @@ class QueryTile {
     std::fill(reference_.begin(), reference_.end(), minus_infinity);
     std::fill(lane_sums_.begin(), lane_sums_.end(), 0.0f);
     std::fill(out_.begin(), out_.end(), 0.0f);
-    state_ = {reference_.data(), lane_sums_.data(), sums_.data(),       out_.data(),  wide_.data(),
-              width_,            false,             shift_.data(), lane_stats_.data(), stats_.data()};
+    state_ = {reference_.data(),
+              lane_sums_.data(),
+              sums_.data(),
+              out_.data(),
+              wide_.data(),
+              width_,
+              false,
+              shift_.data(),
+              lane_stats_.data(),
+              stats_.data()};
     if (!call_.how.stats) return;
     std::fill(shift_.begin(), shift_.end(), 0.0f);
     std::fill(lane_stats_.begin(), lane_stats_.end(), 0.0f);
@@ -60,7 +69,7 @@ class QueryTile {
 
   /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
   void visit(Index key_tile, std::int32_t mask_id, float* scores) {
-    if (since_flush_ == flush_interval(call_.kernels)) {
+    if (since_flush_ == flush_interval) {
       call_.kernels.flush(state_, scoring_.rows());
       since_flush_ = 0;
     }
@@ -87,17 +96,21 @@ class QueryTile {
       kernels.absorb(scores, rows, mask.clips(), mask.words(), state_);
     }
     if (call_.rule.has_dropout()) {
-      kernels.drop(scores, rows, call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
+      kernels.drop(scores, rows,
+                   call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
     }
-    const RightRows values{packed_.values(item_, kv_head, key_tile), width_, packed_.finite(item_, kv_head, key_tile)};
+    const RightRows values{packed_.values(item_, kv_head, key_tile), width_,
+                           packed_.finite(item_, kv_head, key_tile)};
     gather(kernels, scores, values, mask, rows, out_.data());
   }
 
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
   void note_first_key(const Clip* clips, const float* scores) {
     for (Index r = 0; r < scoring_.rows(); ++r) {
-      const bool there = clips == nullptr || (clips[r / strip].begin == 0 && clips[r / strip].end > 0);
-      first_key_[r] = there ? std::log2(static_cast<double>(scores[r * tile])) + static_cast<double>(reference_[r])
+      const bool there =
+          clips == nullptr || (clips[r / strip].begin == 0 && clips[r / strip].end > 0);
+      first_key_[r] = there ? std::log2(static_cast<double>(scores[r * tile])) +
+                                  static_cast<double>(reference_[r])
                             : -std::numeric_limits<double>::infinity();
     }
   }
@@ -113,7 +126,8 @@ class QueryTile {
     }
     const double max = static_cast<double>(reference_[r]);
     if (!call_.rule.has_sinks() || (reference_[r] == minus_infinity && sum == 0)) return {max, sum};
-    // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the rounding.
+    // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the
+    // rounding.
     const double sink = call_.rule.sink_log2(head_);
     const double most = sink > max ? static_cast<double>(static_cast<float>(sink)) : max;
     return {most, sum * std::exp2(max - most) + std::exp2(sink - most)};
@@ -126,7 +140,8 @@ class QueryTile {
     float* out = output.out.row(item_, head_, query);
     // A row that saw nothing has out = 0 and keeps it.
     const bool seen = reference_[r] != minus_infinity || all.sum != all.sum;
-    const double factor = seen ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
+    const double factor =
+        seen ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
     if (seen) {
       call_.kernels.finish(state_, r, factor, call_.value_dim, out);
     } else {
@@ -156,8 +171,8 @@ class QueryTile {
   Buffer<double> stats_, first_key_;
 };
 
-/// One thread's share: a few neighbouring query tiles side by side, so that a tile of keys and values is used by all of them
-/// while it is in the second cache.
+/// One thread's share: a few neighbouring query tiles side by side, so that a tile of keys and
+/// values is used by all of them while it is in the second cache.
 class ForwardWorker {
  public:
   static constexpr Index tiles = 4;
@@ -195,11 +210,13 @@ class ForwardWorker {
 
 /// Groups of query tiles by falling number of visits, so that the last task to end is a short one.
 std::vector<Index> longest_first(const Plan& plan) {
-  std::vector<Index> cost(static_cast<std::size_t>(divide_up(plan.query_tiles(), ForwardWorker::tiles)));
+  std::vector<Index> cost(
+      static_cast<std::size_t>(divide_up(plan.query_tiles(), ForwardWorker::tiles)));
   std::vector<Index> order(cost.size());
   std::iota(order.begin(), order.end(), Index{0});
   for (Index t = 0; t < plan.query_tiles(); ++t) {
-    for (const Visit& visit : plan.visits(t)) cost[static_cast<std::size_t>(t / ForwardWorker::tiles)] += visit.count;
+    for (const Visit& visit : plan.visits(t))
+      cost[static_cast<std::size_t>(t / ForwardWorker::tiles)] += visit.count;
   }
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
     return cost[static_cast<std::size_t>(a)] > cost[static_cast<std::size_t>(b)];
@@ -213,15 +230,17 @@ void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   const PackedKeys packed(call);
   std::vector<std::unique_ptr<ForwardWorker>> crew;
-  for (Index i = 0; i < workers(call.context); ++i) crew.push_back(std::make_unique<ForwardWorker>(call, packed));
+  for (Index i = 0; i < workers(call.context); ++i)
+    crew.push_back(std::make_unique<ForwardWorker>(call, packed));
   const std::vector<Index> order = longest_first(*call.plan);
-  // One head after the other, so that neighbouring tiles find their keys in the cache; longest first inside a head, so that the
-  // last tasks are short ones.
+  // One head after the other, so that neighbouring tiles find their keys in the cache; longest
+  // first inside a head, so that the last tasks are short ones.
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index owner = task / groups;
     crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads,
-                                                order[static_cast<std::size_t>(task % groups)], output);
+                                                order[static_cast<std::size_t>(task % groups)],
+                                                output);
   });
 }
 

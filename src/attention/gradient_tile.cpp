@@ -17,16 +17,19 @@ void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   query_tile_ = query_tile;
   first_row_ = call_.row(item, head, query_tile * tile);
   scoring_.take_queries(item, head, query_tile);
-  call_.kernels.pack_strips(input_.dout.row(item, head, query_tile * tile), input_.dout.stride(2), rows(),
-                            call_.value_dim, output_factors(), douts_.data());
+  call_.kernels.pack_strips(input_.dout.row(item, head, query_tile * tile), input_.dout.stride(2),
+                            rows(), call_.value_dim, output_factors(), douts_.data());
 }
 
-void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile, std::int32_t mask_id) {
+void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile,
+                                    std::int32_t mask_id) {
   const Kernels& kernels = call_.kernels;
   scoring_.logits(keys, key_tile, mask_id, scores_.data(), tanh_.data());
-  kernels.scores(douts_.data(), values, call_.value_dim, row_strips(), mask().clips(), dprobs_.data());
+  kernels.scores(douts_.data(), values, call_.value_dim, row_strips(), mask().clips(),
+                 dprobs_.data());
   const bool drop = call_.rule.has_dropout();
-  const DropTile how = drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};
+  const DropTile how =
+      drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};
   if (drop) kernels.drop(dprobs_.data(), rows(), how);
   const GradientTile state{input_.reference.data() + first_row_, input_.delta.data() + first_row_};
   kernels.differentiate(scores_.data(), dprobs_.data(), rows(), mask().words(), state);

@@ -5,7 +5,8 @@
 
 namespace rapt {
 
-/// Recomputes the probabilities of a tile and differentiates them: what both backward passes start with.
+/// Recomputes the probabilities of a tile and differentiates them: what both backward passes start
+/// with.
 class GradientScoring {
  public:
   GradientScoring(const Call& call, const BackwardInput& input);
@@ -13,8 +14,8 @@ class GradientScoring {
   /// Packs queries and output gradients of a tile.
   void take_queries(Index item, Index head, Index query_tile);
 
-  /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where mask() hides. `keys` and `values` are
-  /// panels.
+  /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where mask()
+  /// hides. `keys` and `values` are panels.
   void differentiate(const float* keys, const float* values, Index key_tile, std::int32_t mask_id);
   const TileMask& mask() const { return scoring_.mask(); }
   /// Turns dlogits() into gradients of scale * q·k.

@@ -69,11 +69,12 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
     const Index key = (first_ + i) * tile;
     const Index count = call_.tile_keys(first_ + i);
     const float* k = call_.k.row(item, kv_head, key);
-    key_tile.keys_finite =
-        call_.kernels.pack_panels(k, call_.k.stride(2), count, call_.dim, key_tile.key_panels.data());
-    call_.kernels.pack_rows(k, call_.k.stride(2), count, call_.dim, nullptr, key_tile.key_rows.data());
-    call_.kernels.pack_panels(call_.v.row(item, kv_head, key), call_.v.stride(2), count, call_.value_dim,
-                              key_tile.value_panels.data());
+    key_tile.keys_finite = call_.kernels.pack_panels(k, call_.k.stride(2), count, call_.dim,
+                                                     key_tile.key_panels.data());
+    call_.kernels.pack_rows(k, call_.k.stride(2), count, call_.dim, nullptr,
+                            key_tile.key_rows.data());
+    call_.kernels.pack_panels(call_.v.row(item, kv_head, key), call_.v.stride(2), count,
+                              call_.value_dim, key_tile.value_panels.data());
     clear(key_tile.dkeys);
     clear(key_tile.dvalues);
     clear(key_tile.dkeys_wide);
@@ -81,7 +82,8 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
   }
 }
 
-void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score) {
+void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients,
+                         ScoreGradients& score) {
   take_keys(item, kv_head, key_group);
   Index since_flush = 0;
   for (Index member = 0; member < call_.group; ++member) {
@@ -95,20 +97,24 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
       }
     }
   }
-  if (dtable_.size() > 0) call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
+  if (dtable_.size() > 0)
+    call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
   write(item, kv_head, gradients);
 }
 
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
   const Index query = query_tile * tile;
-  queries_finite_ = call_.kernels.pack_rows(call_.q.row(item, head, query), call_.q.stride(2), scoring_.rows(),
-                                            call_.dim, scoring_.factors(), query_rows_.data());
-  douts_finite_ = call_.kernels.pack_rows(input_.dout.row(item, head, query), input_.dout.stride(2), scoring_.rows(),
-                                          call_.value_dim, scoring_.output_factors(), dout_rows_.data());
+  queries_finite_ =
+      call_.kernels.pack_rows(call_.q.row(item, head, query), call_.q.stride(2), scoring_.rows(),
+                              call_.dim, scoring_.factors(), query_rows_.data());
+  douts_finite_ = call_.kernels.pack_rows(input_.dout.row(item, head, query), input_.dout.stride(2),
+                                          scoring_.rows(), call_.value_dim,
+                                          scoring_.output_factors(), dout_rows_.data());
 }
 
-void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score) {
+void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
+                                   ScoreGradients& score) {
   take_queries(item, head, query_tile);
   if (dband_.size() > 0) clear(dband_);
   for (Index i = 0; i < count_; ++i) {
@@ -124,8 +130,8 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   std::fill(dqueries_.data() + scoring_.rows() * width_, dqueries_.end(), 0.0f);
 }
 
-void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member,
-                           ScoreGradients& score) {
+void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile,
+                           Index member, ScoreGradients& score) {
   scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, member, score);
   scoring_.uncap();
@@ -140,18 +146,23 @@ void KeyGroupWorker::products(Tile& key_tile) {
   const Index rows = scoring_.rows();
   const float* p = scoring_.probabilities();
   const float* ds = scoring_.dlogits();
-  gather_columns(kernels, p, {dout_rows_.data(), value_width_, douts_finite_}, mask, rows, key_tile.dvalues.data());
-  gather_columns(kernels, ds, {query_rows_.data(), width_, queries_finite_}, mask, rows, key_tile.dkeys.data());
-  gather(kernels, ds, {key_tile.key_rows.data(), width_, key_tile.keys_finite}, mask, rows, dqueries_.data());
+  gather_columns(kernels, p, {dout_rows_.data(), value_width_, douts_finite_}, mask, rows,
+                 key_tile.dvalues.data());
+  gather_columns(kernels, ds, {query_rows_.data(), width_, queries_finite_}, mask, rows,
+                 key_tile.dkeys.data());
+  gather(kernels, ds, {key_tile.key_rows.data(), width_, key_tile.keys_finite}, mask, rows,
+         dqueries_.data());
 }
 
-void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score) {
+void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member,
+                                    ScoreGradients& score) {
   double diagonals[2 * tile] = {};
   call_.kernels.sum_diagonals(scoring_.dlogits(), scoring_.rows(), diagonals);
   const Index buckets = score.table.size() / call_.group;
   for (Index i = 0; i < 2 * tile - 1; ++i) {
     const Index relative = i - (tile - 1) - call_.distance(query_tile, j);
-    if (score.slopes.size() > 0) score.slopes[member] -= static_cast<double>(std::abs(relative)) * diagonals[i];
+    if (score.slopes.size() > 0)
+      score.slopes[member] -= static_cast<double>(std::abs(relative)) * diagonals[i];
     if (buckets > 0) score.table[member * buckets + call_.rule.bucket(relative)] += diagonals[i];
   }
 }
@@ -173,9 +184,10 @@ void KeyGroupWorker::finish_band() {
   std::fill(std::begin(rows), std::end(rows), Clip{0, scoring_.rows()});
   for (Index t = 0; t < Scoring::table_tiles(call_); ++t) {
     const float* band = dband_.data() + t * tile * tile;
-    call_.kernels.gather(band, table_rows_.data() + t * tile * width_, width_, scoring_.row_strips(), nullptr,
-                         dqueries_.data());
-    call_.kernels.gather_columns(band, query_rows_.data(), width_, rows, dtable_.data() + t * tile * width_);
+    call_.kernels.gather(band, table_rows_.data() + t * tile * width_, width_,
+                         scoring_.row_strips(), nullptr, dqueries_.data());
+    call_.kernels.gather_columns(band, query_rows_.data(), width_, rows,
+                                 dtable_.data() + t * tile * width_);
   }
 }
 
@@ -183,7 +195,8 @@ void KeyGroupWorker::flush() {
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());
-    call_.kernels.widen(key_tile.dvalues.data(), key_tile.dvalues_wide.data(), key_tile.dvalues.size());
+    call_.kernels.widen(key_tile.dvalues.data(), key_tile.dvalues_wide.data(),
+                        key_tile.dvalues.size());
   }
 }
 
@@ -193,8 +206,9 @@ void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
     const Tile& key_tile = tiles_[i];
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
       const Index key = owner * call_.keys + (first_ + i) * tile + r;
-      call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_, key_tile.dkeys.data() + r * width_,
-                           call_.rule.key_gradient_factor(), call_.dim, gradients.dk.data() + key * call_.dim);
+      call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,
+                           key_tile.dkeys.data() + r * width_, call_.rule.key_gradient_factor(),
+                           call_.dim, gradients.dk.data() + key * call_.dim);
       call_.kernels.narrow(key_tile.dvalues_wide.data() + r * value_width_,
                            key_tile.dvalues.data() + r * value_width_, 1, call_.value_dim,
                            gradients.dv.data() + key * call_.value_dim);

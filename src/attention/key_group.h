@@ -14,8 +14,8 @@ struct ScoreGradients {
   Buffer<double> relative_keys;  // [table rows in whole tiles][dim in whole vectors]
 };
 
-/// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache while all queries that see them
-/// pass by. Five products a visit: S, dP, dV, dK, dQ.
+/// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache
+/// while all queries that see them pass by. Five products a visit: S, dP, dV, dK, dQ.
 class KeyGroupWorker {
  public:
   static constexpr Index tiles = 4;
@@ -27,15 +27,17 @@ class KeyGroupWorker {
   /// One key tile of the group.
   struct Tile {
     Buffer<float> key_panels, key_rows, value_panels;
-    Buffer<float> dkeys, dvalues;       // since the last flush
+    Buffer<float> dkeys, dvalues;  // since the last flush
     Buffer<double> dkeys_wide, dvalues_wide;
     bool keys_finite = true;
   };
 
   void take_keys(Index item, Index kv_head, Index key_group);
   void take_queries(Index item, Index head, Index query_tile);
-  void visit_queries(Index item, Index head, Index query_tile, Index key_group, ScoreGradients& score);
-  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member, ScoreGradients& score);
+  void visit_queries(Index item, Index head, Index query_tile, Index key_group,
+                     ScoreGradients& score);
+  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member,
+             ScoreGradients& score);
   void products(Tile& key_tile);
   void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
   void band_gradients(Index query_tile, Index j);

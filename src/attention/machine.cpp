@@ -24,9 +24,8 @@ double best_rate(const Context& context, double seconds, const Work& work) {
   do {
     std::vector<double> done(static_cast<std::size_t>(workers(context)));
     const Clock::time_point begin = Clock::now();
-    for_each_task(context, workers(context), [&](Index task, Index) {
-      done[static_cast<std::size_t>(task)] = work(task);
-    });
+    for_each_task(context, workers(context),
+                  [&](Index task, Index) { done[static_cast<std::size_t>(task)] = work(task); });
     double total = 0;
     for (const double part : done) total += part;
     best = std::max(best, total / seconds_since(begin));

@@ -33,17 +33,19 @@ PackedKeys::PackedKeys(const Call& call)
   const Index count = static_cast<Index>(visited.size());
   for_each_task(call.context, call.batch * kv_heads_ * count, [&](Index task, Index) {
     const Index owner = task / count;
-    pack(call, owner / kv_heads_, owner % kv_heads_, visited[static_cast<std::size_t>(task % count)]);
+    pack(call, owner / kv_heads_, owner % kv_heads_,
+         visited[static_cast<std::size_t>(task % count)]);
   });
 }
 
 void PackedKeys::pack(const Call& call, Index item, Index kv_head, Index key_tile) {
   const Index at = place(item, kv_head, key_tile);
   const Index count = call.tile_keys(key_tile);
-  call.kernels.pack_panels(call.k.row(item, kv_head, key_tile * tile), call.k.stride(2), count, dim_,
-                           keys_.data() + at * tile * dim_);
-  finite_[at] = call.kernels.pack_rows(call.v.row(item, kv_head, key_tile * tile), call.v.stride(2), count,
-                                       call.value_dim, nullptr, values_.data() + at * tile * width_);
+  call.kernels.pack_panels(call.k.row(item, kv_head, key_tile * tile), call.k.stride(2), count,
+                           dim_, keys_.data() + at * tile * dim_);
+  finite_[at] =
+      call.kernels.pack_rows(call.v.row(item, kv_head, key_tile * tile), call.v.stride(2), count,
+                             call.value_dim, nullptr, values_.data() + at * tile * width_);
 }
 
 Index PackedKeys::bytes() const {

@@ -6,8 +6,8 @@
 
 namespace rapt {
 
-/// Keys and values of every (batch item, key head) in the layout the kernels read, one tile after the other. Tiles that no query
-/// visits are left out of the work, not out of the layout.
+/// Keys and values of every (batch item, key head) in the layout the kernels read, one tile after
+/// the other. Tiles that no query visits are left out of the work, not out of the layout.
 class PackedKeys {
  public:
   explicit PackedKeys(const Call& call);
@@ -18,8 +18,11 @@ class PackedKeys {
   const float* values(Index item, Index kv_head, Index key_tile) const {
     return values_.data() + place(item, kv_head, key_tile) * tile * width_;
   }
-  /// False if a value of the tile is NaN or infinite: 0 * value is then not 0, and hidden keys need care.
-  bool finite(Index item, Index kv_head, Index key_tile) const { return finite_[place(item, kv_head, key_tile)]; }
+  /// False if a value of the tile is NaN or infinite: 0 * value is then not 0, and hidden keys need
+  /// care.
+  bool finite(Index item, Index kv_head, Index key_tile) const {
+    return finite_[place(item, kv_head, key_tile)];
+  }
   Index bytes() const;
 
  private:

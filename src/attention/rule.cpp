@@ -19,7 +19,8 @@ float in_log2(float x) {
 Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
     : how_(&how), plan_(&plan), lengths_(plan.lengths()), dim_(dim), softcap_(how.softcap) {
   if (!how.bias.alibi && !how.bias.table) return;
-  // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows and keys.
+  // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows
+  // and keys.
   offset_ = lengths_.keys + tile;
   diagonal_length_ = lengths_.keys + lengths_.queries + 2 * tile;
   make_buckets();
@@ -49,7 +50,8 @@ void Rule::make_diagonals(Index heads) {
       }
       if (how_->bias.table) {
         const View& values = how_->bias.table->values;
-        bias += static_cast<double>(values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
+        bias += static_cast<double>(
+            values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
       }
       out[i] = static_cast<float>(bias * log2_e);
     }
@@ -59,16 +61,24 @@ void Rule::make_diagonals(Index heads) {
 double Rule::scale(Index query) const {
   const double dim = static_cast<double>(dim_);
   switch (how_->scale.rule) {
-    case Scale::Rule::inverse_sqrt_dim: return 1 / std::sqrt(dim);
-    case Scale::Rule::inverse_dim: return 1 / dim;
-    case Scale::Rule::value: return how_->scale.number;
-    case Scale::Rule::log_n: break;
+    case Scale::Rule::inverse_sqrt_dim:
+      return 1 / std::sqrt(dim);
+    case Scale::Rule::inverse_dim:
+      return 1 / dim;
+    case Scale::Rule::value:
+      return how_->scale.number;
+    case Scale::Rule::log_n:
+      break;
   }
   const Index seen = plan_->keys_seen(query);
-  return seen == 0 ? 0 : std::log(static_cast<double>(seen)) / std::log(how_->scale.number) / std::sqrt(dim);
+  return seen == 0
+             ? 0
+             : std::log(static_cast<double>(seen)) / std::log(how_->scale.number) / std::sqrt(dim);
 }
 
-double Rule::query_factor(Index query) const { return scale(query) * (has_softcap() ? 1 / softcap_ : log2_e); }
+double Rule::query_factor(Index query) const {
+  return scale(query) * (has_softcap() ? 1 / softcap_ : log2_e);
+}
 
 const float* Rule::diagonal(Index head) const {
   return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;
@@ -83,8 +93,8 @@ bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, 
   std::fill(out, out + tile * tile, 0.0f);
   bool hides = false;
   for (Index r = 0; r < rows; ++r) {
-    const float* from = bias.data() + item * step(0) + head * step(1) + (query_tile * tile + r) * step(2) +
-                        key_tile * tile * step(3);
+    const float* from = bias.data() + item * step(0) + head * step(1) +
+                        (query_tile * tile + r) * step(2) + key_tile * tile * step(3);
     for (Index c = 0; c < keys; ++c) {
       const float x = from[c * step(3)];
       out[r * tile + c] = in_log2(x);
@@ -103,12 +113,13 @@ double Rule::sink_log2(Index head) const {
 DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
   const Dropout& drop = how_->dropout;
   const double kept = 1 - drop.rate;
-  return {.key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
-          .stream = static_cast<std::uint32_t>(stream),
-          .row = static_cast<std::uint32_t>(query_tile * tile),
-          .column = static_cast<std::uint32_t>(key_tile * tile),
-          .threshold = static_cast<std::uint64_t>(drop.rate * 4294967296.0),
-          .keep = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
+  return {
+      .key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
+      .stream = static_cast<std::uint32_t>(stream),
+      .row = static_cast<std::uint32_t>(query_tile * tile),
+      .column = static_cast<std::uint32_t>(key_tile * tile),
+      .threshold = static_cast<std::uint64_t>(drop.rate * 4294967296.0),
+      .keep = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
 }
 
 }  // namespace rapt

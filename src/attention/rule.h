@@ -12,7 +12,8 @@ namespace rapt {
 inline constexpr double log2_e = 1.4426950408889634074;
 inline constexpr double ln_2 = 0.69314718055994530942;
 
-/// How scores become logits in this call, resolved into tables the kernels can add. Logits are in units of log2.
+/// How scores become logits in this call, resolved into tables the kernels can add. Logits are in
+/// units of log2.
 class Rule {
  public:
   Rule(const Attention& how, const Plan& plan, Index heads, Index dim);
@@ -27,15 +28,17 @@ class Rule {
   bool has_softcap() const { return softcap_ > 0; }
   float softcap_log2() const { return static_cast<float>(softcap_ * log2_e); }
 
-  /// Bias by relative position: diagonal(head)[key position - query position], null if there is none.
+  /// Bias by relative position: diagonal(head)[key position - query position], null if there is
+  /// none.
   const float* diagonal(Index head) const;
   bool has_diagonal() const { return diagonal_length_ > 0; }
   /// T5 bucket of a relative position, looked up.
   std::int32_t bucket(Index relative) const { return buckets_[relative + offset_]; }
 
-  /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist. A bias of -inf hides its pair: its bit
-  /// in `mask` is cleared. True if any was.
-  bool dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out, std::uint64_t* mask) const;
+  /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist. A bias of
+  /// -inf hides its pair: its bit in `mask` is cleared. True if any was.
+  bool dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
+                  std::uint64_t* mask) const;
   bool has_dense() const { return how_->bias.dense.has_value(); }
   bool has_relative_keys() const { return how_->bias.keys.has_value(); }
   /// Relative keys reach this far to both sides.

@@ -19,7 +19,8 @@ Scoring::Scoring(const Call& call)
   table_ = Buffer<float>(table_tiles_ * tile * call.dim);
   for (Index t = 0; t < table_tiles_; ++t) {
     call.kernels.pack_panels(table.data() + t * tile * table.stride(0), table.stride(0),
-                             std::min(tile, table.size(0) - t * tile), call.dim, table_.data() + t * tile * call.dim);
+                             std::min(tile, table.size(0) - t * tile), call.dim,
+                             table_.data() + t * tile * call.dim);
   }
   band_stride_ = 2 * call.rule.reach() + 1 + 2 * max_lanes;
   band_ = Buffer<float>(tile * band_stride_);
@@ -31,8 +32,8 @@ void Scoring::take_queries(Index item, Index head, Index query_tile) {
   query_tile_ = query_tile;
   rows_ = call_.tile_rows(query_tile);
   for (Index r = 0; r < rows_; ++r) factors_[r] = call_.rule.query_factor(query_tile * tile + r);
-  call_.kernels.pack_strips(call_.q.row(item, head, query_tile * tile), call_.q.stride(2), rows_, call_.dim,
-                            factors_.data(), queries_.data());
+  call_.kernels.pack_strips(call_.q.row(item, head, query_tile * tile), call_.q.stride(2), rows_,
+                            call_.dim, factors_.data(), queries_.data());
   if (call_.rule.has_relative_keys()) make_band();
 }
 
@@ -40,11 +41,12 @@ void Scoring::make_band() {
   const Index width = 2 * call_.rule.reach() + 1;
   alignas(64) float product[tile * tile];
   for (Index t = 0; t < table_tiles_; ++t) {
-    call_.kernels.scores(queries_.data(), table_.data() + t * tile * call_.dim, call_.dim, row_strips(), nullptr,
-                         product);
+    call_.kernels.scores(queries_.data(), table_.data() + t * tile * call_.dim, call_.dim,
+                         row_strips(), nullptr, product);
     const Index columns = std::min(tile, width - t * tile);
     for (Index r = 0; r < rows_; ++r) {
-      std::copy_n(product + r * tile, columns, band_.data() + r * band_stride_ + max_lanes + t * tile);
+      std::copy_n(product + r * tile, columns,
+                  band_.data() + r * band_stride_ + max_lanes + t * tile);
     }
   }
   for (Index r = 0; r < rows_; ++r) {
@@ -53,7 +55,8 @@ void Scoring::make_band() {
     std::fill_n(row + max_lanes + width, max_lanes, row[max_lanes + width - 1]);
   }
   // Rows past the last query are computed and thrown away: they must only be finite.
-  std::fill(band_.data() + rows_ * band_stride_, band_.data() + row_strips() * strip * band_stride_, 0.0f);
+  std::fill(band_.data() + rows_ * band_stride_, band_.data() + row_strips() * strip * band_stride_,
+            0.0f);
 }
 
 void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
@@ -75,13 +78,16 @@ void Scoring::take_mask(Index key_tile, std::int32_t mask_id) {
   } else {
     std::copy_n(mask_.words(), tile, dense_mask_.data());
   }
-  if (call_.rule.dense_tile(item_, head_, query_tile_, key_tile, dense_.data(), dense_mask_.data())) {
-    mask_.set(std::span<const std::uint64_t, tile>(dense_mask_.data(), static_cast<std::size_t>(tile)),
-              call_.kernels.lanes);
+  if (call_.rule.dense_tile(item_, head_, query_tile_, key_tile, dense_.data(),
+                            dense_mask_.data())) {
+    mask_.set(
+        std::span<const std::uint64_t, tile>(dense_mask_.data(), static_cast<std::size_t>(tile)),
+        call_.kernels.lanes);
   }
 }
 
-void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores, float* tanh_out) {
+void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores,
+                     float* tanh_out) {
   take_mask(key_tile, mask_id);
   const Kernels& kernels = call_.kernels;
   const Rule& rule = call_.rule;
@@ -93,7 +99,8 @@ void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, fl
     kernels.add_banded(scores, count, clips, band_.data(), band_stride_, rule.reach(), -distance);
   }
   if (rule.has_softcap()) kernels.softcap(scores, count, clips, rule.softcap_log2(), tanh_out);
-  if (rule.has_diagonal()) kernels.add_diagonal(scores, count, clips, rule.diagonal(head_) - distance);
+  if (rule.has_diagonal())
+    kernels.add_diagonal(scores, count, clips, rule.diagonal(head_) - distance);
   if (rule.has_dense()) kernels.add_tile(scores, count, clips, dense_.data());
 }
 

@@ -5,7 +5,8 @@
 
 namespace rapt {
 
-/// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of rows needs.
+/// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of
+/// rows needs.
 class TileMask {
  public:
   void set_whole() { words_ = nullptr; }
@@ -20,8 +21,8 @@ class TileMask {
   Clips clips_;
 };
 
-/// Makes the logits of one tile after the other for a tile of queries: product, relative keys, soft-cap, biases. Forward and
-/// backward share it, so they see the same bits.
+/// Makes the logits of one tile after the other for a tile of queries: product, relative keys,
+/// soft-cap, biases. Forward and backward share it, so they see the same bits.
 class Scoring {
  public:
   explicit Scoring(const Call& call);
@@ -29,9 +30,10 @@ class Scoring {
   /// Packs the queries of a tile, times what the rule asks for.
   void take_queries(Index item, Index head, Index query_tile);
 
-  /// Logits [64][64] in units of log2 of the pairs that mask() then tells; numbers outside its clips stay as they were.
-  /// `tanh_out` keeps what the soft-cap needs in backward, if not null.
-  void logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores, float* tanh_out = nullptr);
+  /// Logits [64][64] in units of log2 of the pairs that mask() then tells; numbers outside its
+  /// clips stay as they were. `tanh_out` keeps what the soft-cap needs in backward, if not null.
+  void logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores,
+              float* tanh_out = nullptr);
   const TileMask& mask() const { return mask_; }
 
   Index rows() const { return rows_; }
@@ -47,9 +49,9 @@ class Scoring {
 
   const Call& call_;
   Index item_ = 0, head_ = 0, query_tile_ = 0, rows_ = 0;
-  Buffer<float> queries_;  // strips
+  Buffer<float> queries_;   // strips
   Buffer<double> factors_;  // [64]
-  Buffer<float> dense_;    // [64][64]
+  Buffer<float> dense_;     // [64][64]
   TileMask mask_;
   Buffer<std::uint64_t> dense_mask_;  // [64]
   Index table_tiles_ = 0;

@@ -7,7 +7,8 @@
 namespace rapt {
 namespace {
 
-/// Sums over outcomes with the largest one left out: what a saturated row needs to keep its last digits.
+/// Sums over outcomes with the largest one left out: what a saturated row needs to keep its last
+/// digits.
 struct Outcomes {
   double largest = 0, others = 0, others2 = 0, others3 = 0;
 
@@ -22,7 +23,8 @@ struct Outcomes {
   /// Frobenius norm of diag(p) - p p', from sums that do not cancel.
   double jacobian_norm() const {
     const double head = largest * largest;
-    return std::sqrt(std::max(0.0, head * others * others + others2 - 2 * others3 + 2 * head * others2 + others2 * others2));
+    return std::sqrt(std::max(0.0, head * others * others + others2 - 2 * others3 +
+                                       2 * head * others2 + others2 * others2));
   }
 };
 
@@ -68,9 +70,12 @@ Stats make_stats(const Call& call) {
 
 void write_stats(const Call& call, const SoftmaxTile& state, const FinishedRow& row, Stats& stats) {
   const Index r = row.r;
-  const auto put = [&](Tensor& into, double value) { into.data()[row.row] = static_cast<float>(value); };
+  const auto put = [&](Tensor& into, double value) {
+    into.data()[row.row] = static_cast<float>(value);
+  };
   if (state.reference[r] == -std::numeric_limits<float>::infinity()) return;
-  const double sink = call.rule.has_sinks() ? std::exp2(call.rule.sink_log2(row.head) - row.max) / row.sum : 0;
+  const double sink =
+      call.rule.has_sinks() ? std::exp2(call.rule.sink_log2(row.head) - row.max) / row.sum : 0;
   const double factor = std::exp2(static_cast<double>(state.reference[r]) - row.max) / row.sum;
   Outcomes outcomes = key_outcomes(call, state, r, factor);
   put(stats.largest, outcomes.largest);

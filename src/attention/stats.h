@@ -6,7 +6,7 @@ namespace rapt {
 
 /// One finished query row, as the statistics need it.
 struct FinishedRow {
-  Index r;           // in its tile
+  Index r;  // in its tile
   Index head;
   Index row;         // in [batch, heads, queries]
   double first_key;  // log2 of key 0's unnormalised probability

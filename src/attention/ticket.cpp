@@ -26,7 +26,8 @@ QuerySums::QuerySums(const Call& call)
     : tiles_(call.query_tiles()),
       width_(call.padded(call.dim)),
       sums_(checked_product({call.batch, call.heads, tiles_, tile, width_})),
-      done_(new std::atomic<std::int32_t>[static_cast<std::size_t>(call.batch * call.heads * tiles_)]()) {
+      done_(new std::atomic<std::int32_t>[static_cast<std::size_t>(call.batch * call.heads *
+                                                                   tiles_)]()) {
   const Index owners = call.batch * call.heads;
   for_each_task(call.context, owners * tiles_, [&](Index task, Index) {
     double* from = sums_.data() + task * tile * width_;
@@ -34,7 +35,8 @@ QuerySums::QuerySums(const Call& call)
   });
 }
 
-void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group, Index group_tiles) {
+void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group,
+                      Index group_tiles) {
   const auto turn = static_cast<std::int32_t>(rank(plan, query_tile, key_group, group_tiles));
   const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place(owner, query_tile))];
   while (done.load(std::memory_order_acquire) != turn) std::this_thread::yield();

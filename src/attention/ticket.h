@@ -7,17 +7,21 @@
 
 namespace rapt {
 
-/// Sums of dlogit * k over all keys, in f64, for every query: the one output of backward that several tasks add to.
+/// Sums of dlogit * k over all keys, in f64, for every query: the one output of backward that
+/// several tasks add to.
 ///
-/// Key groups add to a query tile in ascending order: each visit has a rank and waits until the ranks before it are done. That
-/// fixes the order of the additions, so the bits do not depend on the number of threads. It cannot deadlock: tasks start in
-/// ascending order of their groups, and a task waits only for groups before its own.
+/// Key groups add to a query tile in ascending order: each visit has a rank and waits until the
+/// ranks before it are done. That fixes the order of the additions, so the bits do not depend on
+/// the number of threads. It cannot deadlock: tasks start in ascending order of their groups, and a
+/// task waits only for groups before its own.
 class QuerySums {
  public:
   explicit QuerySums(const Call& call);
 
   Index width() const { return width_; }
-  double* rows(Index owner, Index query_tile) { return sums_.data() + place(owner, query_tile) * tile * width_; }
+  double* rows(Index owner, Index query_tile) {
+    return sums_.data() + place(owner, query_tile) * tile * width_;
+  }
   const double* rows(Index owner, Index query_tile) const {
     return sums_.data() + place(owner, query_tile) * tile * width_;
   }

@@ -6,8 +6,9 @@ namespace rapt {
 
 /// Uninitialised memory on a 64-byte boundary. Throws std::bad_alloc if memory is short.
 ///
-/// A call needs the same scratch blocks again and again, and memory fresh from the system costs a page fault every 4 KiB: 5 to 14 %
-/// of a pass. So released blocks are kept for the next call, up to `kept_bytes` in all, and large blocks ask for huge pages.
+/// A call needs the same scratch blocks again and again, and memory fresh from the system costs a
+/// page fault every 4 KiB: 5 to 14 % of a pass. So released blocks are kept for the next call, up
+/// to `kept_bytes` in all, and large blocks ask for huge pages.
 void* allocate_memory(std::size_t bytes);
 /// `bytes` as given to allocate_memory; null is fine.
 void release_memory(void* memory, std::size_t bytes) noexcept;

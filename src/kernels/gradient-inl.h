@@ -25,8 +25,10 @@ HWY_INLINE void DifferentiateRow(float* row, float* drow, float reference, float
   }
 }
 
-/// The same where the mask lets the query see; zeros in the rest of the 64 columns, whatever stood there.
-HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t word, float reference, float delta) {
+/// The same where the mask lets the query see; zeros in the rest of the 64 columns, whatever stood
+/// there.
+HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t word, float reference,
+                                       float delta) {
   const DF d;
   const VF base = hn::Set(d, reference);
   const VF mean = hn::Set(d, delta);
@@ -34,7 +36,8 @@ HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t wo
     const Mask seen = BitsToMask(word, c);
     const VF p = Exp2(d, hn::Sub(hn::IfThenElse(seen, hn::Load(d, row + c), base), base));
     hn::Store(hn::IfThenElseZero(seen, p), d, row + c);
-    hn::Store(hn::IfThenElseZero(seen, hn::Mul(p, hn::Sub(hn::Load(d, drow + c), mean))), d, drow + c);
+    hn::Store(hn::IfThenElseZero(seen, hn::Mul(p, hn::Sub(hn::Load(d, drow + c), mean))), d,
+              drow + c);
   }
 }
 
@@ -51,9 +54,12 @@ void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t
   }
 }
 
-void Widen(float* numbers, double* wide, Index count) noexcept { WidenInto<Store::add>(numbers, wide, count); }
+void Widen(float* numbers, double* wide, Index count) noexcept {
+  WidenInto<Store::add>(numbers, wide, count);
+}
 
-void Narrow(const double* wide, const float* rest, double factor, Index count, float* out) noexcept {
+void Narrow(const double* wide, const float* rest, double factor, Index count,
+            float* out) noexcept {
   NarrowRow(wide, rest, factor, count, out);
 }
 
@@ -66,7 +72,8 @@ void SumDiagonals(const float* dlogits, Index rows, double* diagonals) noexcept 
 }
 
 /// Philox4x32-10 of sixteen neighbouring counters; lane i of word w decides column 4 i + w.
-HWY_INLINE void PhiloxRow(const DropTile& how, std::uint32_t row, std::uint32_t (&words)[4][tile / 4]) {
+HWY_INLINE void PhiloxRow(const DropTile& how, std::uint32_t row,
+                          std::uint32_t (&words)[4][tile / 4]) {
   constexpr Index lanes = tile / 4;
   for (Index i = 0; i < lanes; ++i) {
     words[0][i] = how.column / 4 + static_cast<std::uint32_t>(i);

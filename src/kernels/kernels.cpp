@@ -2,9 +2,11 @@
 
 #include <vector>
 
-// The targets worth a copy of the code; the static target of a plain x86-64 build is scalar and runs everywhere.
+// The targets worth a copy of the code; the static target of a plain x86-64 build is scalar and
+// runs everywhere.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/kernels.cpp"

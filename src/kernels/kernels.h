@@ -24,22 +24,34 @@ struct Clip {
 using Clips = Clip[strips];
 inline constexpr Clip whole_row{0, tile};
 
-/// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z - reference).
+/// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z -
+/// reference).
 struct SoftmaxTile {
-  float* reference;  // [64] p is relative to this; -inf until the row has seen a key
-  float* lane_sums;  // [64][max_lanes] partial sums of p since the last flush
-  double* sums;      // [64] sums up to the last flush
-  float* out;        // [64][width] sum of p v since the last flush
-  double* wide;      // [64][width] the same up to the last flush
-  Index width;       // value_dim in whole vectors
-  bool wide_used;    // false: `wide` and `sums` hold nothing yet
-  float* shift;      // statistics only: [64] what logits are measured from, fixed at the first key
-  float* lane_stats; // statistics only: [stat_count][64][max_lanes] since the last flush
-  double* stats;     // statistics only: [stat_count][64] up to the last flush
+  float* reference;   // [64] p is relative to this; -inf until the row has seen a key
+  float* lane_sums;   // [64][max_lanes] partial sums of p since the last flush
+  double* sums;       // [64] sums up to the last flush
+  float* out;         // [64][width] sum of p v since the last flush
+  double* wide;       // [64][width] the same up to the last flush
+  Index width;        // value_dim in whole vectors
+  bool wide_used;     // false: `wide` and `sums` hold nothing yet
+  float* shift;       // statistics only: [64] what logits are measured from, fixed at the first key
+  float* lane_stats;  // statistics only: [stat_count][64][max_lanes] since the last flush
+  double* stats;      // statistics only: [stat_count][64] up to the last flush
 };
 
 /// Sums that Stats are made of. `largest` is a maximum; `others*` leave each lane's largest out.
-enum Stat { stat_largest, stat_others, stat_others2, stat_others3, stat_pz, stat_z, stat_z2, stat_seen, stat_distance, stat_count };
+enum Stat {
+  stat_largest,
+  stat_others,
+  stat_others2,
+  stat_others3,
+  stat_pz,
+  stat_z,
+  stat_z2,
+  stat_seen,
+  stat_distance,
+  stat_count
+};
 
 /// What backward needs of 64 query rows.
 struct GradientTile {
@@ -61,46 +73,62 @@ struct DropTile {
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
 ///   strips  [16][depth][4]          rows of a left operand
-///   panels  [ceil(64/panel)][depth][panel]  64 columns of a right operand, the last panel may be narrower
-///   rows    [ceil(width/panel)][64][panel]  64 rows of a right operand, likewise
+///   panels  [ceil(64/panel)][depth][panel]  64 columns of a right operand, the last panel may be
+///   narrower rows    [ceil(width/panel)][64][panel]  64 rows of a right operand, likewise
 struct Kernels {
   const char* name;
   Index lanes;
   Index panel;
 
-  // Packing: `count` rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64 rows zero. False if a
-  // packed number is not finite.
-  bool (*pack_strips)(const float* rows, Index stride, Index count, Index dim, const double* factors, float* out) noexcept;
+  // Packing: `count` rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64
+  // rows zero. False if a packed number is not finite.
+  bool (*pack_strips)(const float* rows, Index stride, Index count, Index dim,
+                      const double* factors, float* out) noexcept;
   bool (*pack_panels)(const float* rows, Index stride, Index count, Index dim, float* out) noexcept;
-  bool (*pack_rows)(const float* rows, Index stride, Index count, Index dim, const double* factors, float* out) noexcept;
+  bool (*pack_rows)(const float* rows, Index stride, Index count, Index dim, const double* factors,
+                    float* out) noexcept;
 
-  // Products. Only the strips below `row_strips` and the columns or depths inside the clips are touched; null clips: all.
-  void (*scores)(const float* left_strips, const float* panels, Index depth, Index row_strips, const Clip* clips, float* scores) noexcept;
-  void (*gather)(const float* scores, const float* rows, Index width, Index row_strips, const Clip* clips, float* out) noexcept;
-  void (*gather_columns)(const float* scores, const float* rows, Index width, const Clip* query_clips, float* out) noexcept;
+  // Products. Only the strips below `row_strips` and the columns or depths inside the clips are
+  // touched; null clips: all.
+  void (*scores)(const float* left_strips, const float* panels, Index depth, Index row_strips,
+                 const Clip* clips, float* scores) noexcept;
+  void (*gather)(const float* scores, const float* rows, Index width, Index row_strips,
+                 const Clip* clips, float* out) noexcept;
+  void (*gather_columns)(const float* scores, const float* rows, Index width,
+                         const Clip* query_clips, float* out) noexcept;
 
   // Shaping the logits, in place.
-  void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap, float* tanh_out) noexcept;
-  void (*add_diagonal)(float* scores, Index row_strips, const Clip* clips, const float* diagonal) noexcept;
+  void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,
+                  float* tanh_out) noexcept;
+  void (*add_diagonal)(float* scores, Index row_strips, const Clip* clips,
+                       const float* diagonal) noexcept;
   void (*add_tile)(float* scores, Index row_strips, const Clip* clips, const float* bias) noexcept;
-  void (*add_banded)(float* scores, Index row_strips, const Clip* clips, const float* band, Index band_stride, Index reach, Index offset) noexcept;
+  void (*add_banded)(float* scores, Index row_strips, const Clip* clips, const float* band,
+                     Index band_stride, Index reach, Index offset) noexcept;
 
-  // Softmax. `masks` is null for a whole tile. distance: position of row 0 minus position of column 0.
-  void (*absorb)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state) noexcept;
-  void (*absorb_stats)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state, Index distance) noexcept;
+  // Softmax. `masks` is null for a whole tile. distance: position of row 0 minus position of column
+  // 0.
+  void (*absorb)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                 SoftmaxTile& state) noexcept;
+  void (*absorb_stats)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                       SoftmaxTile& state, Index distance) noexcept;
   void (*flush)(SoftmaxTile& state, Index rows) noexcept;
-  void (*finish)(const SoftmaxTile& state, Index row, double factor, Index dim, float* out) noexcept;
+  void (*finish)(const SoftmaxTile& state, Index row, double factor, Index dim,
+                 float* out) noexcept;
   void (*drop)(float* scores, Index rows, const DropTile& how) noexcept;
 
   // Backward. scores -> p, dprobs -> dlogits.
-  void (*differentiate)(float* scores, float* dprobs, Index rows, const std::uint64_t* masks, const GradientTile& state) noexcept;
+  void (*differentiate)(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
+                        const GradientTile& state) noexcept;
   void (*uncap)(float* dlogits, const float* tanh_of, Index rows) noexcept;
-  void (*widen)(float* numbers, double* wide, Index count) noexcept;                       // wide += numbers, numbers = 0
-  void (*narrow)(const double* wide, const float* rest, double factor, Index count, float* out) noexcept;
-  void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;     // [127]
+  void (*widen)(float* numbers, double* wide,
+                Index count) noexcept;  // wide += numbers, numbers = 0
+  void (*narrow)(const double* wide, const float* rest, double factor, Index count,
+                 float* out) noexcept;
+  void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;  // [127]
 
   // What this instruction set can do at best.
-  double (*fma_loop)(Index iterations) noexcept;   // flops done
+  double (*fma_loop)(Index iterations) noexcept;  // flops done
   void (*exp2)(const float* x, Index count, float* y) noexcept;
   void (*tanh)(const float* x, Index count, float* y) noexcept;
   float (*read_loop)(const float* x, Index count) noexcept;

@@ -13,8 +13,8 @@ namespace rapt {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// max(low, x) and min(high, x) that let NaN through: x86 returns the second operand of an unordered pair, others have to be
-/// told.
+/// max(low, x) and min(high, x) that let NaN through: x86 returns the second operand of an
+/// unordered pair, others have to be told.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AtLeast(D d, float low, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
@@ -32,24 +32,37 @@ HWY_INLINE V AtMost(D d, float high, V x) {
 #endif
 }
 
-/// x[i] = 2^x[i] for x <= 127; exactly 1 at 0, exactly 0 below -126.5 and at -inf, NaN for NaN. Within 1.1 ulp elsewhere.
+/// x[i] = 2^x[i] for x <= 127; exactly 1 at 0, exactly 0 below -126.5 and at -inf, NaN for NaN.
+/// Within 1.1 ulp elsewhere.
 ///
-/// x = n + f with n the nearest integer: adding the magic number leaves n + 127 in the low bits of the sum, which shifted
-/// by 23 are the float 2^n. At n = -127 those bits are zero, so the smallest results need no special case. Several vectors go
-/// through each step together: one alone waits for its own latencies, and the scheduler is too small to look past it.
+/// x = n + f with n the nearest integer: adding the magic number leaves n + 127 in the low bits of
+/// the sum, which shifted by 23 are the float 2^n. At n = -127 those bits are zero, so the smallest
+/// results need no special case. Several vectors go through each step together: one alone waits for
+/// its own latencies, and the scheduler is too small to look past it.
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-inline constexpr float exp2_terms[] = {0x1.c5417cp-13f, 0x1.46d64ap-10f, 0x1.3d0b92p-7f, 0x1.c68912p-5f,
-                                       0x1.ebfd58p-3f,  0x1.62e42cp-1f,  1.0f};
+inline constexpr float exp2_terms[] = {0x1.c5417cp-13f,
+                                       0x1.46d64ap-10f,
+                                       0x1.3d0b92p-7f,
+                                       0x1.c68912p-5f,
+                                       0x1.ebfd58p-3f,
+                                       0x1.62e42cp-1f,
+                                       1.0f};
 #else
-inline constexpr float exp2_terms[] = {0x1.41fbbcp-13f, 0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f,
-                                       0x1.ebfbdcp-3f,  0x1.62e430p-1f,  1.0f};
+inline constexpr float exp2_terms[] = {0x1.41fbbcp-13f,
+                                       0x1.5f3e54p-10f,
+                                       0x1.3b2d4cp-7f,
+                                       0x1.c6aee8p-5f,
+                                       0x1.ebfbdcp-3f,
+                                       0x1.62e430p-1f,
+                                       1.0f};
 #endif
 
 /// p[i] = polynomial of f[i], highest power first.
 template <class D, class V, int n>
 HWY_INLINE void Exp2Polynomial(D d, const V (&f)[n], V (&p)[n]) {
 #pragma GCC unroll 8
-  for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(hn::Set(d, exp2_terms[0]), f[i], hn::Set(d, exp2_terms[1]));
+  for (int i = 0; i < n; ++i)
+    p[i] = hn::MulAdd(hn::Set(d, exp2_terms[0]), f[i], hn::Set(d, exp2_terms[1]));
 #pragma GCC unroll 8
   for (int term = 2; term < 7; ++term) {
 #pragma GCC unroll 8
@@ -62,7 +75,8 @@ HWY_INLINE void Exp2Each(D d, V (&x)[n]) {
   V f[n];
   V p[n];
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  // AVX-512 does the splitting itself: vreduce leaves x - floor(x), vscalef multiplies by 2^floor(x).
+  // AVX-512 does the splitting itself: vreduce leaves x - floor(x), vscalef multiplies by
+  // 2^floor(x).
 #pragma GCC unroll 8
   for (int i = 0; i < n; ++i) f[i] = V{_mm512_reduce_ps(x[i].raw, 0x09)};
   Exp2Polynomial(d, f, p);
@@ -79,7 +93,8 @@ HWY_INLINE void Exp2Each(D d, V (&x)[n]) {
   }
   Exp2Polynomial(d, f, p);
 #pragma GCC unroll 8
-  for (int i = 0; i < n; ++i) x[i] = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
+  for (int i = 0; i < n; ++i)
+    x[i] = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
 #endif
 }
 
@@ -90,8 +105,8 @@ HWY_INLINE V Exp2(D d, V x) {
   return one[0];
 }
 
-/// tanh(x), relative error below 2 ulp; an odd polynomial for small |x|, 1 - 2 / (1 + e^2|x|) where any lane needs it.
-/// Each lane depends on its own x only.
+/// tanh(x), relative error below 2 ulp; an odd polynomial for small |x|, 1 - 2 / (1 + e^2|x|) where
+/// any lane needs it. Each lane depends on its own x only.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Tanh(D d, V x) {
   const V x2 = hn::Mul(x, x);

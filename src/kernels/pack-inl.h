@@ -1,5 +1,6 @@
-// Packing: rows of the caller's memory into the layouts the products read. Each number is read once and written once; 4x4
-// blocks are transposed in registers so that neither side is touched a float at a time.
+// Packing: rows of the caller's memory into the layouts the products read. Each number is read once
+// and written once; 4x4 blocks are transposed in registers so that neither side is touched a float
+// at a time.
 #if defined(RAPT_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_PACK_INL_H
 #undef RAPT_PACK_INL_H
@@ -35,9 +36,12 @@ struct FiniteCheck {
 struct Factor {
   float high, low;
   HWY_INLINE explicit Factor(double factor)
-      : high(static_cast<float>(factor)), low(static_cast<float>(factor - static_cast<double>(high))) {}
+      : high(static_cast<float>(factor)),
+        low(static_cast<float>(factor - static_cast<double>(high))) {}
   HWY_INLINE Factor() : high(1), low(0) {}
-  HWY_INLINE float Times(float x) const { return static_cast<float>(static_cast<double>(x) * high + static_cast<double>(x) * low); }
+  HWY_INLINE float Times(float x) const {
+    return static_cast<float>(static_cast<double>(x) * high + static_cast<double>(x) * low);
+  }
   template <class V>
   HWY_INLINE V Times(V x) const {
     const FiniteCheck::D4 d;
@@ -46,8 +50,8 @@ struct Factor {
 };
 
 /// Writes out[column * out_stride + row] for 4 rows and `dim` columns, times a factor per row.
-HWY_INLINE void TransposeFour(const float* const (&rows)[4], const Factor (&factors)[4], Index dim, float* out,
-                              Index out_stride, FiniteCheck& finite) {
+HWY_INLINE void TransposeFour(const float* const (&rows)[4], const Factor (&factors)[4], Index dim,
+                              float* out, Index out_stride, FiniteCheck& finite) {
   Index c = 0;
 #if HWY_TARGET != HWY_SCALAR
   const FiniteCheck::D4 d;
@@ -78,7 +82,8 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const Factor (&fact
   }
 }
 
-/// Rows first .. first + 3, of which those below `count` exist; the others read row 0 and count for nothing.
+/// Rows first .. first + 3, of which those below `count` exist; the others read row 0 and count for
+/// nothing.
 struct FourRows {
   const float* rows[4];
   Factor factors[4];
@@ -99,14 +104,15 @@ HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from
   }
 }
 
-HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim, const double* factors,
-                         float* out, Index out_stride, FiniteCheck& finite) {
+HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim,
+                         const double* factors, float* out, Index out_stride, FiniteCheck& finite) {
   const FourRows four(data, stride, first, count, factors);
   TransposeFour(four.rows, four.factors, dim, out, out_stride, finite);
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
-bool PackStrips(const float* data, Index stride, Index count, Index dim, const double* factors, float* out) noexcept {
+bool PackStrips(const float* data, Index stride, Index count, Index dim, const double* factors,
+                float* out) noexcept {
   FiniteCheck finite;
   for (Index s = 0; s * strip < count; ++s) {
     PackFour(data, stride, s * strip, count, dim, factors, out + s * strip * dim, strip, finite);
@@ -133,11 +139,13 @@ bool PackPanels(const float* data, Index stride, Index count, Index dim, float* 
 HWY_INLINE void ClearRow(Index width, Index r, float* out) {
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
-    std::memset(out + first * tile + r * columns, 0, static_cast<std::size_t>(columns) * sizeof(float));
+    std::memset(out + first * tile + r * columns, 0,
+                static_cast<std::size_t>(columns) * sizeof(float));
   }
 }
 
-bool PackRows(const float* data, Index stride, Index count, Index dim, const double* factors, float* out) noexcept {
+bool PackRows(const float* data, Index stride, Index count, Index dim, const double* factors,
+              float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
   const FiniteCheck::D4 d;
   constexpr Index step = hn::MaxLanes(FiniteCheck::D4());

@@ -35,12 +35,14 @@ double FmaLoop(Index iterations) noexcept {
   return 2.0 * chains * static_cast<double>(lane_count) * static_cast<double>(iterations);
 }
 
-/// Any count: the tail goes through a padded vector, so a number's result never depends on where it stands.
+/// Any count: the tail goes through a padded vector, so a number's result never depends on where it
+/// stands.
 template <class Function>
 HWY_INLINE void ForEachVector(const float* x, Index count, float* y, Function function) {
   const DF d;
   Index i = 0;
-  for (; i + lane_count <= count; i += lane_count) hn::StoreU(function(hn::LoadU(d, x + i)), d, y + i);
+  for (; i + lane_count <= count; i += lane_count)
+    hn::StoreU(function(hn::LoadU(d, x + i)), d, y + i);
   if (i == count) return;
   HWY_ALIGN float tail[lane_count] = {};
   std::copy(x + i, x + count, tail);
@@ -55,8 +57,12 @@ struct TanhOf {
   HWY_INLINE VF operator()(VF x) const { return Tanh(DF(), x); }
 };
 
-void Exp2Numbers(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, Exp2Of()); }
-void TanhNumbers(const float* x, Index count, float* y) noexcept { ForEachVector(x, count, y, TanhOf()); }
+void Exp2Numbers(const float* x, Index count, float* y) noexcept {
+  ForEachVector(x, count, y, Exp2Of());
+}
+void TanhNumbers(const float* x, Index count, float* y) noexcept {
+  ForEachVector(x, count, y, TanhOf());
+}
 
 /// Sum of `count` numbers, a multiple of 64.
 float ReadLoop(const float* x, Index count) noexcept {

@@ -1,8 +1,9 @@
 // The one micro-kernel, C = A B or C += A B on four rows, and the three products made of it.
 //
-// Traffic per call with depth k and n vectors: 4 k broadcasts and n k vector loads for 4 n k multiply-adds, 4 n stores. All
-// operands are packed, so every address is a constant offset from two running pointers. The accumulators start at zero and are
-// added to C once at the end: rounding errors of a chain stay those of its 64 terms.
+// Traffic per call with depth k and n vectors: 4 k broadcasts and n k vector loads for 4 n k
+// multiply-adds, 4 n stores. All operands are packed, so every address is a constant offset from
+// two running pointers. The accumulators start at zero and are added to C once at the end: rounding
+// errors of a chain stay those of its 64 terms.
 #if defined(RAPT_PRODUCT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_PRODUCT_INL_H
 #undef RAPT_PRODUCT_INL_H
@@ -35,10 +36,13 @@ inline constexpr Index panel_columns = panel_vectors * lane_count;
 enum class Store { set, add };
 
 /// Null clips stand for a whole tile.
-HWY_INLINE Clip ClipOf(const Clip* clips, Index row) { return clips == nullptr ? whole_row : clips[row / strip]; }
+HWY_INLINE Clip ClipOf(const Clip* clips, Index row) {
+  return clips == nullptr ? whole_row : clips[row / strip];
+}
 
 template <int vectors, Index row_step>
-HWY_INLINE void Step(VF (&acc)[strip][vectors], const float* HWY_RESTRICT a, const float* HWY_RESTRICT b) {
+HWY_INLINE void Step(VF (&acc)[strip][vectors], const float* HWY_RESTRICT a,
+                     const float* HWY_RESTRICT b) {
   const DF d;
   VF right[vectors];
 #pragma GCC unroll 8
@@ -51,8 +55,8 @@ HWY_INLINE void Step(VF (&acc)[strip][vectors], const float* HWY_RESTRICT a, con
   }
 }
 
-/// Terms of one f32 chain in a product over `dim`. Twice as many would be a little faster and break the error bound when all
-/// terms have one sign.
+/// Terms of one f32 chain in a product over `dim`. Twice as many would be a little faster and break
+/// the error bound when all terms have one sign.
 inline constexpr Index stretch = 16;
 
 template <int vectors, Store store>
@@ -74,8 +78,8 @@ HWY_INLINE void StoreRows(const VF (&acc)[strip][vectors], float* HWY_RESTRICT c
 
 /// C[4][vectors] over `depth`; A's element (m, k) is a[m * row_step + k * depth_step].
 template <int vectors, Index row_step, Index depth_step, Store store>
-HWY_INLINE void Micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index b_stride, Index depth,
-                      float* HWY_RESTRICT c, Index c_stride) {
+HWY_INLINE void Micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index b_stride,
+                      Index depth, float* HWY_RESTRICT c, Index c_stride) {
   const DF d;
   VF acc[strip][vectors];
 #pragma GCC unroll 8
@@ -86,7 +90,8 @@ HWY_INLINE void Micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, 
   Index k = 0;
   for (; k + 8 <= depth; k += 8) {
 #pragma GCC unroll 8
-    for (Index i = 0; i < 8; ++i) Step<vectors, row_step>(acc, a + i * depth_step, b + i * b_stride);
+    for (Index i = 0; i < 8; ++i)
+      Step<vectors, row_step>(acc, a + i * depth_step, b + i * b_stride);
     a += 8 * depth_step;
     b += 8 * b_stride;
   }
@@ -100,8 +105,8 @@ HWY_INLINE void Micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, 
 
 /// One whole stretch, straight-line: the first step multiplies where the others add.
 template <int vectors, Index row_step, Index depth_step, Store store>
-HWY_INLINE void MicroStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index b_stride,
-                             float* HWY_RESTRICT c, Index c_stride) {
+HWY_INLINE void MicroStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                             Index b_stride, float* HWY_RESTRICT c, Index c_stride) {
   const DF d;
   VF acc[strip][vectors];
 #pragma GCC unroll 8
@@ -119,9 +124,10 @@ HWY_INLINE void MicroStretch(const float* HWY_RESTRICT a, const float* HWY_RESTR
 
 /// The same with the depth in stretches, each summed from zero.
 template <int vectors, Index row_step, Index depth_step>
-HWY_INLINE void MicroStretches(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index b_stride, Index depth,
-                               float* HWY_RESTRICT c, Index c_stride) {
-  if (depth < stretch) return Micro<vectors, row_step, depth_step, Store::set>(a, b, b_stride, depth, c, c_stride);
+HWY_INLINE void MicroStretches(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                               Index b_stride, Index depth, float* HWY_RESTRICT c, Index c_stride) {
+  if (depth < stretch)
+    return Micro<vectors, row_step, depth_step, Store::set>(a, b, b_stride, depth, c, c_stride);
   MicroStretch<vectors, row_step, depth_step, Store::set>(a, b, b_stride, c, c_stride);
   Index k = stretch;
   for (; k + stretch <= depth; k += stretch) {
@@ -130,8 +136,8 @@ HWY_INLINE void MicroStretches(const float* HWY_RESTRICT a, const float* HWY_RES
     MicroStretch<vectors, row_step, depth_step, Store::add>(a, b, b_stride, c, c_stride);
   }
   if (k < depth) {
-    Micro<vectors, row_step, depth_step, Store::add>(a + stretch * depth_step, b + stretch * b_stride, b_stride, depth - k,
-                                                     c, c_stride);
+    Micro<vectors, row_step, depth_step, Store::add>(
+        a + stretch * depth_step, b + stretch * b_stride, b_stride, depth - k, c, c_stride);
   }
 }
 
@@ -153,9 +159,11 @@ HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_stri
     const float* a = walk.a + s * walk.a_step;
     float* c = walk.c + s * walk.c_step;
     if constexpr (store == Store::set) {
-      MicroStretches<vectors, row_step, depth_step>(a, walk.b, walk.b_stride, depth, c, walk.c_stride);
+      MicroStretches<vectors, row_step, depth_step>(a, walk.b, walk.b_stride, depth, c,
+                                                    walk.c_stride);
     } else {
-      Micro<vectors, row_step, depth_step, store>(a, walk.b, walk.b_stride, depth, c, walk.c_stride);
+      Micro<vectors, row_step, depth_step, store>(a, walk.b, walk.b_stride, depth, c,
+                                                  walk.c_stride);
     }
   }
 }
@@ -163,9 +171,12 @@ HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_stri
 template <Index row_step, Index depth_step, Store store>
 HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index row_strips) {
   switch (vectors) {
-    case 1: return WholeStrips<1, row_step, depth_step, store>(walk, depth, row_strips);
-    case 2: return WholeStrips<2, row_step, depth_step, store>(walk, depth, row_strips);
-    case 3: return WholeStrips<3, row_step, depth_step, store>(walk, depth, row_strips);
+    case 1:
+      return WholeStrips<1, row_step, depth_step, store>(walk, depth, row_strips);
+    case 2:
+      return WholeStrips<2, row_step, depth_step, store>(walk, depth, row_strips);
+    case 3:
+      return WholeStrips<3, row_step, depth_step, store>(walk, depth, row_strips);
     default:
       if constexpr (panel_vectors >= 4) {
         return WholeStrips<4, row_step, depth_step, store>(walk, depth, row_strips);
@@ -195,14 +206,16 @@ void Scores(const float* a, const float* b, Index depth, Index row_strips, const
   }
 }
 
-/// C[64][width] += S B, row_step and depth_step saying how S is read: along its rows, each strip of queries over its clip of
-/// keys, or along its columns, each strip of keys over its clip of queries.
+/// C[64][width] += S B, row_step and depth_step saying how S is read: along its rows, each strip of
+/// queries over its clip of keys, or along its columns, each strip of keys over its clip of
+/// queries.
 template <Index row_step, Index depth_step>
-HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width, Index row_strips, const Clip* clips,
-                             float* out) {
+HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width, Index row_strips,
+                             const Clip* clips, float* out) {
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
-    StripWalk walk{scores, strip * row_step, rows + first * tile, columns, out + first, strip * width, width};
+    StripWalk walk{
+        scores, strip * row_step, rows + first * tile, columns, out + first, strip * width, width};
     if (clips == nullptr) {
       Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, tile, row_strips);
       continue;
@@ -213,13 +226,14 @@ HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width
       walk.a = scores + s * strip * row_step + clip.begin * depth_step;
       walk.b = rows + first * tile + clip.begin * columns;
       walk.c = out + s * strip * width + first;
-      Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, clip.end - clip.begin, 1);
+      Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, clip.end - clip.begin,
+                                               1);
     }
   }
 }
 
-void Gather(const float* scores, const float* rows, Index width, Index row_strips, const Clip* clips,
-            float* out) noexcept {
+void Gather(const float* scores, const float* rows, Index width, Index row_strips,
+            const Clip* clips, float* out) noexcept {
   GatherStrips<tile, 1>(scores, rows, width, row_strips, clips, out);
 }
 

@@ -1,5 +1,5 @@
-// What turns q·k into a logit: relative keys, soft-cap, biases. One sweep over the tile each, and only when asked for: a tile
-// is 16 KiB and stays in the first cache.
+// What turns q·k into a logit: relative keys, soft-cap, biases. One sweep over the tile each, and
+// only when asked for: a tile is 16 KiB and stays in the first cache.
 #if defined(RAPT_SHAPE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_SHAPE_INL_H
 #undef RAPT_SHAPE_INL_H
@@ -16,7 +16,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// scores = cap * tanh(scores); the tangents are kept for backward if asked for.
-void Softcap(float* scores, Index row_strips, const Clip* clips, float cap, float* tanh_out) noexcept {
+void Softcap(float* scores, Index row_strips, const Clip* clips, float cap,
+             float* tanh_out) noexcept {
   const DF d;
   const VF factor = hn::Set(d, cap);
   for (Index r = 0; r < row_strips * strip; ++r) {
@@ -30,7 +31,8 @@ void Softcap(float* scores, Index row_strips, const Clip* clips, float cap, floa
 }
 
 /// scores[r][c] += diagonal[c - r]
-void AddDiagonal(float* scores, Index row_strips, const Clip* clips, const float* diagonal) noexcept {
+void AddDiagonal(float* scores, Index row_strips, const Clip* clips,
+                 const float* diagonal) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
     const Clip clip = ClipOf(clips, r);
@@ -53,9 +55,10 @@ void AddTile(float* scores, Index row_strips, const Clip* clips, const float* bi
   }
 }
 
-/// scores[r][c] += band[r][clamp(offset + c - r, -reach, reach)], the bands having max_lanes copies of their ends on both sides.
-void AddBanded(float* scores, Index row_strips, const Clip* clips, const float* band, Index band_stride, Index reach,
-               Index offset) noexcept {
+/// scores[r][c] += band[r][clamp(offset + c - r, -reach, reach)], the bands having max_lanes copies
+/// of their ends on both sides.
+void AddBanded(float* scores, Index row_strips, const Clip* clips, const float* band,
+               Index band_stride, Index reach, Index offset) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
     const float* middle = band + r * band_stride + max_lanes + reach;

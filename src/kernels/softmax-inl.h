@@ -1,8 +1,9 @@
 // The exact running softmax of a tile of query rows.
 //
-// Two sweeps over the scores: one for the row maximum (and the mask), one for exp2 and the sum. p is measured from a reference
-// that follows the maximum only when it grows by more than 2^8, so the output accumulators are almost never rescaled; the final
-// division uses the same reference, which makes the result exact all the same.
+// Two sweeps over the scores: one for the row maximum (and the mask), one for exp2 and the sum. p
+// is measured from a reference that follows the maximum only when it grows by more than 2^8, so the
+// output accumulators are almost never rescaled; the final division uses the same reference, which
+// makes the result exact all the same.
 #if defined(RAPT_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_SOFTMAX_INL_H
 #undef RAPT_SOFTMAX_INL_H
@@ -72,8 +73,9 @@ struct StatPower {
   Stat stat;
   int power;
 };
-inline constexpr StatPower stat_powers[] = {{stat_largest, 1}, {stat_others, 1}, {stat_others2, 2},
-                                            {stat_others3, 3}, {stat_pz, 1},     {stat_distance, 1}};
+inline constexpr StatPower stat_powers[] = {{stat_largest, 1}, {stat_others, 1},
+                                            {stat_others2, 2}, {stat_others3, 3},
+                                            {stat_pz, 1},      {stat_distance, 1}};
 
 HWY_NOINLINE void RescaleStats(SoftmaxTile& state, Index r, float factor) {
   for (const auto [stat, power] : stat_powers) {
@@ -117,8 +119,8 @@ HWY_INLINE VF TreeSum(const VF (&x)[n]) {
   }
 }
 
-/// p in place of the scores; the row's sum grows by at most eight vectors at a time, so that narrow vectors do not make long
-/// chains of f32 additions.
+/// p in place of the scores; the row's sum grows by at most eight vectors at a time, so that narrow
+/// vectors do not make long chains of f32 additions.
 HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane_sums) {
   const DF d;
   const VF base = hn::Set(d, std::max(reference, -std::numeric_limits<float>::max()));
@@ -130,7 +132,8 @@ HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane
     for (; c + together * lane_count <= end; c += together * lane_count) {
       VF p[together];
 #pragma GCC unroll 8
-      for (int i = 0; i < together; ++i) p[i] = hn::Sub(hn::Load(d, row + c + i * lane_count), base);
+      for (int i = 0; i < together; ++i)
+        p[i] = hn::Sub(hn::Load(d, row + c + i * lane_count), base);
       Exp2Each(d, p);
 #pragma GCC unroll 8
       for (int i = 0; i < together; ++i) hn::Store(p[i], d, row + c + i * lane_count);
@@ -146,8 +149,10 @@ HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane
   hn::Store(total, d, lane_sums);
 }
 
-/// The same, also collecting what Stats are made of. |distance - c| is how far key c is from the row's query.
-HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Index r, float distance) {
+/// The same, also collecting what Stats are made of. |distance - c| is how far key c is from the
+/// row's query.
+HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Index r,
+                                  float distance) {
   const DF d;
   const float reference = state.reference[r];
   const VF base = hn::Set(d, reference == minus_infinity ? 0.0f : reference);
@@ -196,17 +201,20 @@ HWY_INLINE void TakeMaxima(float* scores, Index rows, const Clip* clips, const s
   }
 }
 
-void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state) noexcept {
+void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+            SoftmaxTile& state) noexcept {
   if (clips == nullptr) {
     TakeMaxima<false>(scores, rows, clips, masks, state);
     for (Index r = 0; r < rows; ++r) {
-      Exponentiate(scores + r * tile, whole_row, state.reference[r], state.lane_sums + r * max_lanes);
+      Exponentiate(scores + r * tile, whole_row, state.reference[r],
+                   state.lane_sums + r * max_lanes);
     }
     return;
   }
   TakeMaxima<true>(scores, rows, clips, masks, state);
   for (Index r = 0; r < rows; ++r) {
-    Exponentiate(scores + r * tile, clips[r / strip], state.reference[r], state.lane_sums + r * max_lanes);
+    Exponentiate(scores + r * tile, clips[r / strip], state.reference[r],
+                 state.lane_sums + r * max_lanes);
   }
 }
 
@@ -223,8 +231,8 @@ HWY_INLINE void FlushStats(SoftmaxTile& state, Index r) {
   }
 }
 
-void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks, SoftmaxTile& state,
-                 Index distance) noexcept {
+void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                 SoftmaxTile& state, Index distance) noexcept {
   if (clips == nullptr) {
     TakeMaxima<false>(scores, rows, clips, masks, state);
   } else {
@@ -235,7 +243,8 @@ void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64
     for (Index first = clip.begin; first < clip.end; first += 8 * lane_count) {
       const Clip part{first, std::min(clip.end, first + 8 * lane_count)};
       ExponentiateStats(scores + r * tile, part, state, r, static_cast<float>(distance + r));
-      if constexpr (lane_count < 8) FlushStats(state, r);  // narrow vectors would make long f32 chains
+      if constexpr (lane_count < 8)
+        FlushStats(state, r);  // narrow vectors would make long f32 chains
     }
   }
 }
@@ -262,7 +271,8 @@ void Flush(SoftmaxTile& state, Index rows) noexcept {
   } else {
     WidenInto<Store::set>(state.out, state.wide, count);
   }
-  for (Index r = 0; r < rows; ++r) FlushLanes(state.lane_sums + r * max_lanes, state.sums + r, state.wide_used);
+  for (Index r = 0; r < rows; ++r)
+    FlushLanes(state.lane_sums + r * max_lanes, state.sums + r, state.wide_used);
   if (state.shift != nullptr) {
     for (Index r = 0; r < rows; ++r) FlushStats(state, r);
   }
@@ -270,7 +280,8 @@ void Flush(SoftmaxTile& state, Index rows) noexcept {
 }
 
 /// out = (wide + rest) * factor, rounded once
-HWY_INLINE void NarrowRow(const double* wide, const float* rest, double factor, Index count, float* out) {
+HWY_INLINE void NarrowRow(const double* wide, const float* rest, double factor, Index count,
+                          float* out) {
   const hn::ScalableTag<double> dw;
   const hn::Rebind<float, decltype(dw)> dn;
   const Index step = static_cast<Index>(hn::Lanes(dw));

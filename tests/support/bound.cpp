@@ -140,9 +140,7 @@ std::string beyond_bound(const Gradients& got, const DefinedGradients& want,
   return text;
 }
 
-double unusual_share() {
-  return counts().compared == 0 ? 0 : counts().unusual / counts().compared;
-}
+double unusual_share() { return counts().compared == 0 ? 0 : counts().unusual / counts().compared; }
 
 std::string worst_report() {
   std::ostringstream text;

@@ -1,0 +1,131 @@
+#include "cli/bench_run.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/child.h"
+#include "cli/measure.h"
+
+namespace rapt::cli {
+namespace {
+
+Index bytes_of(const Tensor& tensor) { return 4 * tensor.elements(); }
+
+Index bytes_of(const Attended& y) {
+  Index bytes = bytes_of(y.out) + bytes_of(y.lse) + std::ssize(y.rows.max) * Index{sizeof(float)} +
+                std::ssize(y.rows.sum) * Index{sizeof(double)};
+  if (y.stats)
+    for (const Tensor* t : {&y.stats->entropy, &y.stats->largest, &y.stats->logit_variance,
+                            &y.stats->jacobian_norm, &y.stats->reach, &y.stats->sink_mass})
+      bytes += bytes_of(*t);
+  return bytes;
+}
+
+Index bytes_of(const Gradients& g) {
+  Index bytes = 0;
+  for (const Tensor* t :
+       {&g.dq, &g.dk, &g.dv, &g.dslopes, &g.dtable, &g.drelative_keys, &g.ddense, &g.dsinks})
+    bytes += bytes_of(*t);
+  return bytes;
+}
+
+}  // namespace
+
+Bench::Bench(const Case& c, const Context& context)
+    : c_(c),
+      context_(context),
+      rule_(rule_of(c)),
+      q_(random_tensor(c.q_shape(), 1)),
+      k_(random_tensor(c.k_shape(), 2)),
+      v_(random_tensor(c.v_shape(), 3)),
+      pairs_(Plan(rule_.how.pattern, c.lengths()).pairs()) {}
+
+Index Bench::run(Pass pass) const {
+  if (pass == Pass::forward) return bytes_of(attend(q_, k_, v_, rule_.how, context_));
+  return bytes_of(attend_backward(dout_, q_, k_, v_, out_view_, rows_, rule_.how, context_));
+}
+
+void Bench::prepare_backward() {
+  if (!dout_.empty()) return;
+  dout_ = random_tensor(c_.out_shape(), 4);
+  Attended y = attend(q_, k_, v_, rule_.how, context_);
+  out_ = std::move(y.out);
+  out_view_ = out_;
+  rows_ = std::move(y.rows);
+}
+
+/// Leaves this process as if forward had never run in it.
+void Bench::prepare_backward_in_child() {
+  dout_ = random_tensor(c_.out_shape(), 4);
+  out_ = Tensor(c_.out_shape());
+  out_view_ = out_;
+  const Index numbers = out_.elements();
+  const Index rows = c_.batch * c_.heads * c_.lengths().queries;
+  SharedBytes shared(8 * rows + 4 * rows + 4 * numbers);
+  const std::span<double> sum = shared.numbers<double>(0, rows);
+  const std::span<float> max = shared.numbers<float>(8 * rows, rows);
+  const std::span<float> out = shared.numbers<float>(12 * rows, numbers);
+  in_child([&] {
+    const Attended y = attend(q_, k_, v_, rule_.how, context_);
+    std::copy(y.rows.sum.begin(), y.rows.sum.end(), sum.begin());
+    std::copy(y.rows.max.begin(), y.rows.max.end(), max.begin());
+    std::copy(y.out.numbers().begin(), y.out.numbers().end(), out.begin());
+    return 0;
+  });
+  std::copy(out.begin(), out.end(), out_.numbers().begin());
+  rows_.max.assign(max.begin(), max.end());
+  rows_.sum.assign(sum.begin(), sum.end());
+}
+
+Index Bench::first_call_bytes(Pass pass) {
+  constexpr Index unknown = -1;
+  if (pass == Pass::backward) prepare_backward_in_child();
+  const std::optional<Index> peak = peak_memory_of([&] { output_bytes_ = run(pass); });
+  return peak ? std::max<Index>(0, *peak - output_bytes_) : unknown;
+}
+
+std::optional<Index> Bench::extra_bytes(const Case& c, const Context& context, Pass pass) {
+  const std::optional<Index> bytes =
+      in_child([&] { return Bench(c, context).first_call_bytes(pass); });
+  return bytes && *bytes >= 0 ? bytes : std::nullopt;
+}
+
+Json Bench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
+  if (pass == Pass::backward) prepare_backward();
+  const auto work = [&] { output_bytes_ = run(pass); };
+  work();
+  const double flops = flops_of(c_, pairs_, pass);
+  const Timing timing = time_against_peak(work, flops, context_, repeats);
+  const Lengths lengths = c_.lengths();
+  return {{"case", c_.name},
+          {"pattern", to_string(rule_.how.pattern)},
+          {"tokens", lengths.keys},
+          {"queries", lengths.queries},
+          {"batch", c_.batch},
+          {"heads", c_.heads},
+          {"kv_heads", c_.k_shape()[1]},
+          {"dim", c_.dim},
+          {"value_dim", c_.v_shape()[3]},
+          {"scale", c_.scale},
+          {"softcap", c_.softcap},
+          {"bias", c_.bias},
+          {"dropout", c_.dropout},
+          {"stats", c_.stats},
+          {"dtype", "f32"},
+          {"isa", context_.isa()},
+          {"threads", context_.threads()},
+          {"pass", pass == Pass::forward ? "forward" : "backward"},
+          {"pairs", pairs_},
+          {"time_ms", timing.median_ms},
+          {"best_ms", timing.best_ms},
+          {"spread", timing.spread},
+          {"ns_per_token",
+           timing.median_ms * 1e6 / static_cast<double>(lengths.queries * c_.heads * c_.batch)},
+          {"gflops", flops / timing.median_ms * 1e-6},
+          {"peak_gflops", timing.peak_gflops},
+          {"fraction_of_peak", timing.fraction},
+          {"extra_bytes", extra_bytes ? Json(*extra_bytes) : Json(nullptr)},
+          {"output_bytes", output_bytes_}};
+}
+
+}  // namespace rapt::cli
