@@ -14,6 +14,7 @@ namespace {
 /// Distance of two f32 results from the exact one in units of the last place of the exact one.
 double ulps(float got, double want) {
   const float near = static_cast<float>(want);
+  if (got == near) return 0.5;  // at most: nearly all numbers, and the rest is slow
   const double step = std::max(std::ldexp(1.0, std::ilogb(near) - 23), 0x1p-149);
   return std::fabs(static_cast<double>(got) - want) / step;
 }
@@ -50,7 +51,9 @@ struct Exp2Check {
     if (!right_kind(x, y)) {
       if (broken++ == 0) broken_at = x;
     } else if (x >= -126) {
-      const double error = ulps(y, std::exp2(static_cast<double>(x)));
+      // Below 2^-26 the exact result rounds to 1; asking the library four billion times is slow.
+      const bool tiny = std::fabs(x) < 0x1p-26f;
+      const double error = ulps(y, tiny ? 1.0 : std::exp2(static_cast<double>(x)));
       if (error > worst) worst = error, where = x;
     }
   }
@@ -72,6 +75,14 @@ void expect_exp2(std::uint64_t step) {
   std::cout << "exp2: " << check.worst << " ulp at most, at " << check.where << '\n';
 }
 
+/// The library's double result where it differs from x or 1 by more than an eighth of an f32 ulp.
+double exact_tanh(float x) {
+  const double size = std::fabs(static_cast<double>(x));
+  if (size < 0x1p-13) return static_cast<double>(x);
+  if (size > 11) return std::copysign(1.0, static_cast<double>(x));
+  return std::tanh(static_cast<double>(x));
+}
+
 void expect_tanh(std::uint64_t step) {
   double worst = 0;
   float where = 0;
@@ -83,7 +94,7 @@ void expect_tanh(std::uint64_t step) {
     }
     if (std::fabs(x) < 0x1p-120f)
       return;  // subnormal products: flushed inside calls, exact outside
-    const double error = ulps(y, std::tanh(static_cast<double>(x)));
+    const double error = ulps(y, exact_tanh(x));
     if (error > worst) worst = error, where = x;
   });
   EXPECT_EQ(broken, 0);

@@ -84,9 +84,14 @@ void run_backward(const Call& call, const BackwardInput& input, Gradients& gradi
   for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
     const Index owner = task % owners;
     const Index key_group = task / owners;
-    crew[static_cast<std::size_t>(worker)]->run(
-        owner / call.kv_heads, owner % call.kv_heads, key_group, gradients,
-        parts[static_cast<std::size_t>(owner * groups + key_group)]);
+    ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
+    try {
+      crew[static_cast<std::size_t>(worker)]->run(owner / call.kv_heads, owner % call.kv_heads,
+                                                  key_group, gradients, part);
+    } catch (...) {
+      sums.give_up();
+      throw;
+    }
   });
   crew.clear();
   write_query_gradients(call, sums, gradients.dq);

@@ -1,6 +1,7 @@
 #include "attention/ticket.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <thread>
 
 namespace rapt {
@@ -39,7 +40,12 @@ void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key
                       Index group_tiles) {
   const auto turn = static_cast<std::int32_t>(rank(plan, query_tile, key_group, group_tiles));
   const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place(owner, query_tile))];
-  while (done.load(std::memory_order_acquire) != turn) std::this_thread::yield();
+  while (done.load(std::memory_order_acquire) != turn) {
+    if (failed_.load(std::memory_order_acquire)) {
+      throw std::runtime_error("attend_backward: another task of this call failed");
+    }
+    std::this_thread::yield();
+  }
 }
 
 void QuerySums::leave(Index owner, Index query_tile) {

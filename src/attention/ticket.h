@@ -28,6 +28,9 @@ class QuerySums {
   /// Returns when all groups that visit the query tile before `key_group` have left.
   void enter(const Plan& plan, Index owner, Index query_tile, Index key_group, Index group_tiles);
   void leave(Index owner, Index query_tile);
+  /// A task ended in an exception and will never leave: whoever waits gets one too, instead of
+  /// waiting forever.
+  void give_up() { failed_.store(true, std::memory_order_release); }
 
  private:
   Index place(Index owner, Index query_tile) const { return owner * tiles_ + query_tile; }
@@ -35,6 +38,7 @@ class QuerySums {
   Index tiles_, width_;
   Buffer<double> sums_;
   std::unique_ptr<std::atomic<std::int32_t>[]> done_;
+  std::atomic<bool> failed_{false};
 };
 
 }  // namespace rapt

@@ -39,15 +39,6 @@ HWY_INLINE V AtMost(D d, float high, V x) {
 /// the sum, which shifted by 23 are the float 2^n. At n = -127 those bits are zero, so the smallest
 /// results need no special case. Several vectors go through each step together: one alone waits for
 /// its own latencies, and the scheduler is too small to look past it.
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-inline constexpr float exp2_terms[] = {0x1.c5417cp-13f,
-                                       0x1.46d64ap-10f,
-                                       0x1.3d0b92p-7f,
-                                       0x1.c68912p-5f,
-                                       0x1.ebfd58p-3f,
-                                       0x1.62e42cp-1f,
-                                       1.0f};
-#else
 inline constexpr float exp2_terms[] = {0x1.41fbbcp-13f,
                                        0x1.5f3e54p-10f,
                                        0x1.3b2d4cp-7f,
@@ -55,7 +46,6 @@ inline constexpr float exp2_terms[] = {0x1.41fbbcp-13f,
                                        0x1.ebfbdcp-3f,
                                        0x1.62e430p-1f,
                                        1.0f};
-#endif
 
 /// p[i] = polynomial of f[i], highest power first.
 template <class D, class V, int n>
@@ -75,10 +65,13 @@ HWY_INLINE void Exp2Each(D d, V (&x)[n]) {
   V f[n];
   V p[n];
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  // AVX-512 does the splitting itself: vreduce leaves x - floor(x), vscalef multiplies by
-  // 2^floor(x).
+  // AVX-512 does the splitting itself: vreduce leaves x - n, exactly because n is the nearest
+  // integer and not the next lower one, and vscalef multiplies by 2^n.
 #pragma GCC unroll 8
-  for (int i = 0; i < n; ++i) f[i] = V{_mm512_reduce_ps(x[i].raw, 0x09)};
+  for (int i = 0; i < n; ++i) {
+    f[i] = V{_mm512_reduce_ps(x[i].raw, 0x08)};
+    x[i] = hn::Sub(x[i], f[i]);
+  }
   Exp2Polynomial(d, f, p);
 #pragma GCC unroll 8
   for (int i = 0; i < n; ++i) x[i] = V{_mm512_scalef_ps(p[i].raw, x[i].raw)};
