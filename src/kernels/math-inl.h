@@ -33,7 +33,7 @@ HWY_INLINE V AtMost(D d, float high, V x) {
 }
 
 /// x[i] = 2^x[i] for x <= 127; exactly 1 at 0, exactly 0 below -126.5 and at -inf, NaN for NaN.
-/// Within 1.1 ulp elsewhere.
+/// Within 1.25 ulp elsewhere.
 ///
 /// x = n + f with n the nearest integer: adding the magic number leaves n + 127 in the low bits of
 /// the sum, which shifted by 23 are the float 2^n. At n = -127 those bits are zero, so the smallest

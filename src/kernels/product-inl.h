@@ -152,34 +152,37 @@ struct StripWalk {
   Index c_stride;
 };
 
+/// Whether the vectors of a product span its whole panel, which makes every address of the right
+/// operand a constant offset.
+enum class Span { panel, part };
+
 /// Every strip over the whole depth: the loop that carries nearly all flops.
-template <int vectors, Index row_step, Index depth_step, Store store>
+template <int vectors, Index row_step, Index depth_step, Store store, Span span>
 HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_strips) {
+  const Index b_stride = span == Span::panel ? vectors * lane_count : walk.b_stride;
   for (Index s = 0; s < row_strips; ++s) {
     const float* a = walk.a + s * walk.a_step;
     float* c = walk.c + s * walk.c_step;
     if constexpr (store == Store::set) {
-      MicroStretches<vectors, row_step, depth_step>(a, walk.b, walk.b_stride, depth, c,
-                                                    walk.c_stride);
+      MicroStretches<vectors, row_step, depth_step>(a, walk.b, b_stride, depth, c, walk.c_stride);
     } else {
-      Micro<vectors, row_step, depth_step, store>(a, walk.b, walk.b_stride, depth, c,
-                                                  walk.c_stride);
+      Micro<vectors, row_step, depth_step, store>(a, walk.b, b_stride, depth, c, walk.c_stride);
     }
   }
 }
 
-template <Index row_step, Index depth_step, Store store>
+template <Index row_step, Index depth_step, Store store, Span span = Span::panel>
 HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index row_strips) {
   switch (vectors) {
     case 1:
-      return WholeStrips<1, row_step, depth_step, store>(walk, depth, row_strips);
+      return WholeStrips<1, row_step, depth_step, store, span>(walk, depth, row_strips);
     case 2:
-      return WholeStrips<2, row_step, depth_step, store>(walk, depth, row_strips);
+      return WholeStrips<2, row_step, depth_step, store, span>(walk, depth, row_strips);
     case 3:
-      return WholeStrips<3, row_step, depth_step, store>(walk, depth, row_strips);
+      return WholeStrips<3, row_step, depth_step, store, span>(walk, depth, row_strips);
     default:
       if constexpr (panel_vectors >= 4) {
-        return WholeStrips<4, row_step, depth_step, store>(walk, depth, row_strips);
+        return WholeStrips<4, row_step, depth_step, store, span>(walk, depth, row_strips);
       }
   }
 }
@@ -201,7 +204,7 @@ void Scores(const float* a, const float* b, Index depth, Index row_strips, const
       walk.a = a + s * strip * depth;
       walk.b = b + first * depth + begin - first;
       walk.c = scores + s * strip * tile + begin;
-      Strips<1, strip, Store::set>((end - begin) / lane_count, walk, depth, 1);
+      Strips<1, strip, Store::set, Span::part>((end - begin) / lane_count, walk, depth, 1);
     }
   }
 }
