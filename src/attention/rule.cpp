@@ -14,10 +14,28 @@ float in_log2(float x) {
   return static_cast<float>(std::isfinite(x) ? std::clamp(scaled, -most, most) : scaled);
 }
 
+/// The scale, or for log_n what multiplies the logarithm of the keys a query sees.
+double constant_scale(const Scale& scale, double dim) {
+  switch (scale.rule) {
+    case Scale::Rule::inverse_dim:
+      return 1 / dim;
+    case Scale::Rule::value:
+      return scale.number;
+    case Scale::Rule::log_n:
+      return 1 / std::log(scale.number) / std::sqrt(dim);
+    default:
+      return 1 / std::sqrt(dim);
+  }
+}
+
 }  // namespace
 
 Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
-    : how_(&how), plan_(&plan), lengths_(plan.lengths()), dim_(dim), softcap_(how.softcap) {
+    : how_(&how),
+      plan_(&plan),
+      lengths_(plan.lengths()),
+      constant_scale_(constant_scale(how.scale, static_cast<double>(dim))),
+      softcap_(how.softcap) {
   if (!how.bias.alibi && !how.bias.table) return;
   // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows
   // and keys.
@@ -59,21 +77,9 @@ void Rule::make_diagonals(Index heads) {
 }
 
 double Rule::scale(Index query) const {
-  const double dim = static_cast<double>(dim_);
-  switch (how_->scale.rule) {
-    case Scale::Rule::inverse_sqrt_dim:
-      return 1 / std::sqrt(dim);
-    case Scale::Rule::inverse_dim:
-      return 1 / dim;
-    case Scale::Rule::value:
-      return how_->scale.number;
-    case Scale::Rule::log_n:
-      break;
-  }
+  if (how_->scale.rule != Scale::Rule::log_n) return constant_scale_;
   const Index seen = plan_->keys_seen(query);
-  return seen == 0
-             ? 0
-             : std::log(static_cast<double>(seen)) / std::log(how_->scale.number) / std::sqrt(dim);
+  return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant_scale_;
 }
 
 double Rule::query_factor(Index query) const {

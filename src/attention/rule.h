@@ -57,7 +57,7 @@ class Rule {
   const Attention* how_;
   const Plan* plan_;
   Lengths lengths_;
-  Index dim_;
+  double constant_scale_;
   double softcap_;
   Index offset_ = 0;  // index of relative position 0 in a diagonal
   Index diagonal_length_ = 0;

@@ -49,8 +49,17 @@ struct Factor {
   }
 };
 
+/// The factor of rows that have none: keys and values are packed once per call, and it shows.
+struct NoFactor {
+  template <class V>
+  HWY_INLINE V Times(V x) const {
+    return x;
+  }
+};
+
 /// Writes out[column * out_stride + row] for 4 rows and `dim` columns, times a factor per row.
-HWY_INLINE void TransposeFour(const float* const (&rows)[4], const Factor (&factors)[4], Index dim,
+template <class F>
+HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[4], Index dim,
                               float* out, Index out_stride, FiniteCheck& finite) {
   Index c = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -107,7 +116,12 @@ HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from
 HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim,
                          const double* factors, float* out, Index out_stride, FiniteCheck& finite) {
   const FourRows four(data, stride, first, count, factors);
-  TransposeFour(four.rows, four.factors, dim, out, out_stride, finite);
+  if (factors == nullptr) {
+    TransposeFour(four.rows, {NoFactor(), NoFactor(), NoFactor(), NoFactor()}, dim, out, out_stride,
+                  finite);
+  } else {
+    TransposeFour(four.rows, four.factors, dim, out, out_stride, finite);
+  }
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
@@ -144,30 +158,40 @@ HWY_INLINE void ClearRow(Index width, Index r, float* out) {
   }
 }
 
+/// `present` numbers of one row and zeros up to `columns`.
+template <class F>
+HWY_INLINE void PackRow(const float* row, Index present, Index columns, F factor, float* to,
+                        FiniteCheck& finite) {
+  const FiniteCheck::D4 d;
+  constexpr Index step = hn::MaxLanes(FiniteCheck::D4());
+  Index c = 0;
+  for (; c + step <= present; c += step) {
+    const auto x = factor.Times(hn::LoadU(d, row + c));
+    finite.See(x);
+    hn::StoreU(x, d, to + c);
+  }
+  for (; c < present; ++c) {
+    to[c] = factor.Times(row[c]);
+    finite.See(to[c]);
+  }
+  for (; c < columns; ++c) to[c] = 0;
+}
+
 bool PackRows(const float* data, Index stride, Index count, Index dim, const double* factors,
               float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
-  const FiniteCheck::D4 d;
-  constexpr Index step = hn::MaxLanes(FiniteCheck::D4());
   FiniteCheck finite;
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
     const Index present = std::min(columns, dim - first);
     for (Index r = 0; r < count; ++r) {
       const float* row = data + r * stride + first;
-      const Factor factor = factors == nullptr ? Factor() : Factor(factors[r]);
       float* to = out + first * tile + r * columns;
-      Index c = 0;
-      for (; c + step <= present; c += step) {
-        const auto x = factor.Times(hn::LoadU(d, row + c));
-        finite.See(x);
-        hn::StoreU(x, d, to + c);
+      if (factors == nullptr) {
+        PackRow(row, present, columns, NoFactor(), to, finite);
+      } else {
+        PackRow(row, present, columns, Factor(factors[r]), to, finite);
       }
-      for (; c < present; ++c) {
-        to[c] = factor.Times(row[c]);
-        finite.See(to[c]);
-      }
-      for (; c < columns; ++c) to[c] = 0;
     }
   }
   for (Index r = count; r < tile; ++r) ClearRow(width, r, out);
