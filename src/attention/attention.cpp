@@ -66,6 +66,7 @@ Attended attend_into(MutableView out, View q, View k, View v, const Attention& h
   check_apart("attend", out, q, "q");
   check_apart("attend", out, k, "k");
   check_apart("attend", out, v, "v");
+  if (how.bias.dense) check_apart("attend", out, how.bias.dense->values, "the dense bias");
   return forward(call, out);
 }
 

@@ -89,7 +89,7 @@ void run_backward(const Call& call, const BackwardInput& input, Gradients& gradi
       crew[static_cast<std::size_t>(worker)]->run(owner / call.kv_heads, owner % call.kv_heads,
                                                   key_group, gradients, part);
     } catch (...) {
-      sums.give_up();
+      sums.give_up(std::current_exception());
       throw;
     }
   });

@@ -67,6 +67,10 @@ Bias dense_bias(View values) {
 Index t5_bucket(Index relative, Index buckets, Index max_distance,
                 RelativeTable::Direction direction) {
   const bool both = direction == RelativeTable::Direction::both;
+  const Index least = both ? 4 : 2;
+  check(buckets >= least && max_distance > buckets / least, "t5_bucket: ", buckets,
+        " buckets and max_distance ", max_distance, " given, expected at least ", least,
+        " buckets and a distance beyond the exact ones");
   const Index side = both ? buckets / 2 : buckets;
   const Index base = both && relative > 0 ? side : 0;
   const Index distance = both ? std::abs(relative) : std::max<Index>(-relative, 0);

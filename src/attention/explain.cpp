@@ -1,6 +1,7 @@
 #include <sstream>
 
 #include "attention/call.h"
+#include "attention/forward.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -44,8 +45,9 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
        << "pairs     " << plan.pairs() << " of " << call.queries * call.keys << " for each of "
        << call.batch * call.heads << " heads\n"
        << "score     " << score_text(call) << "\n"
-       << "tasks     " << call.batch * call.heads * plan.query_tiles()
-       << " (batch item, head, query tile), longest first\n"
+       << "tasks     " << call.batch * call.heads * divide_up(plan.query_tiles(), forward_group)
+       << " (batch item, head, " << forward_group
+       << " query tiles), head after head, longest first\n"
        << "threads   " << context.threads() << "\n";
   return text.str();
 }

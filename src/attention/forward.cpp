@@ -175,7 +175,7 @@ class QueryTile {
 /// values is used by all of them while it is in the second cache.
 class ForwardWorker {
  public:
-  static constexpr Index tiles = 4;
+  static constexpr Index tiles = forward_group;
 
   ForwardWorker(const Call& call, const PackedKeys& packed) : call_(call), scores_(tile * tile) {
     for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {

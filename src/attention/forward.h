@@ -12,6 +12,9 @@ struct ForwardOutput {
   Stats* stats;  // null unless asked for
 };
 
+/// Query tiles that one task takes past the keys side by side.
+inline constexpr Index forward_group = 4;
+
 void run_forward(const Call& call, const ForwardOutput& output);
 
 }  // namespace rapt

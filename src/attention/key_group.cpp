@@ -52,12 +52,14 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
   const View& table = call.how.bias.keys->table;
   table_rows_ = Buffer<float>(table_tiles * tile * width_);
   dband_ = Buffer<float>(table_tiles * tile * tile);
+  band_seen_ = Buffer<std::uint64_t>(table_tiles * tile);
   dtable_ = Buffer<float>(table_tiles * tile * width_);
   clear(dtable_);
   for (Index t = 0; t < table_tiles; ++t) {
-    call.kernels.pack_rows(table.data() + t * tile * table.stride(0), table.stride(0),
-                           std::min(tile, table.size(0) - t * tile), call.dim, nullptr,
-                           table_rows_.data() + t * tile * width_);
+    table_finite_ &=
+        call.kernels.pack_rows(table.data() + t * tile * table.stride(0), table.stride(0),
+                               std::min(tile, table.size(0) - t * tile), call.dim, nullptr,
+                               table_rows_.data() + t * tile * width_);
   }
 }
 
@@ -92,13 +94,12 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
       visit_queries(item, kv_head * call_.group + member, t, key_group, score);
       if (++since_flush == flush_interval) {
-        flush();
+        flush(score);
         since_flush = 0;
       }
     }
   }
-  if (dtable_.size() > 0)
-    call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
+  flush(score);
   write(item, kv_head, gradients);
 }
 
@@ -116,7 +117,10 @@ void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
 void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
                                    ScoreGradients& score) {
   take_queries(item, head, query_tile);
-  if (dband_.size() > 0) clear(dband_);
+  if (dband_.size() > 0) {
+    clear(dband_);
+    clear(band_seen_);
+  }
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
     visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head % call_.group, score);
@@ -170,28 +174,37 @@ void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member,
 void KeyGroupWorker::band_gradients(Index query_tile, Index j) {
   const Index reach = call_.rule.reach();
   const Index distance = call_.distance(query_tile, j);
+  const TileMask& mask = scoring_.mask();
   for (Index r = 0; r < scoring_.rows(); ++r) {
+    const std::uint64_t seen = mask.whole() ? ~std::uint64_t{0} : mask.words()[r];
     for (Index c = 0; c < tile; ++c) {
+      if ((seen >> c & 1) == 0) continue;
       const Index column = std::clamp(c - r - distance, -reach, reach) + reach;
-      dband_[(column / tile * tile + r) * tile + column % tile] += scoring_.dlogits()[r * tile + c];
+      const Index at = column / tile * tile + r;
+      dband_[at * tile + column % tile] += scoring_.dlogits()[r * tile + c];
+      band_seen_[at] |= std::uint64_t{1} << (column % tile);
     }
   }
 }
 
 /// dQ += dBand · table, dTable += dBand' · Q
 void KeyGroupWorker::finish_band() {
-  Clips rows;
-  std::fill(std::begin(rows), std::end(rows), Clip{0, scoring_.rows()});
   for (Index t = 0; t < Scoring::table_tiles(call_); ++t) {
     const float* band = dband_.data() + t * tile * tile;
-    call_.kernels.gather(band, table_rows_.data() + t * tile * width_, width_,
-                         scoring_.row_strips(), nullptr, dqueries_.data());
-    call_.kernels.gather_columns(band, query_rows_.data(), width_, rows,
-                                 dtable_.data() + t * tile * width_);
+    TileMask seen;
+    seen.set(std::span<const std::uint64_t, tile>(band_seen_.data() + t * tile,
+                                                  static_cast<std::size_t>(tile)),
+             call_.kernels.lanes);
+    gather(call_.kernels, band, {table_rows_.data() + t * tile * width_, width_, table_finite_},
+           seen, scoring_.rows(), dqueries_.data());
+    gather_columns(call_.kernels, band, {query_rows_.data(), width_, queries_finite_}, seen,
+                   scoring_.rows(), dtable_.data() + t * tile * width_);
   }
 }
 
-void KeyGroupWorker::flush() {
+void KeyGroupWorker::flush(ScoreGradients& score) {
+  if (dtable_.size() > 0)
+    call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());

@@ -42,7 +42,7 @@ class KeyGroupWorker {
   void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
   void band_gradients(Index query_tile, Index j);
   void finish_band();
-  void flush();
+  void flush(ScoreGradients& score);
   void write(Index item, Index kv_head, Gradients& gradients);
 
   const Call& call_;
@@ -55,9 +55,11 @@ class KeyGroupWorker {
   VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
-  Buffer<float> table_rows_;  // relative keys as a right operand, [table tiles][64][dim]
-  Buffer<float> dband_;       // [table tiles][64][64] gradients of q · relative key
-  Buffer<float> dtable_;      // [table tiles][64][dim] since the last flush
+  Buffer<float> table_rows_;         // relative keys as a right operand, [table tiles][64][dim]
+  Buffer<float> dband_;              // [table tiles][64][64] gradients of q · relative key
+  Buffer<std::uint64_t> band_seen_;  // [table tiles][64] which of them a visible pair touched
+  bool table_finite_ = true;
+  Buffer<float> dtable_;  // [table tiles][64][dim] since the last flush
 };
 
 }  // namespace rapt

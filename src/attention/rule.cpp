@@ -8,9 +8,9 @@ namespace rapt {
 namespace {
 
 /// Finite numbers stay finite: -FLT_MAX is how some callers write "almost hidden".
-float in_log2(float x) {
+float in_log2(double x) {
   constexpr double most = std::numeric_limits<float>::max();
-  const double scaled = static_cast<double>(x) * log2_e;
+  const double scaled = x * log2_e;
   return static_cast<float>(std::isfinite(x) ? std::clamp(scaled, -most, most) : scaled);
 }
 
@@ -71,7 +71,7 @@ void Rule::make_diagonals(Index heads) {
         bias += static_cast<double>(
             values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
       }
-      out[i] = static_cast<float>(bias * log2_e);
+      out[i] = in_log2(bias);
     }
   }
 }

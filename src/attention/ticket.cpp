@@ -1,7 +1,6 @@
 #include "attention/ticket.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <thread>
 
 namespace rapt {
@@ -41,11 +40,16 @@ void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key
   const auto turn = static_cast<std::int32_t>(rank(plan, query_tile, key_group, group_tiles));
   const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place(owner, query_tile))];
   while (done.load(std::memory_order_acquire) != turn) {
-    if (failed_.load(std::memory_order_acquire)) {
-      throw std::runtime_error("attend_backward: another task of this call failed");
-    }
+    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
     std::this_thread::yield();
   }
+}
+
+void QuerySums::give_up(std::exception_ptr why) {
+  std::call_once(failing_, [&] {
+    failure_ = std::move(why);
+    failed_.store(true, std::memory_order_release);
+  });
 }
 
 void QuerySums::leave(Index owner, Index query_tile) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
+#include <mutex>
 
 #include "attention/call.h"
 
@@ -30,7 +32,7 @@ class QuerySums {
   void leave(Index owner, Index query_tile);
   /// A task ended in an exception and will never leave: whoever waits gets one too, instead of
   /// waiting forever.
-  void give_up() { failed_.store(true, std::memory_order_release); }
+  void give_up(std::exception_ptr why);
 
  private:
   Index place(Index owner, Index query_tile) const { return owner * tiles_ + query_tile; }
@@ -39,6 +41,8 @@ class QuerySums {
   Buffer<double> sums_;
   std::unique_ptr<std::atomic<std::int32_t>[]> done_;
   std::atomic<bool> failed_{false};
+  std::exception_ptr failure_;
+  std::once_flag failing_;
 };
 
 }  // namespace rapt

@@ -23,10 +23,6 @@ constexpr bool keeps = true;
 /// Released blocks, newest last.
 class Keep {
  public:
-  ~Keep() {
-    for (std::size_t i = 0; i < count_; ++i) std::free(blocks_[i].memory);
-  }
-
   void* take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = count_; i-- > 0;) {
@@ -70,7 +66,8 @@ class Keep {
 };
 
 Keep& keep() {
-  static Keep blocks;
+  // Never destroyed: a tensor of static life may be released after everything else.
+  static Keep& blocks = *new Keep;
   return blocks;
 }
 

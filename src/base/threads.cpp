@@ -127,7 +127,11 @@ void Threads::for_each_task(Index tasks, const std::function<void(Index, Index)>
   }
   const auto loop = std::make_shared<Loop>(tasks, run);
   const Index helpers = std::min(count_, tasks) - 1;
-  for (Index helper = 0; helper < helpers; ++helper) send(arena(), loop);
+  try {
+    for (Index helper = 0; helper < helpers; ++helper) send(arena(), loop);
+  } catch (...) {
+    // Fewer helpers, or none: the caller can do all tasks itself, with the same bits.
+  }
   loop->work(0);
   loop->close();
 }

@@ -40,12 +40,16 @@ struct Factor {
         low(static_cast<float>(factor - static_cast<double>(high))) {}
   HWY_INLINE Factor() : high(1), low(0) {}
   HWY_INLINE float Times(float x) const {
-    return static_cast<float>(static_cast<double>(x) * high + static_cast<double>(x) * low);
+    const double exact = static_cast<double>(x) * (static_cast<double>(high) + low);
+    return static_cast<float>(exact);
   }
+  /// An infinite x must not meet low, which may be 0 or of the other sign.
   template <class V>
   HWY_INLINE V Times(V x) const {
     const FiniteCheck::D4 d;
-    return hn::MulAdd(x, hn::Set(d, high), hn::Mul(x, hn::Set(d, low)));
+    const auto finite = hn::Eq(hn::Sub(x, x), hn::Zero(d));
+    const V rest = hn::IfThenElseZero(finite, hn::Mul(x, hn::Set(d, low)));
+    return hn::MulAdd(x, hn::Set(d, high), rest);
   }
 };
 
@@ -91,8 +95,8 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[
   }
 }
 
-/// Rows first .. first + 3, of which those below `count` exist; the others read row 0 and count for
-/// nothing.
+/// Rows first .. first + 3, of which those below `count` exist; the others read the last and count
+/// for nothing.
 struct FourRows {
   const float* rows[4];
   Factor factors[4];

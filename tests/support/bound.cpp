@@ -32,8 +32,13 @@ double units_of(double got, double want, double unit, double floor) {
   return unit > 0 ? error / unit : infinity;
 }
 
-constexpr Bar forward_bar{4, 1.25};
-constexpr Bar backward_bar{4, 1.5};
+/// Without a fused multiply-add every product is rounded as well.
+double room(const std::string& where) {
+  return where.ends_with("SSE4") || where.ends_with("scalar") ? 1.5 : 1;
+}
+
+constexpr Bar forward_bar{5, 1.25};
+constexpr Bar backward_bar{5, 1.5};
 
 struct Counts {
   double compared = 0, unusual = 0;
@@ -61,7 +66,7 @@ std::string beyond_row_bound(const Rows& rows, const Truth& want, const std::str
     const bool empty = max == -std::numeric_limits<double>::infinity() && !std::isnan(sum);
     const double lse = empty ? max : max * std::numbers::ln2 + std::log(sum);
     const double units = units_of(lse, want.value[r], want.unit[r], want.floor);
-    if (units <= Bar{}.gate) continue;
+    if (units <= Bar{}.gate * room(where)) continue;
     text << "rows[" << r << "]: max " << max << " and sum " << sum << " give lse " << lse
          << ", expected " << want.value[r] << ", " << units << " units\n  " << where << '\n';
     break;
@@ -84,7 +89,7 @@ std::string beyond_bound(const std::string& what, std::span<const float> got, co
   std::size_t at = 0, failures = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double units = units_of(got[i], want.value[i], want.unit[i], want.floor);
-    failures += !(units <= bar.gate);
+    failures += !(units <= bar.gate * room(where));
     counts().unusual += !(units <= Bar::usual);
     if (units > furthest) furthest = units, at = i;
   }

@@ -309,11 +309,13 @@ namespace {
 /// in b.3. A softcap multiplies dz by 1 - tanh^2, which is known to u32 in absolute terms only: its
 /// size without cancellation is taken as 1. Bias gradients are sums of dz (times the distance for
 /// slopes); Shaw's are like dK, summed over the pairs of a distance; a sink's is -p_sink D, of size
-/// p_sink sum |dO| M. Each sum counts its terms with the (4 + S) of the row they come from.
+/// p_sink sum |dO| M. Each sum counts its terms with the 4 + S of the row they come from, and with
+/// -log p of the pair: exp sees the distance of the logit from the denominator, and rounding that
+/// distance costs a far pair, whose gradient stands alone in dk, dv and ddense, more than S tells.
 void add_row_gradients(const Problem& p, const Row& row, Index head, const double* dout,
                        DefinedGradients& d) {
   const Output out = output_of(p, row);
-  const double e = u32 * (4 + row.S), scale = row.scale, scale_size = std::fabs(scale);
+  const double scale = row.scale, scale_size = std::fabs(scale);
   double D = 0, D_size = 0;
   for (Index t = 0; t < p.value_dim; ++t) {
     D += dout[t] * out.value[t];
@@ -322,6 +324,8 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
   for (std::size_t j = 0; j < row.seen.size(); ++j) {
     const Place& at = row.at[j];
     const double probability = row.probability[j], weight = probability * row.keep[j];
+    const double below = std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
+    const double e = u32 * (4 + row.S + below);
     double u = 0, u_size = 0;
     for (Index t = 0; t < p.value_dim; ++t) {
       const double term = row.keep[j] * dout[t] * p.v[at.v + t];
@@ -342,7 +346,7 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     }
   }
   if (!p.sinks.empty() && !row.seen.empty())
-    add(d.dsinks, head, -row.sink * D, e * row.sink * D_size);
+    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size);
 }
 
 }  // namespace
