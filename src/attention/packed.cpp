@@ -48,10 +48,6 @@ void PackedKeys::pack(const Call& call, Index item, Index kv_head, Index key_til
                              call.value_dim, nullptr, values_.data() + at * tile * width_);
 }
 
-Index PackedKeys::bytes() const {
-  return (keys_.size() + values_.size()) * static_cast<Index>(sizeof(float)) + finite_.size();
-}
-
 void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips) {
   for (Index s = 0; s < strips; ++s) {
     const std::uint64_t* rows = mask.data() + s * strip;

@@ -23,7 +23,6 @@ class PackedKeys {
   bool finite(Index item, Index kv_head, Index key_tile) const {
     return finite_[place(item, kv_head, key_tile)];
   }
-  Index bytes() const;
 
  private:
   Index place(Index item, Index kv_head, Index key_tile) const {

@@ -40,7 +40,6 @@ class Scoring {
   Index row_strips() const { return divide_up(rows_, strip); }
   const double* factors() const { return factors_.data(); }
   /// Relative keys as a right operand, 64 of them at a time: [tiles][64 rows in panels].
-  Index table_tiles() const { return table_tiles_; }
   static Index table_tiles(const Call& call);
 
  private:
