@@ -13,17 +13,6 @@
 namespace rapt::test {
 namespace {
 
-void expect_answer_within_bound(const Small& small, const std::string& what) {
-  const Problem p = problem(small.q, small.k, small.v, small.how);
-  const Defined want = define(p);
-  const DefinedGradients want_gradients = define_gradients(p, doubles(small.dout));
-  for (const Context& context : every_isa()) {
-    const Answer got = small.answer(context);
-    EXPECT_WITHIN_BOUND(got.forward, want, what + " on " + context.isa());
-    EXPECT_WITHIN_BOUND(got.backward, want_gradients, what + " on " + context.isa());
-  }
-}
-
 TEST(ExtremeValues, ALogitThatOverflowsMakesItsRowNanAndNoOther) {
   for (const Context& context : every_isa()) {
     Small small({1, 1, 70, 8}, {1, 1, 90, 8});
@@ -72,7 +61,7 @@ TEST(ExtremeValues, LargeLogitsStayWithinTheBound) {
   for (const float size : {30.0f, 1e3f, 1e4f}) {
     Small small({1, 2, 40, 16}, {1, 2, 90, 16});
     for (float& number : small.q.numbers()) number *= size;
-    expect_answer_within_bound(small, "q times " + std::to_string(size));
+    EXPECT_WITHIN_BOUND(small, "q times " + std::to_string(size));
   }
 }
 
@@ -80,7 +69,7 @@ void expect_mean_of_equal_logits(Index keys) {
   Small small({1, 1, 2, 16}, {1, 1, keys, 16});
   for (float& number : small.k.numbers()) number = 0.125f;
   for (float& number : small.v.numbers()) number = std::fabs(number) + 1;
-  expect_answer_within_bound(small, "equal logits, keys " + std::to_string(keys));
+  EXPECT_WITHIN_BOUND(small, "equal logits, keys " + std::to_string(keys));
 }
 
 TEST(ExtremeValues, EqualLogitsGiveTheMeanOfTheValues) {
@@ -95,13 +84,13 @@ TEST(ExtremeValues, SubnormalNumbersAreWithinTheFloor) {
   for (Tensor Small::*operand : {&Small::q, &Small::k, &Small::v, &Small::dout}) {
     Small small({1, 1, 20, 16}, {1, 1, 70, 16});
     for (float& number : (small.*operand).numbers()) number *= 1e-40f;
-    expect_answer_within_bound(small, "subnormal operand");
+    EXPECT_WITHIN_BOUND(small, "subnormal operand");
   }
   Small spread({1, 1, 4, 1}, {1, 1, 70, 1});  // probabilities down to e^-103
   spread.how.scale = Scale::none();
   for (float& number : spread.q.numbers()) number = 1;
   for (Index key = 0; key < 70; ++key) at(spread.k, 0, 0, key, 0) = -1.6f * static_cast<float>(key);
-  expect_answer_within_bound(spread, "subnormal probabilities");
+  EXPECT_WITHIN_BOUND(spread, "subnormal probabilities");
 }
 
 TEST(ExtremeValues, MinusZeroIsZero) {
@@ -144,7 +133,7 @@ TEST(ExtremeValues, AnyDropoutRateIsWithinTheBound) {
   for (const double rate : {1e-12, 1e-3, 0.5, 0.99, 1 - 0x1p-20}) {
     Small small({2, 2, 33, 16}, {2, 1, 90, 16});
     small.how.dropout = {rate, 0xfedcba9876543210};
-    expect_answer_within_bound(small, "dropout " + std::to_string(rate));
+    EXPECT_WITHIN_BOUND(small, "dropout " + std::to_string(rate));
   }
 }
 
@@ -159,7 +148,7 @@ TEST(ExtremeValues, DropoutDoesNotChangeTheDenominator) {
 TEST(ExtremeValues, AScaleOfZeroIsUniform) {
   Small small({1, 1, 5, 8}, {1, 1, 70, 8});
   small.how.scale = Scale::value(0);
-  expect_answer_within_bound(small, "scale 0");
+  EXPECT_WITHIN_BOUND(small, "scale 0");
   EXPECT_NEAR(attend(small.q, small.k, small.v, small.how).lse.numbers()[0], std::log(70.0), 1e-6);
 }
 
@@ -176,7 +165,7 @@ TEST(ExtremeValues, AVeryNegativeBiasStillOrdersItsKeys) {
     EXPECT_WITHIN_BOUND(got, define(problem(small.q, small.k, small.v, small.how)), context.isa());
   }
   for (float& number : bias.numbers()) number = number == 0 ? 0 : -200;
-  expect_answer_within_bound(small, "one key 200 above the rest");
+  EXPECT_WITHIN_BOUND(small, "one key 200 above the rest");
 }
 
 }  // namespace

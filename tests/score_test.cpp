@@ -44,7 +44,8 @@ TEST(Score, EveryBiasIsWithinTheBound) {
 TEST(Score, PartsWorkTogether) {
   std::uint64_t seed = 1;
   for (const char* softcap : {"0", "3", "50"})
-    for (const char* bias : {"none", "alibi+t5+shaw+dense", "t5_past+dense_inf", "shaw"})
+    for (const char* bias :
+         {"none", "alibi+t5+shaw+dense", "t5_past+dense_inf", "shaw", "shaw_far"})
       for (const char* sinks : {"0", "1"})
         for (const char* dropout : {"0", "0.3"})
           for (const char* kv_heads : {"1", "4"})
@@ -52,6 +53,22 @@ TEST(Score, PartsWorkTogether) {
                 score_case("softcap=" + std::string(softcap) + "; bias=" + bias +
                            "; sinks=" + sinks + "; dropout=" + dropout + "; kv_heads=" + kv_heads +
                            "; queries=19; keys=70; dim=9" + "; seed=" + std::to_string(seed++)));
+}
+
+TEST(Score, RelativeKeysAreWithinTheBoundAtAnyAlignmentAndReach) {
+  // A tile of pairs meets two table tiles whose borders move with keys - queries.
+  std::uint64_t seed = 1;
+  for (const Index reach : {0, 1, 31, 64, 150, 400})
+    for (const Index keys : {70, 128, 193, 300})
+      for (const char* pattern : {"full", "causal", "window(20, 90) | tokens({0})"}) {
+        const Index queries = 130 + static_cast<Index>(seed % 3);
+        Small small({1, 2, queries, 8}, {1, 1, keys, 8}, seed++);
+        const Tensor table = random_tensor({2 * reach + 1, 8}, seed);
+        small.how.pattern = Pattern::parse(pattern);
+        small.how.bias = relative_keys(table);
+        EXPECT_WITHIN_BOUND(small, "reach " + std::to_string(reach) + ", " + std::to_string(keys) +
+                                       " keys, " + pattern);
+      }
 }
 
 TEST(Score, ADistanceOfAMillionKeepsItsBias) {

@@ -17,17 +17,6 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-void expect_answer_within_bound(const Small& small, const std::string& what) {
-  const Problem p = problem(small.q, small.k, small.v, small.how);
-  const Defined want = define(p);
-  const DefinedGradients want_gradients = define_gradients(p, doubles(small.dout));
-  for (const Context& context : every_isa()) {
-    const Answer got = small.answer(context);
-    EXPECT_WITHIN_BOUND(got.forward, want, what + " on " + context.isa());
-    EXPECT_WITHIN_BOUND(got.backward, want_gradients, what + " on " + context.isa());
-  }
-}
-
 void fill_row(Tensor& tensor, Index head, Index token, float number) {
   for (Index t = 0; t < tensor.shape()[3]; ++t) at(tensor, 0, head, token, t) = number;
 }
@@ -89,7 +78,7 @@ TEST(SpecialValues, ASinkDoesNotFillARowThatSeesNothing) {
   small.how.pattern = causal();
   small.how.sinks = {1.5f};
   small.how.stats = true;
-  expect_answer_within_bound(small, "causal, 8 queries, 3 keys, a sink");
+  EXPECT_WITHIN_BOUND(small, "causal, 8 queries, 3 keys, a sink");
 }
 
 TEST(SpecialValues, LeadingMaskedTilesDoNotDisturbLaterKeys) {
@@ -99,7 +88,7 @@ TEST(SpecialValues, LeadingMaskedTilesDoNotDisturbLaterKeys) {
     for (Index pair = 0; pair < 5 * 200; ++pair)
       may_see[static_cast<std::size_t>(pair)] = pair % 200 >= first;
     small.how.pattern = mask({may_see.get(), 5 * 200}, 5, 200);
-    expect_answer_within_bound(small, "first visible key " + std::to_string(first));
+    EXPECT_WITHIN_BOUND(small, "first visible key " + std::to_string(first));
   }
 }
 
@@ -112,7 +101,7 @@ TEST(SpecialValues, ADenseBiasOfMinusInfinityHidesItsPair) {
     if (hidden) bias.numbers()[pair] = -infinity;
   }
   small.how.bias = dense_bias(bias);
-  expect_answer_within_bound(small, "dense -inf");
+  EXPECT_WITHIN_BOUND(small, "dense -inf");
   const Answer clean = small.answer();
   for (Index head = 0; head < 2; ++head)
     fill_row(small.k, head, 5, nan), fill_row(small.v, head, 5, nan);
@@ -184,8 +173,8 @@ TEST(SpecialValues, NanComesOutExactlyWhereItIsDue) {
         Small small({2, 2, 100, 8}, {2, 2, 100, 8});
         small.how.pattern = pattern;
         at(small.*operand, 1, 0, token, 3) = nan;
-        expect_answer_within_bound(small, std::string("NaN in ") + name + " at token " +
-                                              std::to_string(token) + ", " + pattern.text());
+        EXPECT_WITHIN_BOUND(small, std::string("NaN in ") + name + " at token " +
+                                       std::to_string(token) + ", " + pattern.text());
       }
 }
 
@@ -198,7 +187,7 @@ TEST(SpecialValues, NanComesOutOfEveryScorePart) {
     small.how.softcap = 10;
     small.how.sinks = {0.5f, 1};
     set_part(small, table, shaw, dense);
-    expect_answer_within_bound(small, "NaN in " + part);
+    EXPECT_WITHIN_BOUND(small, "NaN in " + part);
   };
   poisoned("slopes", [](Small& s, auto&, auto&, auto&) { s.how.bias.alibi->slopes[1] = nan; });
   poisoned("table", [](Small&, Tensor& table, auto&, auto&) { table.numbers()[2 * 3] = nan; });
@@ -224,6 +213,49 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
         const Answer got = small.answer(context);
         EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << pattern.text();
         EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << pattern.text();
+      }
+}
+
+TEST(SpecialValues, NanInARelativeKeyNobodyUsesHasNoEffectOnAnyBit) {
+  for (const Context& context : every_isa()) {
+    Small small({1, 2, 90, 8}, {1, 1, 90, 8});
+    Tensor table = random_tensor({201, 8}, 5);
+    small.how.pattern = causal() & window(40, 0);  // relative positions -40 ... 0
+    small.how.bias = relative_keys(table);
+    const Answer clean = small.answer(context);
+    for (const Index row : {0, 59, 101, 102, 164, 200})
+      for (Index c = 0; c < 8; ++c) table.numbers()[static_cast<std::size_t>(row * 8 + c)] = nan;
+    const Answer got = small.answer(context);
+    EXPECT_SAME_BITS(got.forward, clean.forward) << context.isa();
+    EXPECT_SAME_BITS(got.backward, clean.backward) << context.isa();
+  }
+}
+
+TEST(SpecialValues, NanInAQueryThatSeesNothingStaysOutOfTheRelativeKeys) {
+  for (const Context& context : every_isa()) {
+    Small small({1, 2, 90, 8}, {1, 1, 70, 8});
+    const Tensor table = random_tensor({31, 8}, 5);
+    small.how.pattern = causal();  // the first 20 queries stand before the first key
+    small.how.bias = relative_keys(table);
+    const Answer clean = small.answer(context);
+    fill_row(small.q, 0, 3, nan), fill_row(small.q, 0, 19, nan);
+    const Answer got = small.answer(context);
+    EXPECT_SAME_BITS(got.forward, clean.forward) << context.isa();
+    EXPECT_SAME_BITS(got.backward, clean.backward) << context.isa();
+  }
+}
+
+TEST(SpecialValues, InfinityInSightIsWithinTheBound) {
+  for (auto operand : {&Small::q, &Small::k, &Small::v})
+    for (const float poison : {infinity, -infinity})
+      for (const char* pattern : {"full", "causal", "window(3, 2)"}) {
+        Small small({1, 2, 40, 8}, {1, 2, 70, 8});
+        small.how.pattern = Pattern::parse(pattern);
+        at(small.*operand, 0, 1, 37, 2) = poison;
+        const Defined want = define(problem(small.q, small.k, small.v, small.how));
+        for (const Context& context : every_isa())
+          EXPECT_WITHIN_BOUND(attend(small.q, small.k, small.v, small.how, context), want,
+                              std::string("infinity under ") + pattern + " on " + context.isa());
       }
 }
 

@@ -19,7 +19,6 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
   };
   std::vector<double> slopes(static_cast<std::size_t>(gradients.dslopes.elements()));
   std::vector<double> table(static_cast<std::size_t>(gradients.dtable.elements()));
-  std::vector<double> keys(static_cast<std::size_t>(gradients.drelative_keys.elements()));
   const Index buckets = gradients.dtable.empty() ? 0 : gradients.dtable.shape()[0];
   for (Index task = 0; task < tasks; ++task) {
     const ScoreGradients& part = parts[static_cast<std::size_t>(task)];
@@ -30,20 +29,11 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
         table[static_cast<std::size_t>(b * call.heads + head)] += part.table[member * buckets + b];
       }
     }
-    for (Index i = 0; i < part.relative_keys.size(); ++i) {
-      const Index width = call.padded(call.dim);
-      const Index column = i % width;
-      if (column < call.dim && i / width * call.dim + column < static_cast<Index>(keys.size())) {
-        keys[static_cast<std::size_t>(i / width * call.dim + column)] += part.relative_keys[i];
-      }
-    }
   }
   std::transform(slopes.begin(), slopes.end(), gradients.dslopes.data(),
                  [](double x) { return static_cast<float>(x); });
   std::transform(table.begin(), table.end(), gradients.dtable.data(),
                  [](double x) { return static_cast<float>(x); });
-  std::transform(keys.begin(), keys.end(), gradients.drelative_keys.data(),
-                 [&](double x) { return static_cast<float>(x * call.rule.key_gradient_factor()); });
 }
 
 /// dq = scale * (sum over keys of dlogit * k), from the f64 sums.
@@ -71,6 +61,7 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
 void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
   if (call.rows() == 0 || call.keys == 0) return;
   QuerySums sums(call);
+  RelativeSums relative_sums(call);
   std::vector<std::unique_ptr<KeyGroupWorker>> crew;
   for (Index i = 0; i < workers(call.context); ++i) {
     crew.push_back(std::make_unique<KeyGroupWorker>(call, input, sums));
@@ -85,17 +76,20 @@ void run_backward(const Call& call, const BackwardInput& input, Gradients& gradi
     const Index owner = task % owners;
     const Index key_group = task / owners;
     ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
+    KeyGroupWorker& hand = *crew[static_cast<std::size_t>(worker)];
     try {
-      crew[static_cast<std::size_t>(worker)]->run(owner / call.kv_heads, owner % call.kv_heads,
-                                                  key_group, gradients, part);
+      hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients, part);
+      relative_sums.add(task, hand.relative_gradient());
     } catch (...) {
       sums.give_up(std::current_exception());
+      relative_sums.give_up(std::current_exception());
       throw;
     }
   });
   crew.clear();
   write_query_gradients(call, sums, gradients.dq);
   join_score_gradients(call, parts, groups, gradients);
+  relative_sums.write(call, gradients.drelative_keys);
 }
 
 }  // namespace rapt

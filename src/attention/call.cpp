@@ -185,7 +185,10 @@ Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_,
       dim(q.dim()),
       value_dim(v.dim()),
       plan(plan_of(where, how_, {queries, keys})),
-      rule(how_, *plan, heads, dim) {}
+      rule(how_, *plan, heads, dim),
+      relative(how_.bias.keys ? std::make_unique<const RelativeTiles>(how_.bias.keys->table,
+                                                                      plan->lengths(), kernels)
+                              : nullptr) {}
 
 void check_operand(const char* where, const char* name, const View& view, const Shape& shape) {
   check_readable(where, name, view);

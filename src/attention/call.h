@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "attention/context.h"
+#include "attention/relative_tiles.h"
 #include "attention/rule.h"
 #include "base/buffer.h"
 #include "rapt/attention.h"
@@ -24,6 +25,7 @@ struct Call {
   Index queries, keys, dim, value_dim;
   std::shared_ptr<const Plan> plan;
   Rule rule;
+  std::unique_ptr<const RelativeTiles> relative;  // null without relative keys
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }

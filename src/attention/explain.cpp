@@ -19,7 +19,7 @@ View stand_in(const Shape& shape) {
 
 std::string score_text(const Call& call) {
   std::string text = "softmax of scaled products";
-  if (call.rule.has_relative_keys()) text += ", relative keys";
+  if (call.relative) text += ", relative keys";
   if (call.rule.has_softcap()) text += ", soft-cap";
   if (call.rule.has_diagonal()) text += ", bias by relative position";
   if (call.rule.has_dense()) text += ", dense bias";

@@ -20,11 +20,9 @@ void clear(Buffer<T>& buffer) {
 
 ScoreGradients::ScoreGradients(const Call& call)
     : slopes(call.how.bias.alibi ? call.group : 0),
-      table(call.how.bias.table ? call.group * call.how.bias.table->values.size(0) : 0),
-      relative_keys(Scoring::table_tiles(call) * tile * call.padded(call.dim)) {
+      table(call.how.bias.table ? call.group * call.how.bias.table->values.size(0) : 0) {
   clear(slopes);
   clear(table);
-  clear(relative_keys);
 }
 
 KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums)
@@ -36,7 +34,9 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
       value_width_(call.padded(call.value_dim)),
       query_rows_(tile * width_),
       dout_rows_(tile * value_width_),
-      dqueries_(tile * width_) {
+      dqueries_(tile * width_),
+      band_(call),
+      relative_(call) {
   for (Tile& key_tile : tiles_) {
     key_tile.key_panels = Buffer<float>(tile * call.dim);
     key_tile.key_rows = Buffer<float>(tile * width_);
@@ -47,20 +47,6 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
     key_tile.dvalues_wide = Buffer<double>(tile * value_width_);
   }
   clear(dqueries_);
-  const Index table_tiles = Scoring::table_tiles(call);
-  if (table_tiles == 0) return;
-  const View& table = call.how.bias.keys->table;
-  table_rows_ = Buffer<float>(table_tiles * tile * width_);
-  dband_ = Buffer<float>(table_tiles * tile * tile);
-  band_seen_ = Buffer<std::uint64_t>(table_tiles * tile);
-  dtable_ = Buffer<float>(table_tiles * tile * width_);
-  clear(dtable_);
-  for (Index t = 0; t < table_tiles; ++t) {
-    table_finite_ &=
-        call.kernels.pack_rows(table.data() + t * tile * table.stride(0), table.stride(0),
-                               std::min(tile, table.size(0) - t * tile), call.dim, nullptr,
-                               table_rows_.data() + t * tile * width_);
-  }
 }
 
 void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
@@ -87,6 +73,7 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
 void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients,
                          ScoreGradients& score) {
   take_keys(item, kv_head, key_group);
+  relative_.clear();
   Index since_flush = 0;
   for (Index member = 0; member < call_.group; ++member) {
     const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
@@ -94,12 +81,12 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
       visit_queries(item, kv_head * call_.group + member, t, key_group, score);
       if (++since_flush == flush_interval) {
-        flush(score);
+        flush();
         since_flush = 0;
       }
     }
   }
-  flush(score);
+  flush();
   write(item, kv_head, gradients);
 }
 
@@ -117,15 +104,11 @@ void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
 void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
                                    ScoreGradients& score) {
   take_queries(item, head, query_tile);
-  if (dband_.size() > 0) {
-    clear(dband_);
-    clear(band_seen_);
-  }
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
     visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head % call_.group, score);
   }
-  if (dband_.size() > 0) finish_band();
+  if (call_.relative) band_.finish(band_queries(), relative_);
   const Index owner = item * call_.heads + head;
   sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
   call_.kernels.widen(dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
@@ -139,7 +122,10 @@ void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index 
   scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, member, score);
   scoring_.uncap();
-  if (dband_.size() > 0) band_gradients(query_tile, j);
+  if (call_.relative) {
+    band_.add(scoring_.dlogits(), scoring_.mask(), call_.distance(query_tile, j), band_queries(),
+              relative_);
+  }
   products(key_tile);
 }
 
@@ -171,40 +157,12 @@ void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member,
   }
 }
 
-void KeyGroupWorker::band_gradients(Index query_tile, Index j) {
-  const Index reach = call_.rule.reach();
-  const Index distance = call_.distance(query_tile, j);
-  const TileMask& mask = scoring_.mask();
-  for (Index r = 0; r < scoring_.rows(); ++r) {
-    const std::uint64_t seen = mask.whole() ? ~std::uint64_t{0} : mask.words()[r];
-    for (Index c = 0; c < tile; ++c) {
-      if ((seen >> c & 1) == 0) continue;
-      const Index column = std::clamp(c - r - distance, -reach, reach) + reach;
-      const Index at = column / tile * tile + r;
-      dband_[at * tile + column % tile] += scoring_.dlogits()[r * tile + c];
-      band_seen_[at] |= std::uint64_t{1} << (column % tile);
-    }
-  }
+RelativeBandGradient::Queries KeyGroupWorker::band_queries() {
+  return {{query_rows_.data(), width_, queries_finite_}, scoring_.rows(), dqueries_.data()};
 }
 
-/// dQ += dBand · table, dTable += dBand' · Q
-void KeyGroupWorker::finish_band() {
-  for (Index t = 0; t < Scoring::table_tiles(call_); ++t) {
-    const float* band = dband_.data() + t * tile * tile;
-    TileMask seen;
-    seen.set(std::span<const std::uint64_t, tile>(band_seen_.data() + t * tile,
-                                                  static_cast<std::size_t>(tile)),
-             call_.kernels.lanes);
-    gather(call_.kernels, band, {table_rows_.data() + t * tile * width_, width_, table_finite_},
-           seen, scoring_.rows(), dqueries_.data());
-    gather_columns(call_.kernels, band, {query_rows_.data(), width_, queries_finite_}, seen,
-                   scoring_.rows(), dtable_.data() + t * tile * width_);
-  }
-}
-
-void KeyGroupWorker::flush(ScoreGradients& score) {
-  if (dtable_.size() > 0)
-    call_.kernels.widen(dtable_.data(), score.relative_keys.data(), dtable_.size());
+void KeyGroupWorker::flush() {
+  relative_.flush();
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());

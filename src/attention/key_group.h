@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/gradient_tile.h"
+#include "attention/relative_band.h"
 #include "attention/ticket.h"
 #include "attention/visit_cursor.h"
 
@@ -9,9 +10,8 @@ namespace rapt {
 /// One task's share of the gradients of the score's tables; query heads of a group side by side.
 struct ScoreGradients {
   explicit ScoreGradients(const Call& call);
-  Buffer<double> slopes;         // [group]
-  Buffer<double> table;          // [group][buckets]
-  Buffer<double> relative_keys;  // [table rows in whole tiles][dim in whole vectors]
+  Buffer<double> slopes;  // [group]
+  Buffer<double> table;   // [group][buckets]
 };
 
 /// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache
@@ -22,6 +22,8 @@ class KeyGroupWorker {
 
   KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
   void run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score);
+  /// What the task that ran last gives to the table of relative keys.
+  const RelativeGradient& relative_gradient() const { return relative_; }
 
  private:
   /// One key tile of the group.
@@ -40,9 +42,8 @@ class KeyGroupWorker {
              ScoreGradients& score);
   void products(Tile& key_tile);
   void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
-  void band_gradients(Index query_tile, Index j);
-  void finish_band();
-  void flush(ScoreGradients& score);
+  RelativeBandGradient::Queries band_queries();
+  void flush();
   void write(Index item, Index kv_head, Gradients& gradients);
 
   const Call& call_;
@@ -55,11 +56,8 @@ class KeyGroupWorker {
   VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
-  Buffer<float> table_rows_;         // relative keys as a right operand, [table tiles][64][dim]
-  Buffer<float> dband_;              // [table tiles][64][64] gradients of q · relative key
-  Buffer<std::uint64_t> band_seen_;  // [table tiles][64] which of them a visible pair touched
-  bool table_finite_ = true;
-  Buffer<float> dtable_;  // [table tiles][64][dim] since the last flush
+  RelativeBandGradient band_;
+  RelativeGradient relative_;
 };
 
 }  // namespace rapt

@@ -40,9 +40,6 @@ class Rule {
   bool dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
                   std::uint64_t* mask) const;
   bool has_dense() const { return how_->bias.dense.has_value(); }
-  bool has_relative_keys() const { return how_->bias.keys.has_value(); }
-  /// Relative keys reach this far to both sides.
-  Index reach() const { return has_relative_keys() ? (how_->bias.keys->table.size(0) - 1) / 2 : 0; }
 
   bool has_sinks() const { return !how_->sinks.empty(); }
   double sink_log2(Index head) const;

@@ -4,26 +4,15 @@
 
 namespace rapt {
 
-Index Scoring::table_tiles(const Call& call) {
-  return call.rule.has_relative_keys() ? divide_up(2 * call.rule.reach() + 1, tile) : 0;
-}
-
-Scoring::Scoring(const Call& call)
-    : call_(call), queries_(tile * call.dim), factors_(tile), table_tiles_(table_tiles(call)) {
+Scoring::Scoring(const Call& call) : call_(call), queries_(tile * call.dim), factors_(tile) {
   if (call.rule.has_dense()) {
     dense_ = Buffer<float>(tile * tile);
     dense_mask_ = Buffer<std::uint64_t>(tile);
   }
-  if (!call.rule.has_relative_keys()) return;
-  const View& table = call.how.bias.keys->table;
-  table_ = Buffer<float>(table_tiles_ * tile * call.dim);
-  for (Index t = 0; t < table_tiles_; ++t) {
-    call.kernels.pack_panels(table.data() + t * tile * table.stride(0), table.stride(0),
-                             std::min(tile, table.size(0) - t * tile), call.dim,
-                             table_.data() + t * tile * call.dim);
+  if (call.relative) {
+    band_ = Buffer<float>(tile * band_width);
+    band_tile_ = Buffer<float>(tile * tile);
   }
-  band_stride_ = 2 * call.rule.reach() + 1 + 2 * max_lanes;
-  band_ = Buffer<float>(tile * band_stride_);
 }
 
 void Scoring::take_queries(Index item, Index head, Index query_tile) {
@@ -34,29 +23,26 @@ void Scoring::take_queries(Index item, Index head, Index query_tile) {
   for (Index r = 0; r < rows_; ++r) factors_[r] = call_.rule.query_factor(query_tile * tile + r);
   call_.kernels.pack_strips(call_.q.row(item, head, query_tile * tile), call_.q.stride(2), rows_,
                             call_.dim, factors_.data(), queries_.data());
-  if (call_.rule.has_relative_keys()) make_band();
+  held_[0] = held_[1] = -1;
 }
 
-void Scoring::make_band() {
-  const Index width = 2 * call_.rule.reach() + 1;
-  alignas(64) float product[tile * tile];
-  for (Index t = 0; t < table_tiles_; ++t) {
-    call_.kernels.scores(queries_.data(), table_.data() + t * tile * call_.dim, call_.dim,
-                         row_strips(), nullptr, product);
-    const Index columns = std::min(tile, width - t * tile);
-    for (Index r = 0; r < rows_; ++r) {
-      std::copy_n(product + r * tile, columns,
-                  band_.data() + r * band_stride_ + max_lanes + t * tile);
-    }
+/// Products with the queries of the table tile, in the lower or upper half of the band.
+void Scoring::fill_band(Index half, Index table_tile) {
+  if (held_[half] == table_tile) return;
+  const Index rows = row_strips() * strip;
+  float* to = band_.data() + half * tile;
+  const float* from = band_.data() + (1 - half) * tile;
+  Index from_stride = band_width;
+  if (held_[1 - half] != table_tile) {
+    call_.kernels.scores(queries_.data(), call_.relative->panels(table_tile), call_.dim,
+                         row_strips(), nullptr, band_tile_.data());
+    // Rows past the last query are computed and thrown away: they must only be finite.
+    std::fill(band_tile_.data() + rows_ * tile, band_tile_.data() + rows * tile, 0.0f);
+    from = band_tile_.data();
+    from_stride = tile;
   }
-  for (Index r = 0; r < rows_; ++r) {
-    float* row = band_.data() + r * band_stride_;
-    std::fill_n(row, max_lanes, row[max_lanes]);
-    std::fill_n(row + max_lanes + width, max_lanes, row[max_lanes + width - 1]);
-  }
-  // Rows past the last query are computed and thrown away: they must only be finite.
-  std::fill(band_.data() + rows_ * band_stride_, band_.data() + row_strips() * strip * band_stride_,
-            0.0f);
+  for (Index r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, tile, to + r * band_width);
+  held_[half] = table_tile;
 }
 
 void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
@@ -95,8 +81,10 @@ void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, fl
   const Index count = row_strips();
   const Index distance = call_.distance(query_tile_, key_tile);
   kernels.scores(queries_.data(), keys, call_.dim, count, clips, scores);
-  if (rule.has_relative_keys()) {
-    kernels.add_banded(scores, count, clips, band_.data(), band_stride_, rule.reach(), -distance);
+  if (call_.relative) {
+    fill_band(0, call_.relative->lower(distance));
+    fill_band(1, call_.relative->upper(distance));
+    kernels.add_band(scores, count, clips, band_.data());
   }
   if (rule.has_softcap()) kernels.softcap(scores, count, clips, rule.softcap_log2(), tanh_out);
   if (rule.has_diagonal())

@@ -39,11 +39,9 @@ class Scoring {
   Index rows() const { return rows_; }
   Index row_strips() const { return divide_up(rows_, strip); }
   const double* factors() const { return factors_.data(); }
-  /// Relative keys as a right operand, 64 of them at a time: [tiles][64 rows in panels].
-  static Index table_tiles(const Call& call);
 
  private:
-  void make_band();
+  void fill_band(Index half, Index table_tile);
   void take_mask(Index key_tile, std::int32_t mask_id);
 
   const Call& call_;
@@ -53,10 +51,9 @@ class Scoring {
   Buffer<float> dense_;     // [64][64]
   TileMask mask_;
   Buffer<std::uint64_t> dense_mask_;  // [64]
-  Index table_tiles_ = 0;
-  Buffer<float> table_;  // relative keys in panels, [table_tiles][64 * dim]
-  Buffer<float> band_;   // [64][band_stride]: q · relative key, the ends repeated max_lanes times
-  Index band_stride_ = 0;
+  Buffer<float> band_;        // [64][128]: q · relative key of two neighbouring table tiles
+  Index held_[2] = {-1, -1};  // which table tiles those are
+  Buffer<float> band_tile_;   // [64][64]
 };
 
 }  // namespace rapt

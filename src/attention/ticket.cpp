@@ -22,12 +22,30 @@ Index rank(const Plan& plan, Index query_tile, Index key_group, Index group_tile
 
 }  // namespace
 
+void Turns::enter(Index place, Index turn) {
+  const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place)];
+  while (done.load(std::memory_order_acquire) != turn) {
+    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
+    std::this_thread::yield();
+  }
+}
+
+void Turns::leave(Index place) {
+  done_[static_cast<std::size_t>(place)].fetch_add(1, std::memory_order_release);
+}
+
+void Turns::give_up(std::exception_ptr why) {
+  std::call_once(failing_, [&] {
+    failure_ = std::move(why);
+    failed_.store(true, std::memory_order_release);
+  });
+}
+
 QuerySums::QuerySums(const Call& call)
     : tiles_(call.query_tiles()),
       width_(call.padded(call.dim)),
       sums_(checked_product({call.batch, call.heads, tiles_, tile, width_})),
-      done_(new std::atomic<std::int32_t>[static_cast<std::size_t>(call.batch * call.heads *
-                                                                   tiles_)]()) {
+      turns_(call.batch * call.heads * tiles_) {
   const Index owners = call.batch * call.heads;
   for_each_task(call.context, owners * tiles_, [&](Index task, Index) {
     double* from = sums_.data() + task * tile * width_;
@@ -37,23 +55,36 @@ QuerySums::QuerySums(const Call& call)
 
 void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group,
                       Index group_tiles) {
-  const auto turn = static_cast<std::int32_t>(rank(plan, query_tile, key_group, group_tiles));
-  const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place(owner, query_tile))];
-  while (done.load(std::memory_order_acquire) != turn) {
-    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
-    std::this_thread::yield();
+  turns_.enter(place(owner, query_tile), rank(plan, query_tile, key_group, group_tiles));
+}
+
+void QuerySums::leave(Index owner, Index query_tile) { turns_.leave(place(owner, query_tile)); }
+
+RelativeSums::RelativeSums(const Call& call)
+    : sums_(call.relative ? call.relative->count() * tile * call.relative->width() : 0), turns_(1) {
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+}
+
+void RelativeSums::add(Index task, const RelativeGradient& part) {
+  if (sums_.size() == 0) return;
+  turns_.enter(0, task);
+  for (Index i = 0; i < sums_.size(); ++i) sums_[i] += part.sums()[i];
+  turns_.leave(0);
+}
+
+void RelativeSums::write(const Call& call, Tensor& gradient) const {
+  if (sums_.size() == 0) return;
+  const RelativeTiles& table = *call.relative;
+  std::vector<double> totals(static_cast<std::size_t>(gradient.elements()));
+  for (Index t = 0; t < table.count(); ++t) {
+    for (Index r = 0; r < tile; ++r) {
+      const double* from = sums_.data() + (t * tile + r) * table.width();
+      double* to = totals.data() + table.table_row(t, r) * call.dim;
+      for (Index c = 0; c < call.dim; ++c) to[c] += from[c];
+    }
   }
-}
-
-void QuerySums::give_up(std::exception_ptr why) {
-  std::call_once(failing_, [&] {
-    failure_ = std::move(why);
-    failed_.store(true, std::memory_order_release);
-  });
-}
-
-void QuerySums::leave(Index owner, Index query_tile) {
-  done_[static_cast<std::size_t>(place(owner, query_tile))].fetch_add(1, std::memory_order_release);
+  std::transform(totals.begin(), totals.end(), gradient.data(),
+                 [&](double x) { return static_cast<float>(x * call.rule.key_gradient_factor()); });
 }
 
 }  // namespace rapt

@@ -6,16 +6,36 @@
 #include <mutex>
 
 #include "attention/call.h"
+#include "attention/relative_band.h"
 
 namespace rapt {
+
+/// Fixes the order in which tasks add to shared sums, so that the bits do not depend on the number
+/// of threads: whoever enters a place waits until all earlier turns at it have left.
+///
+/// It cannot deadlock if tasks start in ascending order and wait only for tasks before them.
+class Turns {
+ public:
+  explicit Turns(Index places)
+      : done_(new std::atomic<std::int32_t>[static_cast<std::size_t>(places)]()) {}
+
+  void enter(Index place, Index turn);
+  void leave(Index place);
+  /// A task ended in an exception and will never leave: whoever waits gets one too, instead of
+  /// waiting forever.
+  void give_up(std::exception_ptr why);
+
+ private:
+  std::unique_ptr<std::atomic<std::int32_t>[]> done_;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr failure_;
+  std::once_flag failing_;
+};
 
 /// Sums of dlogit * k over all keys, in f64, for every query: the one output of backward that
 /// several tasks add to.
 ///
-/// Key groups add to a query tile in ascending order: each visit has a rank and waits until the
-/// ranks before it are done. That fixes the order of the additions, so the bits do not depend on
-/// the number of threads. It cannot deadlock: tasks start in ascending order of their groups, and a
-/// task waits only for groups before its own.
+/// Key groups add to a query tile in ascending order.
 class QuerySums {
  public:
   explicit QuerySums(const Call& call);
@@ -30,19 +50,29 @@ class QuerySums {
   /// Returns when all groups that visit the query tile before `key_group` have left.
   void enter(const Plan& plan, Index owner, Index query_tile, Index key_group, Index group_tiles);
   void leave(Index owner, Index query_tile);
-  /// A task ended in an exception and will never leave: whoever waits gets one too, instead of
-  /// waiting forever.
-  void give_up(std::exception_ptr why);
+  void give_up(std::exception_ptr why) { turns_.give_up(std::move(why)); }
 
  private:
   Index place(Index owner, Index query_tile) const { return owner * tiles_ + query_tile; }
 
   Index tiles_, width_;
   Buffer<double> sums_;
-  std::unique_ptr<std::atomic<std::int32_t>[]> done_;
-  std::atomic<bool> failed_{false};
-  std::exception_ptr failure_;
-  std::once_flag failing_;
+  Turns turns_;
+};
+
+/// Sums of dlogit * q over all pairs, in f64, for the table of relative keys. Tasks add in their
+/// order.
+class RelativeSums {
+ public:
+  explicit RelativeSums(const Call& call);
+
+  void add(Index task, const RelativeGradient& part);
+  void give_up(std::exception_ptr why) { turns_.give_up(std::move(why)); }
+  void write(const Call& call, Tensor& gradient) const;
+
+ private:
+  Buffer<double> sums_;
+  Turns turns_;
 };
 
 }  // namespace rapt

@@ -13,6 +13,8 @@ inline constexpr Index tile = 64;
 /// Rows that one micro-kernel call owns. Four keep the operand loads low on every register file.
 inline constexpr Index strip = 4;
 inline constexpr Index strips = tile / strip;
+/// Relative positions that a tile of pairs spans, and one more.
+inline constexpr Index band_width = 2 * tile;
 /// Widest vector of any instruction set; buffers of "one vector per row" use it.
 inline constexpr Index max_lanes = 16;
 
@@ -103,8 +105,7 @@ struct Kernels {
   void (*add_diagonal)(float* scores, Index row_strips, const Clip* clips,
                        const float* diagonal) noexcept;
   void (*add_tile)(float* scores, Index row_strips, const Clip* clips, const float* bias) noexcept;
-  void (*add_banded)(float* scores, Index row_strips, const Clip* clips, const float* band,
-                     Index band_stride, Index reach, Index offset) noexcept;
+  void (*add_band)(float* scores, Index row_strips, const Clip* clips, const float* band) noexcept;
 
   // Softmax. `masks` is null for a whole tile. distance: position of row 0 minus position of column
   // 0.

@@ -55,18 +55,15 @@ void AddTile(float* scores, Index row_strips, const Clip* clips, const float* bi
   }
 }
 
-/// scores[r][c] += band[r][clamp(offset + c - r, -reach, reach)], the bands having max_lanes copies
-/// of their ends on both sides.
-void AddBanded(float* scores, Index row_strips, const Clip* clips, const float* band,
-               Index band_stride, Index reach, Index offset) noexcept {
+/// scores[r][c] += band[r][64 + c - r]
+void AddBand(float* scores, Index row_strips, const Clip* clips, const float* band) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
-    const float* middle = band + r * band_stride + max_lanes + reach;
+    const float* middle = band + r * band_width + tile - r;
     const Clip clip = ClipOf(clips, r);
     for (Index c = clip.begin; c < clip.end; c += lane_count) {
-      const Index relative = std::clamp(offset + c - r, -reach - max_lanes, reach + 1);
       float* at = scores + r * tile + c;
-      hn::Store(hn::Add(hn::Load(d, at), hn::LoadU(d, middle + relative)), d, at);
+      hn::Store(hn::Add(hn::Load(d, at), hn::LoadU(d, middle + c)), d, at);
     }
   }
 }

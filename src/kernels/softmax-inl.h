@@ -158,7 +158,7 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
   const VF base = hn::Set(d, reference == minus_infinity ? 0.0f : reference);
   const VF shift = hn::Set(d, state.shift[r]);
   float* lane_sums = state.lane_sums + r * max_lanes;
-  VF sum = hn::Load(d, lane_sums);
+  VF sum = hn::Zero(d);
   VF s[stat_count];
   for (int i = 0; i < stat_count; ++i) s[i] = hn::Load(d, LaneStat(state, static_cast<Stat>(i), r));
   VF away = hn::Sub(hn::Set(d, distance), hn::Iota(d, static_cast<float>(clip.begin)));
@@ -183,7 +183,7 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
     s[stat_distance] = hn::MulAdd(p, hn::Abs(away), s[stat_distance]);
     away = hn::Sub(away, step);
   }
-  hn::Store(sum, d, lane_sums);
+  hn::Store(hn::Add(hn::Load(d, lane_sums), sum), d, lane_sums);
   for (int i = 0; i < stat_count; ++i) hn::Store(s[i], d, LaneStat(state, static_cast<Stat>(i), r));
 }
 
@@ -279,6 +279,16 @@ void Flush(SoftmaxTile& state, Index rows) noexcept {
   state.wide_used = true;
 }
 
+/// Rounded to f32; what is too large becomes an infinity.
+template <class DN, class VW>
+HWY_INLINE auto Narrowed(DN dn, VW x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(dn, static_cast<float>(x.raw));  // Highway's own stops at the largest f32
+#else
+  return hn::DemoteTo(dn, x);
+#endif
+}
+
 /// out = (wide + rest) * factor, rounded once
 HWY_INLINE void NarrowRow(const double* wide, const float* rest, double factor, Index count,
                           float* out) {
@@ -290,7 +300,7 @@ HWY_INLINE void NarrowRow(const double* wide, const float* rest, double factor, 
   for (; i + step <= count; i += step) {
     auto x = hn::PromoteTo(dw, hn::LoadU(dn, rest + i));
     if (wide != nullptr) x = hn::Add(x, hn::LoadU(dw, wide + i));
-    hn::StoreU(hn::DemoteTo(dn, hn::Mul(x, f)), dn, out + i);
+    hn::StoreU(Narrowed(dn, hn::Mul(x, f)), dn, out + i);
   }
   for (; i < count; ++i) {
     const double x = static_cast<double>(rest[i]) + (wide == nullptr ? 0.0 : wide[i]);

@@ -169,6 +169,20 @@ std::string different_bits(const std::string& what, std::span<const float> got,
   return text.str();
 }
 
+std::string beyond_bound(const Small& small, const std::string& what) {
+  const Problem p = problem(small.q, small.k, small.v, small.how);
+  const Defined want = define(p);
+  const DefinedGradients want_gradients = define_gradients(p, doubles(small.dout));
+  std::string text;
+  for (const Context& context : every_isa()) {
+    const Answer got = small.answer(context);
+    const std::string where = what + " on " + context.isa();
+    text += beyond_bound(got.forward, want, where);
+    text += beyond_bound(got.backward, want_gradients, where);
+  }
+  return text;
+}
+
 std::string different_bits(const Attended& got, const Attended& want) {
   std::string text = different_bits("out", got.out.numbers(), want.out.numbers()) +
                      different_bits("lse", got.lse.numbers(), want.lse.numbers()) +

@@ -5,6 +5,7 @@
 
 #include "rapt/attention.h"
 #include "support/definition.h"
+#include "support/engine.h"
 
 namespace rapt::test {
 
@@ -34,6 +35,8 @@ std::string beyond_bound(const Gradients& got, const DefinedGradients& want,
 /// attend_into's form: the output lies elsewhere.
 std::string beyond_bound(View out, const Attended& got, const Defined& want,
                          const std::string& where);
+/// Whatever the engine answers, forward and backward, on every instruction set.
+std::string beyond_bound(const Small& small, const std::string& what);
 std::string beyond_bound(const Stats& got, const Defined& want, const std::string& where);
 
 /// The largest error seen of each quantity since the program started, in units, and where.

@@ -39,7 +39,8 @@ std::vector<std::string> layouts() {
 }
 
 std::vector<std::string> biases() {
-  return {"alibi", "t5", "t5_past", "shaw", "dense", "dense_row", "dense_keys", "dense_inf"};
+  return {"alibi", "t5",        "t5_past",    "shaw",     "shaw_far",
+          "dense", "dense_row", "dense_keys", "dense_inf"};
 }
 
 std::vector<std::string> inputs() {
@@ -168,6 +169,8 @@ void Operands::add_bias(const Case& c, const std::string& part) {
                                   RelativeTable::Direction::past);
   } else if (part == "shaw") {
     how.bias = how.bias + relative_keys(add_table({9, c.dim}, 0.5, c.seed + 37));
+  } else if (part == "shaw_far") {
+    how.bias = how.bias + relative_keys(add_table({301, c.dim}, 0.5, c.seed + 37));
   } else if (part == "dense") {
     dense({c.batch, c.heads, c.queries, c.keys});
   } else if (part == "dense_row") {

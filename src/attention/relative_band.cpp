@@ -1,0 +1,100 @@
+#include "attention/relative_band.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rapt {
+
+RelativeGradient::RelativeGradient(const Call& call)
+    : call_(call), numbers_(tile * call.padded(call.dim)) {
+  if (!call.relative) return;
+  const Index tiles = call.relative->count();
+  recent_ = Buffer<float>(tiles * numbers_);
+  touched_ = Buffer<bool>(tiles);
+  wide_ = Buffer<double>(tiles * numbers_);
+  clear();
+}
+
+void RelativeGradient::clear() {
+  std::fill(recent_.begin(), recent_.end(), 0.0f);
+  std::fill(touched_.begin(), touched_.end(), false);
+  std::fill(wide_.begin(), wide_.end(), 0.0);
+}
+
+float* RelativeGradient::tile_sums(Index table_tile) {
+  touched_[table_tile] = true;
+  return recent_.data() + table_tile * numbers_;
+}
+
+void RelativeGradient::flush() {
+  for (Index t = 0; t < touched_.size(); ++t) {
+    if (!std::exchange(touched_[t], false)) continue;
+    call_.kernels.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
+  }
+}
+
+RelativeBandGradient::RelativeBandGradient(const Call& call) : call_(call) {
+  if (!call.relative) return;
+  for (Half* half : {&lower_, &upper_}) {
+    half->sums = Buffer<float>(tile * tile);
+    half->seen = Buffer<std::uint64_t>(tile);
+  }
+}
+
+void RelativeBandGradient::add(const float* dlogits, const TileMask& mask, Index distance,
+                               const Queries& queries, RelativeGradient& gradient) {
+  slide(call_.relative->lower(distance), call_.relative->upper(distance), queries, gradient);
+  for (Index r = 0; r < queries.count; ++r) {
+    // Key c of row r stands 64 + c - r positions after the lower tile's first.
+    const float* from = dlogits + r * tile;
+    float* low = lower_.sums.data() + r * tile + tile - r;
+    float* high = upper_.sums.data() + r * tile - r;
+    for (Index c = 0; c < r; ++c) low[c] += from[c];
+    for (Index c = r; c < tile; ++c) high[c] += from[c];
+    const std::uint64_t word = mask.whole() ? ~std::uint64_t{0} : mask.words()[r];
+    if (r > 0) lower_.seen[r] |= word << (tile - r);
+    upper_.seen[r] |= word >> r;
+  }
+}
+
+void RelativeBandGradient::finish(const Queries& queries, RelativeGradient& gradient) {
+  multiply(lower_, queries, gradient);
+  multiply(upper_, queries, gradient);
+}
+
+void RelativeBandGradient::slide(Index lower, Index upper, const Queries& queries,
+                                 RelativeGradient& gradient) {
+  if (lower_.table_tile == lower && upper_.table_tile == upper) return;
+  multiply(lower_, queries, gradient);
+  if (upper_.table_tile == lower) {
+    std::swap(lower_, upper_);
+  } else {
+    multiply(upper_, queries, gradient);
+    open(lower_, lower);
+  }
+  open(upper_, upper);
+}
+
+void RelativeBandGradient::open(Half& half, Index table_tile) {
+  half.table_tile = table_tile;
+  std::fill(half.sums.begin(), half.sums.end(), 0.0f);
+  std::fill(half.seen.begin(), half.seen.end(), std::uint64_t{0});
+}
+
+/// dQ += dBand · table, dTable += dBand' · Q
+void RelativeBandGradient::multiply(Half& half, const Queries& queries,
+                                    RelativeGradient& gradient) {
+  if (half.table_tile == none) return;
+  const RelativeTiles& table = *call_.relative;
+  TileMask seen;
+  seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
+           call_.kernels.lanes);
+  gather(call_.kernels, half.sums.data(),
+         {table.rows(half.table_tile), table.width(), table.finite()}, seen, queries.count,
+         queries.dqueries);
+  gather_columns(call_.kernels, half.sums.data(), queries.rows, seen, queries.count,
+                 gradient.tile_sums(half.table_tile));
+  half.table_tile = none;
+}
+
+}  // namespace rapt
