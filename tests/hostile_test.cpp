@@ -182,6 +182,10 @@ TEST(Hostile, NumbersOfTheScoreMustMakeSense) {
   expect_how_refused({.softcap = -1}, {"softcap", "-1"});
   expect_how_refused({.softcap = nan}, {"softcap", "nan"});
   expect_how_refused({.softcap = infinity}, {"softcap", "inf"});
+  expect_how_refused({.scale = Scale::value(1e39)}, {"scale", "1e+39", "f32"});
+  expect_how_refused({.scale = Scale::log_n(1 + 1e-45)}, {"log_n"});
+  expect_how_refused({.softcap = 1e-40}, {"softcap", "1e-40", "f32"});
+  expect_how_refused({.softcap = 3e38}, {"softcap", "3e+38", "f32"});
   expect_how_refused({.dropout = {-0.25, 0}}, {"dropout", "-0.25"});
   expect_how_refused({.dropout = {1.25, 0}}, {"dropout", "1.25"});
   expect_how_refused({.dropout = {nan, 0}}, {"dropout", "nan"});
@@ -202,6 +206,15 @@ TEST(Hostile, PartsOfTheScoreMustFitTheHeads) {
   expect_how_refused({.bias = dense_bias(rank_2)}, {"dense", "[5, 7]"});
   const View null_dense = View::trusted(nullptr, {2, 4, 5, 7}, Shape{2, 4, 5, 7}.row_major());
   expect_how_refused({.bias = dense_bias(null_dense)}, {"dense", "null"});
+  const View null_keys = View::trusted(nullptr, {5, 8}, {8, 1});
+  expect_how_refused({.bias = relative_keys(null_keys)}, {"relative keys", "null"});
+  const Tensor table({33, 4});
+  const auto* odd_address =
+      reinterpret_cast<const float*>(reinterpret_cast<const char*>(table.data()) + 1);
+  const View crooked = View::trusted(odd_address, {32, 4}, {4, 1});
+  expect_how_refused({.bias = t5_bias(crooked)}, {"relative table", "aligned"});
+  const View endless = View::trusted(table.data(), {32, 4}, {Index{1} << 62, 1});
+  expect_how_refused({.bias = t5_bias(endless)}, {});
 }
 
 TEST(Hostile, PatternsAndPlansMustFitTheLengths) {
@@ -212,6 +225,17 @@ TEST(Hostile, PatternsAndPlansMustFitTheLengths) {
   expect_how_refused({.pattern = mask(may_see, 2, 3)}, {"mask", "2", "3", "5", "7"});
   expect_how_refused({.plan = std::make_shared<Plan>(full(), Lengths{5, 8})},
                      {"plan", "5", "8", "7"});
+  expect_how_refused(
+      {.pattern = causal(), .plan = std::make_shared<Plan>(window(1, 0), Lengths{5, 7})},
+      {"plan", "window(1, 0)", "causal"});
+}
+
+TEST(Hostile, APlanCanStandForItsPattern) {
+  const Small small(q_shape, k_shape);
+  const Attended want = attend(small.q, small.k, small.v, {.pattern = causal()});
+  const auto plan = std::make_shared<Plan>(causal(), Lengths{5, 7});
+  EXPECT_SAME_BITS(attend(small.q, small.k, small.v, {.plan = plan}), want);
+  EXPECT_SAME_BITS(attend(small.q, small.k, small.v, {.pattern = causal(), .plan = plan}), want);
 }
 
 TEST(Hostile, WindowsOfAnySizeSaturate) {

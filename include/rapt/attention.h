@@ -24,6 +24,7 @@ struct RAPT_API Scale {
   static Scale none() { return {Rule::value, 1}; }
   static Scale value(double factor) { return {Rule::value, factor}; }
   /// Entropy-invariant: log_base(n) / sqrt(dim), n being the number of keys this query sees.
+  /// Keys that only a dense bias of -inf hides are counted.
   static Scale log_n(double base = 512) { return {Rule::log_n, base}; }
 };
 
@@ -74,7 +75,7 @@ RAPT_API Index t5_bucket(Index relative, Index buckets, Index max_distance,
                          RelativeTable::Direction direction);
 
 /// Each probability is dropped with probability `rate`, kept ones grow by 1 / (1 - rate).
-/// The decision is a function of (seed, batch item, head, query, key) alone.
+/// The decision is a function of (seed, batch item, head, number of heads, query, key) alone.
 struct Dropout {
   double rate = 0;
   std::uint64_t seed = 0;
@@ -92,9 +93,9 @@ struct Attention {
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
-  std::shared_ptr<const Plan> plan =
-      nullptr;         // a plan of `pattern` to share between calls; built if absent
-  bool stats = false;  // also measure what attention did
+  std::shared_ptr<const Plan> plan = nullptr;  // to share between calls; built if absent. Its
+                                               // pattern counts, `pattern` may stay unset
+  bool stats = false;                          // also measure what attention did
 };
 
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,

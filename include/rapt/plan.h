@@ -31,6 +31,7 @@ class RAPT_API Plan {
   /// Throws std::invalid_argument if the lengths are negative or the pattern does not fit them.
   Plan(const Pattern& pattern, Lengths lengths);
 
+  const Pattern& pattern() const;
   Lengths lengths() const;
   Index query_tiles() const;
   Index key_tiles() const;

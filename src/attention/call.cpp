@@ -12,13 +12,11 @@ namespace {
 
 constexpr Index max_dim = 512;
 
-void check_readable(const char* where, const char* name, const View& view) {
-  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape().text(),
-        ", expected [batch, heads, tokens, dim]");
-  const Index elements = view.shape().elements();
-  if (elements == 0) return;
+/// Whether the elements of a view can be there at all.
+void check_memory(const char* where, const char* name, const View& view) {
+  if (view.shape().elements() == 0) return;
   Index span = 1;
-  for (Index axis = 0; axis < 4; ++axis) {
+  for (Index axis = 0; axis < view.shape().rank(); ++axis) {
     const Index stride = view.stride(axis);
     check(stride != std::numeric_limits<Index>::min(), where, ": ", name, " has stride ", stride);
     span = checked_sum({span, checked_product({view.size(axis) - 1, std::abs(stride)})});
@@ -28,6 +26,13 @@ void check_readable(const char* where, const char* name, const View& view) {
         " but no memory (null pointer)");
   check(reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) == 0, where, ": ", name,
         " is not aligned to 4 bytes, as f32 numbers must be");
+}
+
+void check_readable(const char* where, const char* name, const View& view) {
+  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape().text(),
+        ", expected [batch, heads, tokens, dim]");
+  check_memory(where, name, view);
+  if (view.shape().elements() == 0) return;
   check(view.dim() == 1 || view.stride(3) == 1, where, ": the last axis of ", name, " has stride ",
         view.stride(3), ", expected 1 (contiguous)");
 }
@@ -70,15 +75,14 @@ void check_table(const char* where, const RelativeTable& table, Index heads) {
   const Index exact = shape[0] / least;
   check(table.max_distance > exact, where, ": the relative table has max_distance ",
         table.max_distance, ", expected more than its ", exact, " exact distances");
-  check(heads == 0 || table.values.data() != nullptr, where,
-        ": the relative table has no memory (null pointer)");
+  check_memory(where, "the relative table", table.values);
 }
 
 void check_relative_keys(const char* where, const View& table, Index dim) {
   const Shape& shape = table.shape();
   check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where,
         ": the relative keys have shape ", shape.text(), ", expected [2 * reach + 1, ", dim, "]");
-  check(table.data() != nullptr, where, ": the relative keys have no memory (null pointer)");
+  check_memory(where, "the table of relative keys", table);
   check(dim == 1 || table.stride(1) == 1, where, ": the last axis of the relative keys has stride ",
         table.stride(1), ", expected 1 (contiguous)");
 }
@@ -89,8 +93,7 @@ void check_dense(const char* where, const View& bias, const Shape& full) {
     fits = bias.size(axis) == full[axis] || bias.size(axis) == 1;
   check(fits, where, ": the dense bias has shape ", bias.shape().text(), ", expected ", full.text(),
         " or 1 on any axis");
-  check(bias.shape().elements() == 0 || bias.data() != nullptr, where,
-        ": the dense bias has no memory (null pointer)");
+  check_memory(where, "the dense bias", bias);
 }
 
 void check_score(const char* where, const Attention& how, const View& q, const View& k) {
@@ -122,7 +125,18 @@ std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Len
   const Lengths given = how.plan->lengths();
   check(given == lengths, where, ": the plan is for ", given.queries, " queries and ", given.keys,
         " keys, expected ", lengths.queries, " and ", lengths.keys);
+  check(how.pattern == full() || how.pattern == how.plan->pattern(), where, ": the plan is of ",
+        how.plan->pattern().text(), " but the pattern is ", how.pattern.text(),
+        ", expected the same (or no pattern: the plan has one)");
   return how.plan;
+}
+
+/// The scale is packed into the queries, so it has to fit their numbers.
+void check_factors(const char* where, const Attention& how, const Rule& rule) {
+  const auto fits = [](double x) { return std::abs(x) <= std::numeric_limits<float>::max(); };
+  check(fits(rule.largest_factor()) && fits(how.softcap * log2_e), where, ": a scale of ",
+        rule.largest_scale(), " with a softcap of ", how.softcap,
+        " is beyond f32, expected smaller factors");
 }
 
 /// First and one past the last address of a view that has elements.
@@ -188,7 +202,9 @@ Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_,
       rule(how_, *plan, heads, dim),
       relative(how_.bias.keys ? std::make_unique<const RelativeTiles>(how_.bias.keys->table,
                                                                       plan->lengths(), kernels)
-                              : nullptr) {}
+                              : nullptr) {
+  check_factors(where, how, rule);
+}
 
 void check_operand(const char* where, const char* name, const View& view, const Shape& shape) {
   check_readable(where, name, view);

@@ -48,6 +48,7 @@ Index Plan::Body::bytes() const {
 Plan::Plan(const Pattern& pattern, Lengths lengths) {
   pattern.check(lengths);
   const auto body = std::make_shared<Body>();
+  body->pattern = pattern;
   body->lengths = lengths;
   body->query_tiles = tiles_of(lengths.queries, "queries");
   body->key_tiles = tiles_of(lengths.keys, "keys");
@@ -58,6 +59,7 @@ Plan::Plan(const Pattern& pattern, Lengths lengths) {
   body_ = body;
 }
 
+const Pattern& Plan::pattern() const { return body_->pattern; }
 Lengths Plan::lengths() const { return body_->lengths; }
 Index Plan::query_tiles() const { return body_->query_tiles; }
 Index Plan::key_tiles() const { return body_->key_tiles; }

@@ -31,6 +31,7 @@ struct alignas(64) MaskWords {
 };
 
 struct Plan::Body {
+  Pattern pattern;
   Lengths lengths;
   Index query_tiles = 0;
   Index key_tiles = 0;

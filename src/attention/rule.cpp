@@ -82,9 +82,14 @@ double Rule::scale(Index query) const {
   return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant_scale_;
 }
 
-double Rule::query_factor(Index query) const {
-  return scale(query) * (has_softcap() ? 1 / softcap_ : log2_e);
+double Rule::largest_scale() const {
+  const double most = how_->scale.rule == Scale::Rule::log_n
+                          ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1)))
+                          : 1;
+  return std::abs(constant_scale_) * most;
 }
+
+double Rule::query_factor(Index query) const { return scale(query) * logit_factor(); }
 
 const float* Rule::diagonal(Index head) const {
   return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;

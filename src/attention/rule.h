@@ -20,8 +20,11 @@ class Rule {
 
   /// What multiplies q·k of this query.
   double scale(Index query) const;
+  /// An upper bound of its size over all queries.
+  double largest_scale() const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
   double query_factor(Index query) const;
+  double largest_factor() const { return largest_scale() * logit_factor(); }
   /// Turns sums over packed queries into gradients of k.
   double key_gradient_factor() const { return softcap_ > 0 ? softcap_ : ln_2; }
 
@@ -50,6 +53,7 @@ class Rule {
  private:
   void make_diagonals(Index heads);
   void make_buckets();
+  double logit_factor() const { return has_softcap() ? 1 / softcap_ : log2_e; }
 
   const Attention* how_;
   const Plan* plan_;

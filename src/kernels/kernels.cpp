@@ -32,8 +32,11 @@ inline constexpr const char* target_name = "AVX2";
 inline constexpr const char* target_name = "SSE4";
 #elif HWY_TARGET == HWY_NEON
 inline constexpr const char* target_name = "NEON";
-#else
+#elif HWY_TARGET == HWY_SCALAR
 inline constexpr const char* target_name = "scalar";
+#else
+#error \
+    "This version of Highway has a target that rapt does not know: name it here, or disable it above."
 #endif
 
 inline constexpr Kernels kernels = {
