@@ -24,9 +24,8 @@ constexpr Index flush_interval = 16;
 /// A tile of queries on its way past the keys.
 class QueryTile {
  public:
-  QueryTile(const Call& call, const PackedKeys& packed)
+  explicit QueryTile(const Call& call)
       : call_(call),
-        packed_(packed),
         scoring_(call),
         width_(call.padded(call.value_dim)),
         reference_(tile),
@@ -68,12 +67,12 @@ class QueryTile {
   }
 
   /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
-  void visit(Index key_tile, std::int32_t mask_id, float* scores) {
+  void visit(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
     if (since_flush_ == flush_interval) {
       call_.kernels.flush(state_, scoring_.rows());
       since_flush_ = 0;
     }
-    absorb(key_tile, mask_id, scores);
+    absorb(packed, key_tile, mask_id, scores);
     ++since_flush_;
   }
 
@@ -82,11 +81,10 @@ class QueryTile {
   }
 
  private:
-  void absorb(Index key_tile, std::int32_t mask_id, float* scores) {
+  void absorb(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
     const Kernels& kernels = call_.kernels;
-    const Index kv_head = call_.kv_head(head_);
     const Index rows = scoring_.rows();
-    scoring_.logits(packed_.keys(item_, kv_head, key_tile), key_tile, mask_id, scores);
+    scoring_.logits(packed.keys, key_tile, mask_id, scores);
     const TileMask& mask = scoring_.mask();
     if (call_.how.stats) {
       kernels.absorb_stats(scores, rows, mask.clips(), mask.words(), state_,
@@ -99,9 +97,7 @@ class QueryTile {
       kernels.drop(scores, rows,
                    call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
     }
-    const RightRows values{packed_.values(item_, kv_head, key_tile), width_,
-                           packed_.finite(item_, kv_head, key_tile)};
-    gather(kernels, scores, values, mask, rows, out_.data());
+    gather(kernels, scores, {packed.values, width_, packed.finite}, mask, rows, out_.data());
   }
 
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
@@ -157,7 +153,6 @@ class QueryTile {
   }
 
   const Call& call_;
-  const PackedKeys& packed_;
   Scoring scoring_;
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
@@ -177,9 +172,10 @@ class ForwardWorker {
  public:
   static constexpr Index tiles = forward_group;
 
-  ForwardWorker(const Call& call, const PackedKeys& packed) : call_(call), scores_(tile * tile) {
+  ForwardWorker(const Call& call, PackedKeys& packed)
+      : call_(call), packed_(packed), scores_(tile * tile) {
     for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {
-      queries_.push_back(std::make_unique<QueryTile>(call, packed));
+      queries_.push_back(std::make_unique<QueryTile>(call));
     }
   }
 
@@ -193,8 +189,9 @@ class ForwardWorker {
       query(i).begin(item, head, first + i);
     }
     for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
+      const PackedTile packed = packed_.get(item, call_.kv_head(head), j);
       for (Index i = 0; i < count; ++i) {
-        if (storage[i].visits(j)) query(i).visit(j, storage[i].mask(), scores_.data());
+        if (storage[i].visits(j)) query(i).visit(packed, j, storage[i].mask(), scores_.data());
       }
     }
     for (Index i = 0; i < count; ++i) query(i).finish(output);
@@ -204,6 +201,7 @@ class ForwardWorker {
   QueryTile& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
 
   const Call& call_;
+  PackedKeys& packed_;
   std::vector<std::unique_ptr<QueryTile>> queries_;
   Buffer<float> scores_;
 };
@@ -228,7 +226,7 @@ std::vector<Index> longest_first(const Plan& plan) {
 
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
-  const PackedKeys packed(call);
+  PackedKeys packed(call);
   std::vector<std::unique_ptr<ForwardWorker>> crew;
   for (Index i = 0; i < workers(call.context); ++i)
     crew.push_back(std::make_unique<ForwardWorker>(call, packed));

@@ -1,51 +1,45 @@
 #include "attention/packed.h"
 
 #include <bit>
+#include <thread>
 
 namespace rapt {
 
-std::vector<Index> visited_key_tiles(const Plan& plan) {
-  std::vector<Index> change(static_cast<std::size_t>(plan.key_tiles() + 1));
-  for (Index t = 0; t < plan.query_tiles(); ++t) {
-    for (const Visit& visit : plan.visits(t)) {
-      ++change[static_cast<std::size_t>(visit.first)];
-      --change[static_cast<std::size_t>(visit.first + visit.count)];
-    }
-  }
-  std::vector<Index> visited;
-  Index depth = 0;
-  for (Index j = 0; j < plan.key_tiles(); ++j) {
-    depth += change[static_cast<std::size_t>(j)];
-    if (depth > 0) visited.push_back(j);
-  }
-  return visited;
-}
-
 PackedKeys::PackedKeys(const Call& call)
-    : kv_heads_(call.kv_heads),
+    : call_(call),
+      kv_heads_(call.kv_heads),
       tiles_(call.key_tiles()),
-      dim_(call.dim),
       width_(call.padded(call.value_dim)),
-      keys_(checked_product({call.batch, call.kv_heads, tiles_, tile, dim_})),
+      keys_(checked_product({call.batch, call.kv_heads, tiles_, tile, call.dim})),
       values_(checked_product({call.batch, call.kv_heads, tiles_, tile, width_})),
-      finite_(checked_product({call.batch, call.kv_heads, tiles_})) {
-  const std::vector<Index> visited = visited_key_tiles(*call.plan);
-  const Index count = static_cast<Index>(visited.size());
-  for_each_task(call.context, call.batch * kv_heads_ * count, [&](Index task, Index) {
-    const Index owner = task / count;
-    pack(call, owner / kv_heads_, owner % kv_heads_,
-         visited[static_cast<std::size_t>(task % count)]);
-  });
+      states_(static_cast<std::size_t>(checked_product({call.batch, call.kv_heads, tiles_}))) {
+  for (std::atomic<State>& state : states_) state.store(State::raw, std::memory_order_relaxed);
 }
 
-void PackedKeys::pack(const Call& call, Index item, Index kv_head, Index key_tile) {
-  const Index at = place(item, kv_head, key_tile);
-  const Index count = call.tile_keys(key_tile);
-  call.kernels.pack_panels(call.k.row(item, kv_head, key_tile * tile), call.k.stride(2), count,
-                           dim_, keys_.data() + at * tile * dim_);
-  finite_[at] =
-      call.kernels.pack_rows(call.v.row(item, kv_head, key_tile * tile), call.v.stride(2), count,
-                             call.value_dim, nullptr, values_.data() + at * tile * width_);
+PackedTile PackedKeys::get(Index item, Index kv_head, Index key_tile) {
+  const Index at = (item * kv_heads_ + kv_head) * tiles_ + key_tile;
+  std::atomic<State>& state = states_[static_cast<std::size_t>(at)];
+  State seen = state.load(std::memory_order_acquire);
+  if (seen == State::raw && state.compare_exchange_strong(seen, State::busy)) {
+    seen = pack(item, kv_head, key_tile, at);
+    state.store(seen, std::memory_order_release);
+  }
+  while (seen == State::busy) {
+    std::this_thread::yield();
+    seen = state.load(std::memory_order_acquire);
+  }
+  return {keys_.data() + at * tile * call_.dim, values_.data() + at * tile * width_,
+          seen == State::finite};
+}
+
+PackedKeys::State PackedKeys::pack(Index item, Index kv_head, Index key_tile, Index at) {
+  const Index count = call_.tile_keys(key_tile);
+  call_.kernels.pack_panels(call_.k.row(item, kv_head, key_tile * tile), call_.k.stride(2), count,
+                            call_.dim, keys_.data() + at * tile * call_.dim);
+  const bool finite =
+      call_.kernels.pack_rows(call_.v.row(item, kv_head, key_tile * tile), call_.v.stride(2), count,
+                              call_.value_dim, nullptr, values_.data() + at * tile * width_);
+  return finite ? State::finite : State::special;
 }
 
 void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips) {
