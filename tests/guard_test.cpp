@@ -22,6 +22,7 @@ class GuardedOperand {
     std::copy(numbers.begin(), numbers.end(), memory_->numbers().begin());
   }
   operator View() const { return View(memory_->numbers(), shape_); }
+  operator AnyView() const { return View(*this); }
   MutableView out() const { return MutableView(memory_->numbers(), shape_); }
   std::span<float> numbers() const { return memory_->numbers(); }
 

@@ -118,7 +118,7 @@ struct Stats {
 };
 
 struct Attended {
-  Tensor out;  // [batch, heads, queries, value_dim]
+  Tensor out;  // [batch, heads, queries, value_dim], of q's type
   Tensor lse;  // [batch, heads, queries], natural logarithm of the denominator
   Rows rows;   // what the backward pass needs
   std::optional<Stats> stats;
@@ -126,7 +126,7 @@ struct Attended {
 
 /// Gradients; a part that the call did not have is empty.
 struct Gradients {
-  Tensor dq, dk, dv;
+  Tensor dq, dk, dv;      // of the types of q, k and v
   Tensor dslopes;         // [heads]
   Tensor dtable;          // [buckets, heads]
   Tensor drelative_keys;  // [2 * reach + 1, dim]
@@ -140,19 +140,23 @@ struct Gradients {
 /// value_dim]; kv_heads divides heads. Queries are the newest positions: query i stands at keys -
 /// queries + i. Training, prefill and one-token decode are this same call. A query that sees no key
 /// gives zeros and lse = -inf. Throws std::invalid_argument if shapes or options disagree.
-RAPT_API Attended attend(View q, View k, View v, const Attention& how = {},
+///
+/// Operands are f32, bf16 or f16, each for itself. Sums and probabilities are f32 or better
+/// whatever they are; only the result is rounded to its type.
+RAPT_API Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how = {},
                          const Context& context = {});
 
 /// The same, writing the output into memory of the caller, which must not overlap q, k or v.
 /// `Attended::out` stays empty.
-RAPT_API Attended attend_into(MutableView out, View q, View k, View v, const Attention& how = {},
-                              const Context& context = {});
+RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v,
+                              const Attention& how = {}, const Context& context = {});
 
 /// Gradients of sum(dout * out) with respect to q, k, v and every learnable part of the score.
 ///
 /// `out` and `rows` come from attend with the same operands and the same `how`.
-RAPT_API Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows,
-                                   const Attention& how = {}, const Context& context = {});
+RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
+                                   const Rows& rows, const Attention& how = {},
+                                   const Context& context = {});
 
 /// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
 RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,

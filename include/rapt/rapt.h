@@ -6,3 +6,4 @@
 #include "rapt/pattern.h"
 #include "rapt/plan.h"
 #include "rapt/tensor.h"
+#include "rapt/type.h"

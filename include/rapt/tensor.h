@@ -1,13 +1,16 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "rapt/api.h"
+#include "rapt/type.h"
 
 namespace rapt {
 
@@ -40,7 +43,7 @@ class RAPT_API Shape {
   Index rank_ = 0;
 };
 
-/// Borrowed f32 numbers: a pointer, a shape and strides counted in elements.
+/// Borrowed numbers of one type: a pointer, a shape and strides counted in elements.
 ///
 /// The last axis must be contiguous where attention reads it; other strides are free, so [batch,
 /// tokens, heads, dim] in memory is a [batch, heads, tokens, dim] view with swapped strides, and a
@@ -88,39 +91,121 @@ class RAPT_API BasicView {
 using View = BasicView<const float>;
 using MutableView = BasicView<float>;
 
-/// Owned f32 numbers, row-major, 64-byte aligned. Moves are cheap; copying is spelled clone().
+class Tensor;
+
+/// Borrowed numbers whose type is known at run time. V is void or const void; attention takes these
+/// for its operands, and every view and tensor turns into one by itself.
+template <class V>
+class RAPT_API BasicAnyView {
+  static constexpr bool constant = std::is_const_v<V>;
+  using Byte = std::conditional_t<constant, const std::byte, std::byte>;
+  using Owner = std::conditional_t<constant, const Tensor, Tensor>;
+
+ public:
+  BasicAnyView() = default;
+  template <class T>
+  requires(Number<std::remove_const_t<T>> && (constant || !std::is_const_v<T>))
+      BasicAnyView(const BasicView<T>& view)
+      : data_(view.data()),
+        type_(type_of<std::remove_const_t<T>>),
+        shape_(view.shape()),
+        strides_(view.strides()) {}
+  BasicAnyView(Owner& tensor);
+  /// A pointer the caller vouches for.
+  static BasicAnyView trusted(V* data, Type type, Shape shape, Shape strides);
+
+  operator BasicAnyView<const void>() const requires(!constant) {
+    return BasicAnyView<const void>::trusted(data_, type_, shape_, strides_);
+  }
+
+  V* data() const { return data_; }
+  Type type() const { return type_; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }
+  Index size(Index axis) const { return shape_[axis]; }
+  Index stride(Index axis) const { return strides_[axis]; }
+
+  // The axes of attention operands: [batch, heads, tokens, dim].
+  Index batch() const { return shape_[0]; }
+  Index heads() const { return shape_[1]; }
+  Index tokens() const { return shape_[2]; }
+  Index dim() const { return shape_[3]; }
+  V* row(Index item, Index head, Index token) const {
+    const Index offset = item * strides_[0] + head * strides_[1] + token * strides_[2];
+    return static_cast<Byte*>(data_) + offset * static_cast<Index>(size_of(type_));
+  }
+
+ private:
+  V* data_ = nullptr;
+  Type type_ = Type::f32;
+  Shape shape_;
+  Shape strides_;
+};
+
+using AnyView = BasicAnyView<const void>;
+using AnyMutableView = BasicAnyView<void>;
+
+/// Owned numbers, row-major, 64-byte aligned; f32 unless said otherwise. Moves are cheap; copying
+/// is spelled clone().
 class RAPT_API Tensor {
  public:
   Tensor() = default;
   /// Zeros. Throws std::invalid_argument on a bad shape, std::bad_alloc if memory is short.
-  explicit Tensor(Shape shape);
+  explicit Tensor(Shape shape, Type type = Type::f32);
   /// The same without the zeros, for numbers that are about to be written.
-  static Tensor uninitialized(Shape shape);
+  static Tensor uninitialized(Shape shape, Type type = Type::f32);
 
   const Shape& shape() const { return shape_; }
+  Type type() const { return type_; }
   Index elements() const { return elements_; }
   bool empty() const { return shape_.rank() == 0; }
-  std::span<float> numbers() { return {data_.get(), static_cast<std::size_t>(elements_)}; }
-  std::span<const float> numbers() const {
-    return {data_.get(), static_cast<std::size_t>(elements_)};
-  }
-  float* data() { return data_.get(); }
-  const float* data() const { return data_.get(); }
-  Tensor clone() const;
 
-  MutableView view();
-  View view() const;
+  // The numbers as what they are. T other than the tensor's type is std::invalid_argument.
+  template <Number T = float>
+  T* data() {
+    check_type(type_of<T>);
+    return static_cast<T*>(memory_.get());
+  }
+  template <Number T = float>
+  const T* data() const {
+    check_type(type_of<T>);
+    return static_cast<const T*>(memory_.get());
+  }
+  template <Number T = float>
+  std::span<T> numbers() {
+    return {data<T>(), static_cast<std::size_t>(elements_)};
+  }
+  template <Number T = float>
+  std::span<const T> numbers() const {
+    return {data<T>(), static_cast<std::size_t>(elements_)};
+  }
+  void* memory() { return memory_.get(); }
+  const void* memory() const { return memory_.get(); }
+  Tensor clone() const;
+  /// A copy with every number rounded to the type.
+  Tensor converted(Type type) const;
+
+  MutableView view() { return MutableView::trusted(data(), shape_, shape_.row_major()); }
+  View view() const { return View::trusted(data(), shape_, shape_.row_major()); }
   operator View() const { return view(); }
   operator MutableView() { return view(); }
 
  private:
   struct Free {
-    Free() noexcept : elements(0) {}
-    explicit Free(Index count) noexcept : elements(count) {}
-    Index elements;
-    void operator()(float* p) const noexcept;
+    Free() noexcept : bytes(0) {}
+    explicit Free(std::size_t count) noexcept : bytes(count) {}
+    std::size_t bytes;
+    void operator()(void* memory) const noexcept;
   };
-  std::unique_ptr<float[], Free> data_;
+  void check_type(Type asked) const {
+    if (asked != type_ && elements_ != 0) [[unlikely]]
+      wrong_type(asked);
+  }
+  [[noreturn]] void wrong_type(Type asked) const;
+  std::size_t bytes() const { return static_cast<std::size_t>(elements_) * size_of(type_); }
+
+  std::unique_ptr<void, Free> memory_;
+  Type type_ = Type::f32;
   Shape shape_;
   Index elements_ = 0;
 };

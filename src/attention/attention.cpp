@@ -12,7 +12,7 @@
 namespace rapt {
 namespace {
 
-Attended forward(const Call& call, MutableView out) {
+Attended forward(const Call& call, AnyMutableView out) {
   const auto rows = static_cast<std::size_t>(call.rows());
   Attended attended;
   attended.lse = Tensor({call.batch, call.heads, call.queries});
@@ -35,9 +35,9 @@ void check_rows(const Call& call, const Rows& rows) {
 
 Gradients zero_gradients(const Call& call) {
   Gradients gradients;
-  gradients.dq = Tensor(call.q.shape());
-  gradients.dk = Tensor(call.k.shape());
-  gradients.dv = Tensor(call.v.shape());
+  gradients.dq = Tensor(call.q.shape(), call.q.type());
+  gradients.dk = Tensor(call.k.shape(), call.k.type());
+  gradients.dv = Tensor(call.v.shape(), call.v.type());
   const Bias& bias = call.how.bias;
   if (bias.alibi) gradients.dslopes = Tensor({call.heads});
   if (bias.table) gradients.dtable = Tensor(bias.table->values.shape());
@@ -49,16 +49,16 @@ Gradients zero_gradients(const Call& call) {
 
 }  // namespace
 
-Attended attend(View q, View k, View v, const Attention& how, const Context& context) {
+Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
-  Tensor out = Tensor::uninitialized(out_shape(call));
+  Tensor out = Tensor::uninitialized(out_shape(call), q.type());
   Attended attended = forward(call, out);
   attended.out = std::move(out);
   return attended;
 }
 
-Attended attend_into(MutableView out, View q, View k, View v, const Attention& how,
+Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const Attention& how,
                      const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
   const Call call("attend", q, k, v, how, context);
@@ -70,8 +70,8 @@ Attended attend_into(MutableView out, View q, View k, View v, const Attention& h
   return forward(call, out);
 }
 
-Gradients attend_backward(View dout, View q, View k, View v, View out, const Rows& rows,
-                          const Attention& how, const Context& context) {
+Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
+                          const Rows& rows, const Attention& how, const Context& context) {
   const FlushDenormals guard;
   const Call call("attend_backward", q, k, v, how, context);
   check_operand("attend_backward", "dout", dout, out_shape(call));

@@ -39,6 +39,7 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
 /// dq = scale * (sum over keys of dlogit * k), from the f64 sums.
 void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) {
   const Index owners = call.batch * call.heads;
+  const AnyMutableView out = dq;
   for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
     const Index owner = task % owners;
     const Index query_tile = task / owners;
@@ -49,9 +50,11 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
     }();
     for (Index r = 0; r < call.tile_rows(query_tile); ++r) {
       const Index query = query_tile * tile + r;
-      call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(),
-                          call.rule.scale(query), call.dim,
-                          dq.data() + (owner * call.queries + query) * call.dim);
+      write_row(call.kernels, out.type(), out.row(owner / call.heads, owner % call.heads, query),
+                call.dim, [&](float* to) {
+                  call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(),
+                                      call.rule.scale(query), call.dim, to);
+                });
     }
   });
 }

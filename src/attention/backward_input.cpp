@@ -6,15 +6,27 @@
 namespace rapt {
 namespace {
 
-double dot(const float* a, const float* b, Index count) {
+/// The row itself if it is f32, or its numbers in `room`.
+const float* floats(const Kernels& kernels, Type type, const void* row, Index count, float* room) {
+  if (type == Type::f32) return static_cast<const float*>(row);
+  kernels.load_numbers(row, type, count, room);
+  return room;
+}
+
+double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Index head,
+           Index query) {
+  float rooms[2][max_dim];
+  const Index count = call.value_dim;
+  const float* x = floats(call.kernels, a.type(), a.row(item, head, query), count, rooms[0]);
+  const float* y = floats(call.kernels, b.type(), b.row(item, head, query), count, rooms[1]);
   double sum = 0;
-  for (Index i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
   return sum;
 }
 
 }  // namespace
 
-BackwardInput::BackwardInput(const Call& call, View dout_, View out, const Rows& rows)
+BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows)
     : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
   const bool sinks = call.rule.has_sinks();
   Buffer<double> sink_parts(sinks ? call.rows() : 0);
@@ -28,8 +40,7 @@ BackwardInput::BackwardInput(const Call& call, View dout_, View out, const Rows&
       const double max = static_cast<double>(rows.max[static_cast<std::size_t>(row)]);
       const double sum = rows.sum[static_cast<std::size_t>(row)];
       const bool seen = max != -std::numeric_limits<double>::infinity() || sum != 0;
-      const double mean =
-          dot(dout.row(item, head, query), out.row(item, head, query), call.value_dim);
+      const double mean = dot(call, dout, out, item, head, query);
       reference[row] = seen ? static_cast<float>(max) : 0.0f;
       inverse_sum[row] = seen ? 1 / sum : 0.0;
       delta[row] = seen ? static_cast<float>(mean / sum) : 0.0f;

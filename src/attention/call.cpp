@@ -10,10 +10,8 @@
 namespace rapt {
 namespace {
 
-constexpr Index max_dim = 512;
-
 /// Whether the elements of a view can be there at all.
-void check_memory(const char* where, const char* name, const View& view) {
+void check_memory(const char* where, const char* name, const AnyView& view) {
   if (view.shape().elements() == 0) return;
   Index span = 1;
   for (Index axis = 0; axis < view.shape().rank(); ++axis) {
@@ -21,14 +19,15 @@ void check_memory(const char* where, const char* name, const View& view) {
     check(stride != std::numeric_limits<Index>::min(), where, ": ", name, " has stride ", stride);
     span = checked_sum({span, checked_product({view.size(axis) - 1, std::abs(stride)})});
   }
-  checked_product({span, Index{sizeof(float)}});
+  checked_product({span, static_cast<Index>(size_of(view.type()))});
   check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(),
         " but no memory (null pointer)");
-  check(reinterpret_cast<std::uintptr_t>(view.data()) % alignof(float) == 0, where, ": ", name,
-        " is not aligned to 4 bytes, as f32 numbers must be");
+  check(reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) == 0, where, ": ",
+        name, " is not aligned to ", size_of(view.type()), " bytes, as ", text(view.type()),
+        " numbers must be");
 }
 
-void check_readable(const char* where, const char* name, const View& view) {
+void check_readable(const char* where, const char* name, const AnyView& view) {
   check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape().text(),
         ", expected [batch, heads, tokens, dim]");
   check_memory(where, name, view);
@@ -42,7 +41,7 @@ void check_dim(const char* where, const char* name, Index dim) {
         max_dim);
 }
 
-void check_operands(const char* where, const View& q, const View& k, const View& v) {
+void check_operands(const char* where, const AnyView& q, const AnyView& k, const AnyView& v) {
   check_readable(where, "q", q);
   check_readable(where, "k", k);
   check_readable(where, "v", v);
@@ -96,7 +95,7 @@ void check_dense(const char* where, const View& bias, const Shape& full) {
   check_memory(where, "the dense bias", bias);
 }
 
-void check_score(const char* where, const Attention& how, const View& q, const View& k) {
+void check_score(const char* where, const Attention& how, const AnyView& q, const AnyView& k) {
   check_scale(where, how.scale);
   check(std::isfinite(how.softcap) && how.softcap >= 0, where, ": softcap is ", how.softcap,
         ", expected 0 (none) or a positive number");
@@ -144,7 +143,7 @@ struct Extent {
   std::uintptr_t begin, end;
 };
 
-Extent extent(const View& view) {
+Extent extent(const AnyView& view) {
   Index low = 0;
   Index high = 0;
   for (Index axis = 0; axis < view.shape().rank(); ++axis) {
@@ -152,15 +151,15 @@ Extent extent(const View& view) {
     (reach < 0 ? low : high) += reach;
   }
   const auto base = reinterpret_cast<std::uintptr_t>(view.data());
-  const auto bytes = [](Index numbers) {
-    return static_cast<std::uintptr_t>(numbers) * sizeof(float);
+  const auto bytes = [&](Index numbers) {
+    return static_cast<std::uintptr_t>(numbers) * size_of(view.type());
   };
   return {base + bytes(low), base + bytes(high + 1)};
 }
 
 /// True if two different indices of the view name one element. Sorting axes by stride, each must
 /// step over all smaller ones.
-bool repeats_elements(const View& view) {
+bool repeats_elements(const AnyView& view) {
   Index covered = 1;
   Shape order = view.strides();
   Shape sizes = view.shape();
@@ -182,7 +181,7 @@ bool repeats_elements(const View& view) {
 
 }  // namespace
 
-Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_,
+Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attention& how_,
            const Context& context_)
     : q((check_operands(where, q_, k_, v_), check_score(where, how_, q_, k_), q_)),
       k(k_),
@@ -206,20 +205,21 @@ Call::Call(const char* where, View q_, View k_, View v_, const Attention& how_,
   check_factors(where, how, rule);
 }
 
-void check_operand(const char* where, const char* name, const View& view, const Shape& shape) {
+void check_operand(const char* where, const char* name, const AnyView& view, const Shape& shape) {
   check_readable(where, name, view);
   check(view.shape() == shape, where, ": ", name, " has shape ", view.shape().text(), ", expected ",
         shape.text());
 }
 
-void check_output(const char* where, const char* name, const MutableView& view,
+void check_output(const char* where, const char* name, const AnyMutableView& view,
                   const Shape& shape) {
   check_operand(where, name, view, shape);
   check(shape.elements() == 0 || !repeats_elements(view), where, ": ", name, " with strides ",
         view.strides().text(), " has elements that share memory, expected each element once");
 }
 
-void check_apart(const char* where, const MutableView& out, const View& in, const char* name) {
+void check_apart(const char* where, const AnyMutableView& out, const AnyView& in,
+                 const char* name) {
   if (out.shape().elements() == 0 || in.shape().elements() == 0) return;
   const Extent a = extent(out);
   const Extent b = extent(in);

@@ -15,9 +15,10 @@ namespace rapt {
 struct Call {
   /// Throws std::invalid_argument if the operands or options do not fit each other; `where` opens
   /// the message.
-  Call(const char* where, View q, View k, View v, const Attention& how, const Context& context);
+  Call(const char* where, AnyView q, AnyView k, AnyView v, const Attention& how,
+       const Context& context);
 
-  View q, k, v;
+  AnyView q, k, v;
   const Attention& how;
   const Context& context;
   const Kernels& kernels;
@@ -48,11 +49,29 @@ struct Call {
   }
 };
 
+/// Largest dim of any operand.
+inline constexpr Index max_dim = 512;
+
+/// `count` tokens of one head, as the kernels take them.
+inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count) {
+  return {view.row(item, head, first), view.type(), view.stride(2), count};
+}
+
+/// Lets fill(float*) write one row of `count` numbers of any type.
+template <class Fill>
+void write_row(const Kernels& kernels, Type type, void* to, Index count, const Fill& fill) {
+  if (type == Type::f32) return fill(static_cast<float*>(to));
+  float row[max_dim];
+  fill(row);
+  kernels.store_numbers(row, count, type, to);
+}
+
 /// Throws unless `view` can be written: right shape, contiguous last axis, no element twice.
-void check_output(const char* where, const char* name, const MutableView& view, const Shape& shape);
+void check_output(const char* where, const char* name, const AnyMutableView& view,
+                  const Shape& shape);
 /// Throws if the memory of `out` and `in` overlaps.
-void check_apart(const char* where, const MutableView& out, const View& in, const char* name);
+void check_apart(const char* where, const AnyMutableView& out, const AnyView& in, const char* name);
 /// Throws unless `view` is a readable [batch, heads, tokens, dim] operand of this shape.
-void check_operand(const char* where, const char* name, const View& view, const Shape& shape);
+void check_operand(const char* where, const char* name, const AnyView& view, const Shape& shape);
 
 }  // namespace rapt

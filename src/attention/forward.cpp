@@ -133,16 +133,18 @@ class QueryTile {
     const Index query = query_tile_ * tile + r;
     const Index row = call_.row(item_, head_, query);
     const Denominator all = denominator(r);
-    float* out = output.out.row(item_, head_, query);
     // A row that saw nothing has out = 0 and keeps it.
     const bool seen = reference_[r] != minus_infinity || all.sum != all.sum;
     const double factor =
         seen ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
-    if (seen) {
-      call_.kernels.finish(state_, r, factor, call_.value_dim, out);
-    } else {
-      std::fill(out, out + call_.value_dim, 0.0f);
-    }
+    write_row(call_.kernels, output.out.type(), output.out.row(item_, head_, query),
+              call_.value_dim, [&](float* out) {
+                if (seen) {
+                  call_.kernels.finish(state_, r, factor, call_.value_dim, out);
+                } else {
+                  std::fill(out, out + call_.value_dim, 0.0f);
+                }
+              });
     const auto at = static_cast<std::size_t>(row);
     output.rows->max[at] = static_cast<float>(all.max);
     output.rows->sum[at] = all.sum;

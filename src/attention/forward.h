@@ -6,7 +6,7 @@ namespace rapt {
 
 /// Where forward writes.
 struct ForwardOutput {
-  MutableView out;  // [batch, heads, queries, value_dim]
+  AnyMutableView out;  // [batch, heads, queries, value_dim]
   Tensor* lse;
   Rows* rows;
   Stats* stats;  // null unless asked for

@@ -17,8 +17,8 @@ void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   query_tile_ = query_tile;
   first_row_ = call_.row(item, head, query_tile * tile);
   scoring_.take_queries(item, head, query_tile);
-  call_.kernels.pack_strips(input_.dout.row(item, head, query_tile * tile), input_.dout.stride(2),
-                            rows(), call_.value_dim, output_factors(), douts_.data());
+  call_.kernels.pack_strips(rows_of(input_.dout, item, head, query_tile * tile, rows()),
+                            call_.value_dim, output_factors(), douts_.data());
 }
 
 void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile,

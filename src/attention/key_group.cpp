@@ -56,13 +56,11 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
     Tile& key_tile = tiles_[i];
     const Index key = (first_ + i) * tile;
     const Index count = call_.tile_keys(first_ + i);
-    const float* k = call_.k.row(item, kv_head, key);
-    key_tile.keys_finite = call_.kernels.pack_panels(k, call_.k.stride(2), count, call_.dim,
-                                                     key_tile.key_panels.data());
-    call_.kernels.pack_rows(k, call_.k.stride(2), count, call_.dim, nullptr,
-                            key_tile.key_rows.data());
-    call_.kernels.pack_panels(call_.v.row(item, kv_head, key), call_.v.stride(2), count,
-                              call_.value_dim, key_tile.value_panels.data());
+    const InputRows k = rows_of(call_.k, item, kv_head, key, count);
+    key_tile.keys_finite = call_.kernels.pack_panels(k, call_.dim, key_tile.key_panels.data());
+    call_.kernels.pack_rows(k, call_.dim, nullptr, key_tile.key_rows.data());
+    call_.kernels.pack_panels(rows_of(call_.v, item, kv_head, key, count), call_.value_dim,
+                              key_tile.value_panels.data());
     clear(key_tile.dkeys);
     clear(key_tile.dvalues);
     clear(key_tile.dkeys_wide);
@@ -93,12 +91,11 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
   const Index query = query_tile * tile;
-  queries_finite_ =
-      call_.kernels.pack_rows(call_.q.row(item, head, query), call_.q.stride(2), scoring_.rows(),
-                              call_.dim, scoring_.factors(), query_rows_.data());
-  douts_finite_ = call_.kernels.pack_rows(input_.dout.row(item, head, query), input_.dout.stride(2),
-                                          scoring_.rows(), call_.value_dim,
-                                          scoring_.output_factors(), dout_rows_.data());
+  queries_finite_ = call_.kernels.pack_rows(rows_of(call_.q, item, head, query, scoring_.rows()),
+                                            call_.dim, scoring_.factors(), query_rows_.data());
+  douts_finite_ =
+      call_.kernels.pack_rows(rows_of(input_.dout, item, head, query, scoring_.rows()),
+                              call_.value_dim, scoring_.output_factors(), dout_rows_.data());
 }
 
 void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
@@ -172,17 +169,22 @@ void KeyGroupWorker::flush() {
 }
 
 void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
-  const Index owner = item * call_.kv_heads + kv_head;
   for (Index i = 0; i < count_; ++i) {
     const Tile& key_tile = tiles_[i];
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
-      const Index key = owner * call_.keys + (first_ + i) * tile + r;
-      call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,
-                           key_tile.dkeys.data() + r * width_, call_.rule.key_gradient_factor(),
-                           call_.dim, gradients.dk.data() + key * call_.dim);
-      call_.kernels.narrow(key_tile.dvalues_wide.data() + r * value_width_,
-                           key_tile.dvalues.data() + r * value_width_, 1, call_.value_dim,
-                           gradients.dv.data() + key * call_.value_dim);
+      const Index key = (first_ + i) * tile + r;
+      const AnyMutableView dk = gradients.dk, dv = gradients.dv;
+      write_row(call_.kernels, dk.type(), dk.row(item, kv_head, key), call_.dim, [&](float* out) {
+        call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,
+                             key_tile.dkeys.data() + r * width_, call_.rule.key_gradient_factor(),
+                             call_.dim, out);
+      });
+      write_row(call_.kernels, dv.type(), dv.row(item, kv_head, key), call_.value_dim,
+                [&](float* out) {
+                  call_.kernels.narrow(key_tile.dvalues_wide.data() + r * value_width_,
+                                       key_tile.dvalues.data() + r * value_width_, 1,
+                                       call_.value_dim, out);
+                });
     }
   }
 }

@@ -33,12 +33,13 @@ PackedTile PackedKeys::get(Index item, Index kv_head, Index key_tile) {
 }
 
 PackedKeys::State PackedKeys::pack(Index item, Index kv_head, Index key_tile, Index at) {
+  const Index first = key_tile * tile;
   const Index count = call_.tile_keys(key_tile);
-  call_.kernels.pack_panels(call_.k.row(item, kv_head, key_tile * tile), call_.k.stride(2), count,
-                            call_.dim, keys_.data() + at * tile * call_.dim);
+  call_.kernels.pack_panels(rows_of(call_.k, item, kv_head, first, count), call_.dim,
+                            keys_.data() + at * tile * call_.dim);
   const bool finite =
-      call_.kernels.pack_rows(call_.v.row(item, kv_head, key_tile * tile), call_.v.stride(2), count,
-                              call_.value_dim, nullptr, values_.data() + at * tile * width_);
+      call_.kernels.pack_rows(rows_of(call_.v, item, kv_head, first, count), call_.value_dim,
+                              nullptr, values_.data() + at * tile * width_);
   return finite ? State::finite : State::special;
 }
 

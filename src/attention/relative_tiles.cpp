@@ -27,9 +27,9 @@ RelativeTiles::RelativeTiles(const View& table, Lengths lengths, const Kernels& 
       std::copy_n(table.data() + table_row(t, r) * table.stride(0), dim_,
                   gathered.data() + r * dim_);
     }
-    kernels.pack_panels(gathered.data(), dim_, tile, dim_, panels_.data() + t * tile * dim_);
-    finite_ &= kernels.pack_rows(gathered.data(), dim_, tile, dim_, nullptr,
-                                 rows_.data() + t * tile * width_);
+    const InputRows rows{gathered.data(), Type::f32, dim_, tile};
+    kernels.pack_panels(rows, dim_, panels_.data() + t * tile * dim_);
+    finite_ &= kernels.pack_rows(rows, dim_, nullptr, rows_.data() + t * tile * width_);
   }
 }
 

@@ -21,8 +21,8 @@ void Scoring::take_queries(Index item, Index head, Index query_tile) {
   query_tile_ = query_tile;
   rows_ = call_.tile_rows(query_tile);
   for (Index r = 0; r < rows_; ++r) factors_[r] = call_.rule.query_factor(query_tile * tile + r);
-  call_.kernels.pack_strips(call_.q.row(item, head, query_tile * tile), call_.q.stride(2), rows_,
-                            call_.dim, factors_.data(), queries_.data());
+  call_.kernels.pack_strips(rows_of(call_.q, item, head, query_tile * tile, rows_), call_.dim,
+                            factors_.data(), queries_.data());
   held_[0] = held_[1] = -1;
 }
 

@@ -1,5 +1,6 @@
 #include "rapt/tensor.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -116,33 +117,85 @@ BasicView<T> BasicView<T>::swapped(Index axis, Index other) const {
 
 template class BasicView<float>;
 template class BasicView<const float>;
+template class BasicView<Bf16>;
+template class BasicView<const Bf16>;
+template class BasicView<F16>;
+template class BasicView<const F16>;
 
-void Tensor::Free::operator()(float* p) const noexcept {
-  release_memory(p, static_cast<std::size_t>(elements) * sizeof(float));
+template <class V>
+BasicAnyView<V>::BasicAnyView(Owner& tensor)
+    : data_(tensor.memory()),
+      type_(tensor.type()),
+      shape_(tensor.shape()),
+      strides_(tensor.shape().row_major()) {}
+
+template <class V>
+BasicAnyView<V> BasicAnyView<V>::trusted(V* data, Type type, Shape shape, Shape strides) {
+  BasicAnyView view;
+  view.data_ = data;
+  view.type_ = type;
+  view.shape_ = shape;
+  view.strides_ = strides;
+  return view;
 }
 
-Tensor Tensor::uninitialized(Shape shape) {
+template class BasicAnyView<void>;
+template class BasicAnyView<const void>;
+
+void Tensor::Free::operator()(void* memory) const noexcept { release_memory(memory, bytes); }
+
+Tensor Tensor::uninitialized(Shape shape, Type type) {
   Tensor tensor;
   tensor.shape_ = shape;
+  tensor.type_ = type;
   tensor.elements_ = shape.elements();
   if (tensor.elements_ == 0) return tensor;
-  const Index bytes = checked_product({tensor.elements_, Index{sizeof(float)}});
-  auto* numbers = static_cast<float*>(allocate_memory(static_cast<std::size_t>(bytes)));
-  tensor.data_ = std::unique_ptr<float[], Free>(numbers, Free(tensor.elements_));
+  checked_product({tensor.elements_, static_cast<Index>(size_of(type))});
+  tensor.memory_ =
+      std::unique_ptr<void, Free>(allocate_memory(tensor.bytes()), Free(tensor.bytes()));
   return tensor;
 }
 
-Tensor::Tensor(Shape shape) : Tensor(uninitialized(shape)) {
-  if (elements_ != 0) std::memset(data(), 0, numbers().size_bytes());
+Tensor::Tensor(Shape shape, Type type) : Tensor(uninitialized(shape, type)) {
+  if (elements_ != 0) std::memset(memory(), 0, bytes());
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy = uninitialized(shape_);
-  if (elements_ != 0) std::memcpy(copy.data(), data(), numbers().size_bytes());
+  Tensor copy = uninitialized(shape_, type_);
+  if (elements_ != 0) std::memcpy(copy.memory(), memory(), bytes());
   return copy;
 }
 
-MutableView Tensor::view() { return MutableView::trusted(data(), shape_, shape_.row_major()); }
-View Tensor::view() const { return View::trusted(data(), shape_, shape_.row_major()); }
+namespace {
+
+/// Calls with_type(T{}) for the C++ type of `type`.
+template <class WithType>
+void dispatch(Type type, const WithType& with_type) {
+  switch (type) {
+    case Type::f32:
+      return with_type(float{});
+    case Type::bf16:
+      return with_type(Bf16{});
+    case Type::f16:
+      return with_type(F16{});
+  }
+}
+
+}  // namespace
+
+Tensor Tensor::converted(Type type) const {
+  Tensor copy = uninitialized(shape_, type);
+  dispatch(type_, [&]<class From>(From) {
+    dispatch(type, [&]<class To>(To) {
+      std::transform(numbers<From>().begin(), numbers<From>().end(), copy.numbers<To>().begin(),
+                     [](From x) { return To(static_cast<float>(x)); });
+    });
+  });
+  return copy;
+}
+
+void Tensor::wrong_type(Type asked) const {
+  fail("tensor: numbers asked for as ", text(asked), " but they are ", text(type_));
+}
 
 }  // namespace rapt

@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
+#include "kernels/number-inl.h"
 #include "kernels/pack-inl.h"
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
@@ -46,6 +47,8 @@ inline constexpr Kernels kernels = {
     .pack_strips = PackStrips,
     .pack_panels = PackPanels,
     .pack_rows = PackRows,
+    .load_numbers = LoadNumbers,
+    .store_numbers = StoreNumbers,
     .scores = Scores,
     .gather = Gather,
     .gather_columns = GatherColumns,

@@ -26,6 +26,14 @@ struct Clip {
 using Clips = Clip[strips];
 inline constexpr Clip whole_row{0, tile};
 
+/// Rows of the caller's memory, `stride` numbers apart.
+struct InputRows {
+  const void* data;
+  Type type;
+  Index stride;
+  Index count;
+};
+
 /// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z -
 /// reference).
 struct SoftmaxTile {
@@ -82,13 +90,14 @@ struct Kernels {
   Index lanes;
   Index panel;
 
-  // Packing: `count` rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64
-  // rows zero. False if a packed number is not finite.
-  bool (*pack_strips)(const float* rows, Index stride, Index count, Index dim,
-                      const double* factors, float* out) noexcept;
-  bool (*pack_panels)(const float* rows, Index stride, Index count, Index dim, float* out) noexcept;
-  bool (*pack_rows)(const float* rows, Index stride, Index count, Index dim, const double* factors,
-                    float* out) noexcept;
+  // Packing: rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64 rows
+  // zero. False if a packed number is not finite.
+  bool (*pack_strips)(const InputRows& rows, Index dim, const double* factors, float* out) noexcept;
+  bool (*pack_panels)(const InputRows& rows, Index dim, float* out) noexcept;
+  bool (*pack_rows)(const InputRows& rows, Index dim, const double* factors, float* out) noexcept;
+  // Numbers of any type to f32 and back, rounded to nearest.
+  void (*load_numbers)(const void* from, Type type, Index count, float* to) noexcept;
+  void (*store_numbers)(const float* from, Index count, Type type, void* to) noexcept;
 
   // Products. Only the strips below `row_strips` and the columns or depths inside the clips are
   // touched; null clips: all.

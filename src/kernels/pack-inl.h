@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "kernels/number-inl.h"
 #include "kernels/product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,8 +63,8 @@ struct NoFactor {
 };
 
 /// Writes out[column * out_stride + row] for 4 rows and `dim` columns, times a factor per row.
-template <class F>
-HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[4], Index dim,
+template <class T, class F>
+HWY_INLINE void TransposeFour(const T* const (&rows)[4], const F (&factors)[4], Index dim,
                               float* out, Index out_stride, FiniteCheck& finite) {
   Index c = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -72,7 +73,7 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[
   for (; c + 4 <= dim; c += 4) {
     hn::Vec<FiniteCheck::D4> r[4];
     for (int i = 0; i < 4; ++i) {
-      r[i] = factors[i].Times(hn::LoadU(d, rows[i] + c));
+      r[i] = factors[i].Times(LoadFloats(d, rows[i] + c));
       finite.See(r[i]);
     }
     const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r[0], r[1]));
@@ -88,7 +89,7 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[
 #endif
   for (; c < dim; ++c) {
     for (int i = 0; i < 4; ++i) {
-      const float x = factors[i].Times(rows[i][c]);
+      const float x = factors[i].Times(static_cast<float>(rows[i][c]));
       finite.See(x);
       out[c * out_stride + i] = x;
     }
@@ -97,11 +98,12 @@ HWY_INLINE void TransposeFour(const float* const (&rows)[4], const F (&factors)[
 
 /// Rows first .. first + 3, of which those below `count` exist; the others read the last and count
 /// for nothing.
+template <class T>
 struct FourRows {
-  const float* rows[4];
+  const T* rows[4];
   Factor factors[4];
   Index missing;
-  FourRows(const float* data, Index stride, Index first, Index count, const double* factor)
+  FourRows(const T* data, Index stride, Index first, Index count, const double* factor)
       : missing(std::max<Index>(0, first + 4 - count)) {
     for (Index i = 0; i < 4; ++i) {
       const Index row = std::min(first + i, count - 1);
@@ -117,9 +119,10 @@ HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from
   }
 }
 
-HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index count, Index dim,
+template <class T>
+HWY_INLINE void PackFour(const T* data, Index stride, Index first, Index count, Index dim,
                          const double* factors, float* out, Index out_stride, FiniteCheck& finite) {
-  const FourRows four(data, stride, first, count, factors);
+  const FourRows<T> four(data, stride, first, count, factors);
   if (factors == nullptr) {
     TransposeFour(four.rows, {NoFactor(), NoFactor(), NoFactor(), NoFactor()}, dim, out, out_stride,
                   finite);
@@ -129,29 +132,33 @@ HWY_INLINE void PackFour(const float* data, Index stride, Index first, Index cou
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
-bool PackStrips(const float* data, Index stride, Index count, Index dim, const double* factors,
-                float* out) noexcept {
-  FiniteCheck finite;
-  for (Index s = 0; s * strip < count; ++s) {
-    PackFour(data, stride, s * strip, count, dim, factors, out + s * strip * dim, strip, finite);
-  }
-  return finite.Finite();
+bool PackStrips(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
+  return Dispatch(rows.data, rows.type, [&](const auto* data) {
+    FiniteCheck finite;
+    for (Index s = 0; s * strip < rows.count; ++s) {
+      PackFour(data, rows.stride, s * strip, rows.count, dim, factors, out + s * strip * dim, strip,
+               finite);
+    }
+    return finite.Finite();
+  });
 }
 
-bool PackPanels(const float* data, Index stride, Index count, Index dim, float* out) noexcept {
-  FiniteCheck finite;
-  for (Index first = 0; first < tile; first += panel_columns) {
-    const Index width = std::min(panel_columns, tile - first);
-    for (Index key = first; key < first + width; key += 4) {
-      float* to = out + first * dim + key - first;
-      if (key < count) {
-        PackFour(data, stride, key, count, dim, nullptr, to, width, finite);
-      } else {
-        ClearColumns(to, width, dim, 0);
+bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
+  return Dispatch(rows.data, rows.type, [&](const auto* data) {
+    FiniteCheck finite;
+    for (Index first = 0; first < tile; first += panel_columns) {
+      const Index width = std::min(panel_columns, tile - first);
+      for (Index key = first; key < first + width; key += 4) {
+        float* to = out + first * dim + key - first;
+        if (key < rows.count) {
+          PackFour(data, rows.stride, key, rows.count, dim, nullptr, to, width, finite);
+        } else {
+          ClearColumns(to, width, dim, 0);
+        }
       }
     }
-  }
-  return finite.Finite();
+    return finite.Finite();
+  });
 }
 
 HWY_INLINE void ClearRow(Index width, Index r, float* out) {
@@ -163,43 +170,44 @@ HWY_INLINE void ClearRow(Index width, Index r, float* out) {
 }
 
 /// `present` numbers of one row and zeros up to `columns`.
-template <class F>
-HWY_INLINE void PackRow(const float* row, Index present, Index columns, F factor, float* to,
+template <class T, class F>
+HWY_INLINE void PackRow(const T* row, Index present, Index columns, F factor, float* to,
                         FiniteCheck& finite) {
   const FiniteCheck::D4 d;
   constexpr Index step = hn::MaxLanes(FiniteCheck::D4());
   Index c = 0;
   for (; c + step <= present; c += step) {
-    const auto x = factor.Times(hn::LoadU(d, row + c));
+    const auto x = factor.Times(LoadFloats(d, row + c));
     finite.See(x);
     hn::StoreU(x, d, to + c);
   }
   for (; c < present; ++c) {
-    to[c] = factor.Times(row[c]);
+    to[c] = factor.Times(static_cast<float>(row[c]));
     finite.See(to[c]);
   }
   for (; c < columns; ++c) to[c] = 0;
 }
 
-bool PackRows(const float* data, Index stride, Index count, Index dim, const double* factors,
-              float* out) noexcept {
+bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
-  FiniteCheck finite;
-  for (Index first = 0; first < width; first += panel_columns) {
-    const Index columns = std::min(panel_columns, width - first);
-    const Index present = std::min(columns, dim - first);
-    for (Index r = 0; r < count; ++r) {
-      const float* row = data + r * stride + first;
-      float* to = out + first * tile + r * columns;
-      if (factors == nullptr) {
-        PackRow(row, present, columns, NoFactor(), to, finite);
-      } else {
-        PackRow(row, present, columns, Factor(factors[r]), to, finite);
+  for (Index r = rows.count; r < tile; ++r) ClearRow(width, r, out);
+  return Dispatch(rows.data, rows.type, [&](const auto* data) {
+    FiniteCheck finite;
+    for (Index first = 0; first < width; first += panel_columns) {
+      const Index columns = std::min(panel_columns, width - first);
+      const Index present = std::min(columns, dim - first);
+      for (Index r = 0; r < rows.count; ++r) {
+        const auto* row = data + r * rows.stride + first;
+        float* to = out + first * tile + r * columns;
+        if (factors == nullptr) {
+          PackRow(row, present, columns, NoFactor(), to, finite);
+        } else {
+          PackRow(row, present, columns, Factor(factors[r]), to, finite);
+        }
       }
     }
-  }
-  for (Index r = count; r < tile; ++r) ClearRow(width, r, out);
-  return finite.Finite();
+    return finite.Finite();
+  });
 }
 
 }  // namespace HWY_NAMESPACE
