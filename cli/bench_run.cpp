@@ -1,6 +1,7 @@
 #include "cli/bench_run.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 #include "cli/child.h"
@@ -9,7 +10,9 @@
 namespace rapt::cli {
 namespace {
 
-Index bytes_of(const Tensor& tensor) { return 4 * tensor.elements(); }
+Index bytes_of(const Tensor& tensor) {
+  return static_cast<Index>(size_of(tensor.type())) * tensor.elements();
+}
 
 Index bytes_of(const Attended& y) {
   Index bytes = bytes_of(y.out) + bytes_of(y.lse) + std::ssize(y.rows.max) * Index{sizeof(float)} +
@@ -35,10 +38,14 @@ Bench::Bench(const Case& c, const Context& context)
     : c_(c),
       context_(context),
       rule_(rule_of(c)),
-      q_(random_tensor(c.q_shape(), 1)),
-      k_(random_tensor(c.k_shape(), 2)),
-      v_(random_tensor(c.v_shape(), 3)),
+      q_(operand(c.q_shape(), 1)),
+      k_(operand(c.k_shape(), 2)),
+      v_(operand(c.v_shape(), 3)),
       pairs_(Plan(rule_.how.pattern, c.lengths()).pairs()) {}
+
+Tensor Bench::operand(const Shape& shape, std::uint64_t seed) const {
+  return random_tensor(shape, seed).converted(parse_type(c_.dtype));
+}
 
 Index Bench::run(Pass pass) const {
   if (pass == Pass::forward) return bytes_of(attend(q_, k_, v_, rule_.how, context_));
@@ -47,7 +54,7 @@ Index Bench::run(Pass pass) const {
 
 void Bench::prepare_backward() {
   if (!dout_.empty()) return;
-  dout_ = random_tensor(c_.out_shape(), 4);
+  dout_ = operand(c_.out_shape(), 4);
   Attended y = attend(q_, k_, v_, rule_.how, context_);
   out_ = std::move(y.out);
   out_view_ = out_;
@@ -56,23 +63,22 @@ void Bench::prepare_backward() {
 
 /// Leaves this process as if forward had never run in it.
 void Bench::prepare_backward_in_child() {
-  dout_ = random_tensor(c_.out_shape(), 4);
-  out_ = Tensor(c_.out_shape());
+  dout_ = operand(c_.out_shape(), 4);
+  out_ = Tensor(c_.out_shape(), dout_.type());
   out_view_ = out_;
-  const Index numbers = out_.elements();
   const Index rows = c_.batch * c_.heads * c_.lengths().queries;
-  SharedBytes shared(8 * rows + 4 * rows + 4 * numbers);
+  SharedBytes shared(8 * rows + 4 * rows + bytes_of(out_));
   const std::span<double> sum = shared.numbers<double>(0, rows);
   const std::span<float> max = shared.numbers<float>(8 * rows, rows);
-  const std::span<float> out = shared.numbers<float>(12 * rows, numbers);
+  const std::span<std::byte> out = shared.numbers<std::byte>(12 * rows, bytes_of(out_));
   in_child([&] {
     const Attended y = attend(q_, k_, v_, rule_.how, context_);
     std::copy(y.rows.sum.begin(), y.rows.sum.end(), sum.begin());
     std::copy(y.rows.max.begin(), y.rows.max.end(), max.begin());
-    std::copy(y.out.numbers().begin(), y.out.numbers().end(), out.begin());
+    std::memcpy(out.data(), y.out.memory(), out.size());
     return 0;
   });
-  std::copy(out.begin(), out.end(), out_.numbers().begin());
+  std::memcpy(out_.memory(), out.data(), out.size());
   rows_.max.assign(max.begin(), max.end());
   rows_.sum.assign(sum.begin(), sum.end());
 }
@@ -111,7 +117,7 @@ Json Bench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
           {"bias", c_.bias},
           {"dropout", c_.dropout},
           {"stats", c_.stats},
-          {"dtype", "f32"},
+          {"dtype", c_.dtype},
           {"isa", context_.isa()},
           {"threads", context_.threads()},
           {"pass", pass == Pass::forward ? "forward" : "backward"},

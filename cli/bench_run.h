@@ -22,6 +22,7 @@ class Bench {
   static std::optional<Index> extra_bytes(const Case& c, const Context& context, Pass pass);
 
  private:
+  Tensor operand(const Shape& shape, std::uint64_t seed) const;
   Index run(Pass pass) const;
   void prepare_backward();
   void prepare_backward_in_child();
@@ -32,7 +33,7 @@ class Bench {
   Rule rule_;
   Tensor q_, k_, v_, dout_;
   Tensor out_;
-  View out_view_;
+  AnyView out_view_;
   Rows rows_;
   Index pairs_;
   Index output_bytes_ = 0;

@@ -92,6 +92,9 @@ void add_case_options(CLI::App& command, Case& c) {
   command.add_option("--dropout", c.dropout, "Rate of dropped probabilities")
       ->capture_default_str();
   command.add_flag("--sinks", c.sinks, "Give each head a learned sink");
+  command.add_option("--dtype", c.dtype, "Type of queries, keys, values and output")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
   command.add_flag("--stats", c.stats, "Also measure what attention does");
 }
 

@@ -25,6 +25,7 @@ struct Case {
   double dropout = 0;
   bool sinks = false;
   bool stats = false;
+  std::string dtype = "f32";
 
   Lengths lengths() const { return {queries == 0 ? tokens : queries, tokens}; }
   Shape q_shape() const { return {batch, heads, lengths().queries, dim}; }

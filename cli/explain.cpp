@@ -18,10 +18,12 @@ void run(const ExplainOptions& options) {
   const Case& c = options.c;
   const Context context(options.threads, options.isa);
   const Rule rule = rule_of(c);
-  const std::string text = explain(c.q_shape(), c.k_shape(), c.v_shape(), rule.how, context);
+  const std::string text =
+      explain(c.q_shape(), c.k_shape(), c.v_shape(), rule.how, context, parse_type(c.dtype));
   if (options.json) {
     print({{"pattern", to_string(rule.how.pattern)},
            {"tokens", c.tokens},
+           {"dtype", c.dtype},
            {"isa", context.isa()},
            {"threads", context.threads()},
            {"text", text}});

@@ -160,6 +160,7 @@ RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v
 
 /// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
 RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,
-                             const Attention& how = {}, const Context& context = {});
+                             const Attention& how = {}, const Context& context = {},
+                             Type type = Type::f32);
 
 }  // namespace rapt

@@ -9,12 +9,12 @@ namespace {
 
 /// A view that has a shape and reads one number everywhere: enough for the checks of a call that is
 /// only described.
-View stand_in(const Shape& shape) {
+AnyView stand_in(const Shape& shape, Type type) {
   static const float zero = 0;
   Shape strides = shape;
   for (Index axis = 0; axis < shape.rank(); ++axis)
     strides[axis] = axis + 1 == shape.rank() ? 1 : 0;
-  return View::trusted(&zero, shape, strides);
+  return AnyView::trusted(&zero, type, shape, strides);
 }
 
 std::string score_text(const Call& call) {
@@ -28,15 +28,22 @@ std::string score_text(const Call& call) {
   return text;
 }
 
+std::string operand_text(Type type) {
+  if (type == Type::f32) return "f32";
+  return rapt::text(type) + ", widened to f32 where they are packed; results rounded once" +
+         (type == Type::bf16 ? "; no AMX kernel in this build" : "");
+}
+
 }  // namespace
 
 std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how,
-                    const Context& context) {
-  const Call call("explain", stand_in(q), stand_in(k), stand_in(v), how, context);
+                    const Context& context, Type type) {
+  const Call call("explain", stand_in(q, type), stand_in(k, type), stand_in(v, type), how, context);
   const Plan& plan = *call.plan;
   const Index visited = plan.whole_tiles() + plan.masked_tiles();
   std::ostringstream text;
   text << "kernel    fused f32, exact online softmax, f64 row sums and accumulators\n"
+       << "operands  " << operand_text(type) << "\n"
        << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
        << strip << " x " << call.kernels.panel << "\n"
        << "tiles     " << tile << " queries x " << tile << " keys; " << visited << " of "
