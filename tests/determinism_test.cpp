@@ -9,6 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "attention/turns.h"
 #include "support/bound.h"
 #include "support/engine.h"
 
@@ -183,6 +184,46 @@ TEST(FloatingPointStateDeathTest, TrapsOfTheCallerAreNotSprung) {
 }
 
 #endif
+
+TEST(Determinism, TheOrderOfKeyGroupsShowsInNoBit) {
+  // Groups of keys that cancel but for the last: in another order the small ones would be lost.
+  Small small({1, 1, 2000, 8}, {1, 1, 6 * 256, 8});
+  std::fill(small.q.numbers().begin(), small.q.numbers().end(), 0.0f);
+  const float sizes[] = {1, -1, 1, -1, 1e-9f, 3e-10f};
+  for (Index key = 256; key < 6 * 256; ++key)
+    for (Index c = 0; c < 8; ++c) {
+      at(small.v, 0, 0, key, c) = at(small.v, 0, 0, key % 256, c);
+      at(small.k, 0, 0, key, c) = at(small.k, 0, 0, key % 256, c) * sizes[key / 256];
+    }
+  const Answer want = small.answer(Context(1));
+  for (int run = 0; run < 20; ++run)
+    EXPECT_SAME_BITS(small.answer(Context(7)).backward, want.backward);
+}
+
+TEST(Determinism, TurnsAreTakenInOrder) {
+  constexpr Index count = 8;
+  Turns turns(2);
+  std::vector<Index> order;
+  std::vector<std::thread> threads;
+  for (Index turn = count - 1; turn >= 0; --turn)
+    threads.emplace_back([&, turn] {
+      turns.enter(1, turn);
+      order.push_back(turn);
+      turns.leave(1);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Index turn = 0; turn < count; ++turn) EXPECT_EQ(order[static_cast<std::size_t>(turn)], turn);
+}
+
+TEST(Determinism, WhoWaitsForAFailedTurnFailsToo) {
+  Turns turns(1);
+  std::thread failing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    turns.give_up(std::make_exception_ptr(std::bad_alloc()));
+  });
+  EXPECT_THROW(turns.enter(0, 1), std::bad_alloc);
+  failing.join();
+}
 
 }  // namespace
 }  // namespace rapt::test

@@ -13,6 +13,25 @@
 namespace rapt::test {
 namespace {
 
+TEST(ExtremeValues, ARowWhoseLogitsAreAllMinusInfinityIsNotARowThatSeesNothing) {
+  for (const Context& context : every_isa()) {
+    Small small({1, 1, 5, 8}, {1, 1, 5, 8});
+    small.how.pattern = window(0, 0);
+    for (Index c = 0; c < 8; ++c) at(small.q, 0, 0, 2, c) = 1e25f, at(small.k, 0, 0, 2, c) = -1e25f;
+    const Answer got = small.answer(context);
+    for (Index row = 0; row < 5; ++row) {
+      EXPECT_EQ(std::isnan(got.forward.out.numbers()[row * 8]), row == 2) << context.isa();
+      EXPECT_EQ(std::isnan(got.forward.lse.numbers()[row]), row == 2) << context.isa();
+      EXPECT_EQ(std::isnan(got.backward.dv.numbers()[row * 8]), row == 2) << context.isa();
+    }
+    small.how.sinks = {0.5f};  // the sink takes it all
+    const Answer sunk = small.answer(context);
+    EXPECT_EQ(sunk.forward.out.numbers()[2 * 8], 0) << context.isa();
+    EXPECT_NEAR(sunk.forward.lse.numbers()[2], 0.5, 1e-6) << context.isa();
+    EXPECT_EQ(sunk.backward.dv.numbers()[2 * 8], 0) << context.isa();
+  }
+}
+
 TEST(ExtremeValues, ALogitThatOverflowsMakesItsRowNanAndNoOther) {
   for (const Context& context : every_isa()) {
     Small small({1, 1, 70, 8}, {1, 1, 90, 8});

@@ -47,16 +47,7 @@ Options parse(int count, char** words) {
 std::string faults(const Case& c) {
   Operands o(c);
   o.how.stats = c.seed % 2 == 0;
-  const Problem p = problem(o.q, o.k, o.v, o.how);
-  const Defined want = define(p);
-  const DefinedGradients want_gradients = define_gradients(p, doubles(o.dout));
-  std::string text;
-  for (const Context& context : every_isa()) {
-    const Answer got = run(o, context);
-    text += beyond_bound(got.forward, want, where(c, context));
-    text += beyond_bound(got.backward, want_gradients, where(c, context));
-  }
-  return text;
+  return beyond_bound(o, c.repro());
 }
 
 /// Exceptions are faults too: every drawn case is a legal call.

@@ -10,17 +10,7 @@
 namespace rapt::test {
 namespace {
 
-void expect_within_bound(const Case& c) {
-  const Operands o(c);
-  const Problem p = problem(o.q, o.k, o.v, o.how);
-  const Defined want = define(p);
-  const DefinedGradients want_gradients = define_gradients(p, doubles(o.dout));
-  for (const Context& context : every_isa()) {
-    const Answer got = run(o, context);
-    EXPECT_WITHIN_BOUND(got.forward, want, where(c, context));
-    EXPECT_WITHIN_BOUND(got.backward, want_gradients, where(c, context));
-  }
-}
+void expect_within_bound(const Case& c) { EXPECT_WITHIN_BOUND(Operands(c), c.repro()); }
 
 Case score_case(const std::string& changes) {
   return parse_case(

@@ -93,9 +93,9 @@ struct Attention {
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
-  std::shared_ptr<const Plan> plan = nullptr;  // to share between calls; built if absent. Its
-                                               // pattern counts, `pattern` may stay unset
-  bool stats = false;                          // also measure what attention did
+  std::shared_ptr<const Plan> plan =
+      nullptr;         // a plan of `pattern` to share between calls; built if absent
+  bool stats = false;  // also measure what attention did
 };
 
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,
@@ -146,7 +146,8 @@ struct Gradients {
 RAPT_API Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how = {},
                          const Context& context = {});
 
-/// The same, writing the output into memory of the caller, which must not overlap q, k or v.
+/// The same, writing the output into memory of the caller, which must not overlap q, k, v or a
+/// dense bias.
 /// `Attended::out` stays empty.
 RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v,
                               const Attention& how = {}, const Context& context = {});

@@ -56,7 +56,8 @@ class RAPT_API Plan {
   /// Visited tiles, whole and masked.
   Index whole_tiles() const;
   Index masked_tiles() const;
-  /// Memory held by the plan, the transposed half included once it exists.
+  /// Memory held by the plan, the transposed half included once it exists, its pattern's tables
+  /// not.
   Index bytes() const;
 
   /// A character picture at most `columns` wide: █ whole, ▒ masked (or mixed, where a character

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "attention/key_group.h"
-#include "attention/ticket.h"
+#include "attention/shared_sums.h"
 
 namespace rapt {
 namespace {
@@ -59,28 +59,21 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
   });
 }
 
-}  // namespace
-
-void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
-  if (call.rows() == 0 || call.keys == 0) return;
-  QuerySums sums(call);
-  RelativeSums relative_sums(call);
-  std::vector<std::unique_ptr<KeyGroupWorker>> crew;
-  for (Index i = 0; i < workers(call.context); ++i) {
-    crew.push_back(std::make_unique<KeyGroupWorker>(call, input, sums));
-  }
-  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
+/// Every key group of every key head, each by one worker at a time.
+void run_key_groups(const Call& call, const BackwardInput& input, QuerySums& sums,
+                    RelativeSums& relative_sums, std::vector<ScoreGradients>& parts,
+                    Gradients& gradients) {
+  Crew<KeyGroupWorker> crew(call.context);
   const Index owners = call.batch * call.kv_heads;
-  std::vector<ScoreGradients> parts;
-  for (Index i = 0; i < owners * groups; ++i) parts.emplace_back(call);
+  const Index groups = static_cast<Index>(parts.size()) / owners;
   // Groups of one head run in ascending order, heads side by side: a task seldom waits for its turn
   // at a query tile.
   for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
     const Index owner = task % owners;
     const Index key_group = task / owners;
     ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
-    KeyGroupWorker& hand = *crew[static_cast<std::size_t>(worker)];
     try {
+      KeyGroupWorker& hand = crew.get(worker, call, input, sums);
       hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients, part);
       relative_sums.add(task, hand.relative_gradient());
     } catch (...) {
@@ -89,7 +82,18 @@ void run_backward(const Call& call, const BackwardInput& input, Gradients& gradi
       throw;
     }
   });
-  crew.clear();
+}
+
+}  // namespace
+
+void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
+  if (call.rows() == 0 || call.keys == 0) return;
+  QuerySums sums(call);
+  RelativeSums relative_sums(call);
+  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
+  std::vector<ScoreGradients> parts;
+  for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
+  run_key_groups(call, input, sums, relative_sums, parts, gradients);
   write_query_gradients(call, sums, gradients.dq);
   join_score_gradients(call, parts, groups, gradients);
   relative_sums.write(call, gradients.drelative_keys);

@@ -78,13 +78,11 @@ void run_dense_gradient(const Call& call, const BackwardInput& input, Tensor& dd
   if (call.rows() == 0 || call.keys == 0) return;
   const Shape& shape = ddense.shape();
   const Index tiles = shape[2] > 1 ? call.query_tiles() : 1;
-  std::vector<std::unique_ptr<DenseWorker>> crew;
-  for (Index i = 0; i < workers(call.context); ++i)
-    crew.push_back(std::make_unique<DenseWorker>(call, input));
+  Crew<DenseWorker> crew(call.context);
   for_each_task(call.context, shape[0] * shape[1] * tiles, [&](Index task, Index worker) {
     const Index slice = task / tiles;
-    crew[static_cast<std::size_t>(worker)]->run(slice / shape[1], slice % shape[1], task % tiles,
-                                                ddense.data());
+    crew.get(worker, call, input)
+        .run(slice / shape[1], slice % shape[1], task % tiles, ddense.data());
   });
 }
 

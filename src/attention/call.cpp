@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include "base/check.h"
 #include "base/sizes.h"
@@ -10,16 +12,30 @@
 namespace rapt {
 namespace {
 
-/// Whether the elements of a view can be there at all.
-void check_memory(const char* where, const char* name, const AnyView& view) {
-  if (view.shape().elements() == 0) return;
+/// Bytes from the first to the last element, or nothing if that does not fit 64 bits.
+std::optional<Index> extent_bytes(const AnyView& view) {
   Index span = 1;
   for (Index axis = 0; axis < view.shape().rank(); ++axis) {
     const Index stride = view.stride(axis);
-    check(stride != std::numeric_limits<Index>::min(), where, ": ", name, " has stride ", stride);
-    span = checked_sum({span, checked_product({view.size(axis) - 1, std::abs(stride)})});
+    Index step = 0;
+    if (stride == std::numeric_limits<Index>::min() ||
+        __builtin_mul_overflow(view.size(axis) - 1, std::abs(stride), &step) ||
+        __builtin_add_overflow(span, step, &span))
+      return std::nullopt;
   }
-  checked_product({span, static_cast<Index>(size_of(view.type()))});
+  Index bytes = 0;
+  if (__builtin_mul_overflow(span, static_cast<Index>(size_of(view.type())), &bytes))
+    return std::nullopt;
+  return bytes;
+}
+
+/// Whether the elements of a view can be there at all.
+void check_memory(const char* where, const char* name, const AnyView& view) {
+  if (view.shape().elements() == 0) return;
+  if (!extent_bytes(view)) {
+    fail(where, ": ", name, " with shape ", view.shape().text(), " and strides ",
+         view.strides().text(), " reaches beyond 64 bits, expected memory that can exist");
+  }
   check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(),
         " but no memory (null pointer)");
   check(reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) == 0, where, ": ",
@@ -119,23 +135,33 @@ void check_score(const char* where, const Attention& how, const AnyView& q, cons
         ": dropout over ", std::max(q.tokens(), k.tokens()), " tokens, expected at most 2^32");
 }
 
+/// Patterns can be tables of thousands of numbers.
+std::string shortened(std::string text) {
+  constexpr std::size_t most = 80;
+  if (text.size() > most) text.replace(most - 3, std::string::npos, "...");
+  return text;
+}
+
 std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Lengths lengths) {
   if (!how.plan) return std::make_shared<const Plan>(how.pattern, lengths);
   const Lengths given = how.plan->lengths();
   check(given == lengths, where, ": the plan is for ", given.queries, " queries and ", given.keys,
         " keys, expected ", lengths.queries, " and ", lengths.keys);
-  check(how.pattern == full() || how.pattern == how.plan->pattern(), where, ": the plan is of ",
-        how.plan->pattern().text(), " but the pattern is ", how.pattern.text(),
-        ", expected the same (or no pattern: the plan has one)");
+  if (!(how.pattern == how.plan->pattern())) {
+    fail(where, ": the plan is of ", shortened(how.plan->pattern().text()), " but the pattern is ",
+         shortened(how.pattern.text()), ", expected the same");
+  }
   return how.plan;
 }
 
-/// The scale is packed into the queries, so it has to fit their numbers.
+/// Scale and soft-cap are packed into the queries, whose numbers must neither overflow nor vanish.
 void check_factors(const char* where, const Attention& how, const Rule& rule) {
-  const auto fits = [](double x) { return std::abs(x) <= std::numeric_limits<float>::max(); };
-  check(fits(rule.largest_factor()) && fits(how.softcap * log2_e), where, ": a scale of ",
-        rule.largest_scale(), " with a softcap of ", how.softcap,
-        " is beyond f32, expected smaller factors");
+  constexpr double most = 0x1p40;
+  const auto fits = [](double x) { return x == 0 || (1 / most <= x && x <= most); };
+  check(fits(rule.largest_scale()), where, ": the scale comes to ", rule.largest_scale(),
+        ", expected 0 or a size from 2^-40 to 2^40");
+  check(fits(how.softcap), where, ": softcap is ", how.softcap,
+        ", expected 0 (none) or 2^-40 to 2^40");
 }
 
 /// First and one past the last address of a view that has elements.

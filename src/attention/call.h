@@ -6,6 +6,7 @@
 #include "attention/relative_tiles.h"
 #include "attention/rule.h"
 #include "base/buffer.h"
+#include "base/sizes.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -44,9 +45,7 @@ struct Call {
     return keys - queries + (query_tile - key_tile) * tile;
   }
   /// Numbers per packed row: a dimension in whole vectors.
-  Index padded(Index numbers) const {
-    return (numbers + kernels.lanes - 1) / kernels.lanes * kernels.lanes;
-  }
+  Index padded(Index numbers) const { return round_up(numbers, kernels.lanes); }
 };
 
 /// Largest dim of any operand.

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/threads.h"
 #include "kernels/kernels.h"
@@ -20,6 +23,25 @@ struct Context::Body {
 inline const Kernels& kernels_of(const Context& context) { return *context.body().kernels; }
 inline const Threads& threads_of(const Context& context) { return context.body().threads; }
 inline Index workers(const Context& context) { return threads_of(context).count(); }
+
+/// One worker for each thread that takes part in a loop, made when it first does: a call with few
+/// tasks does not pay for many threads.
+template <class Worker>
+class Crew {
+ public:
+  explicit Crew(const Context& context)
+      : workers_(static_cast<std::size_t>(threads_of(context).count())) {}
+
+  template <class... Arguments>
+  Worker& get(Index worker, Arguments&&... arguments) {
+    std::unique_ptr<Worker>& place = workers_[static_cast<std::size_t>(worker)];
+    if (!place) place = std::make_unique<Worker>(std::forward<Arguments>(arguments)...);
+    return *place;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
 
 inline void for_each_task(const Context& context, Index tasks,
                           const std::function<void(Index task, Index worker)>& run) {

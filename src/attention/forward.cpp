@@ -45,6 +45,7 @@ class QueryTile {
     head_ = head;
     query_tile_ = query_tile;
     since_flush_ = 0;
+    saw_key_ = 0;
     scoring_.take_queries(item, head, query_tile);
     std::fill(reference_.begin(), reference_.end(), minus_infinity);
     std::fill(lane_sums_.begin(), lane_sums_.end(), 0.0f);
@@ -86,6 +87,7 @@ class QueryTile {
     const Index rows = scoring_.rows();
     scoring_.logits(packed.keys, key_tile, mask_id, scores);
     const TileMask& mask = scoring_.mask();
+    saw_key_ |= mask.rows_that_see();
     if (call_.how.stats) {
       kernels.absorb_stats(scores, rows, mask.clips(), mask.words(), state_,
                            call_.distance(query_tile_, key_tile));
@@ -121,7 +123,11 @@ class QueryTile {
       sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
     }
     const double max = static_cast<double>(reference_[r]);
-    if (!call_.rule.has_sinks() || (reference_[r] == minus_infinity && sum == 0)) return {max, sum};
+    if (!call_.rule.has_sinks() || !saw_key(r)) {
+      // Keys in sight, but every logit -inf: 0 / 0, and not the row that sees nothing.
+      const bool undefined = saw_key(r) && reference_[r] == minus_infinity;
+      return {max, undefined ? std::numeric_limits<double>::quiet_NaN() : sum};
+    }
     // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the
     // rounding.
     const double sink = call_.rule.sink_log2(head_);
@@ -129,17 +135,18 @@ class QueryTile {
     return {most, sum * std::exp2(max - most) + std::exp2(sink - most)};
   }
 
+  bool saw_key(Index r) const { return (saw_key_ >> r & 1) != 0; }
+
   void finish(Index r, const ForwardOutput& output) {
     const Index query = query_tile_ * tile + r;
     const Index row = call_.row(item_, head_, query);
     const Denominator all = denominator(r);
     // A row that saw nothing has out = 0 and keeps it.
-    const bool seen = reference_[r] != minus_infinity || all.sum != all.sum;
     const double factor =
-        seen ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
+        saw_key(r) ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
     write_row(call_.kernels, output.out.type(), output.out.row(item_, head_, query),
               call_.value_dim, [&](float* out) {
-                if (seen) {
+                if (saw_key(r)) {
                   call_.kernels.finish(state_, r, factor, call_.value_dim, out);
                 } else {
                   std::fill(out, out + call_.value_dim, 0.0f);
@@ -160,6 +167,7 @@ class QueryTile {
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
   Index since_flush_ = 0;
+  std::uint64_t saw_key_ = 0;  // a bit per row
   Buffer<float> reference_, lane_sums_;
   Buffer<double> sums_;
   Buffer<float> out_;
@@ -229,18 +237,16 @@ std::vector<Index> longest_first(const Plan& plan) {
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   PackedKeys packed(call);
-  std::vector<std::unique_ptr<ForwardWorker>> crew;
-  for (Index i = 0; i < workers(call.context); ++i)
-    crew.push_back(std::make_unique<ForwardWorker>(call, packed));
+  Crew<ForwardWorker> crew(call.context);
   const std::vector<Index> order = longest_first(*call.plan);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index owner = task / groups;
-    crew[static_cast<std::size_t>(worker)]->run(owner / call.heads, owner % call.heads,
-                                                order[static_cast<std::size_t>(task % groups)],
-                                                output);
+    crew.get(worker, call, packed)
+        .run(owner / call.heads, owner % call.heads, order[static_cast<std::size_t>(task % groups)],
+             output);
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include "attention/gradient_tile.h"
 #include "attention/relative_band.h"
-#include "attention/ticket.h"
+#include "attention/shared_sums.h"
 #include "attention/visit_cursor.h"
 
 namespace rapt {

@@ -1,6 +1,5 @@
 #include "attention/packed.h"
 
-#include <bit>
 #include <thread>
 
 namespace rapt {
@@ -41,30 +40,6 @@ PackedKeys::State PackedKeys::pack(Index item, Index kv_head, Index key_tile, In
       call_.kernels.pack_rows(rows_of(call_.v, item, kv_head, first, count), call_.value_dim,
                               nullptr, values_.data() + at * tile * width_);
   return finite ? State::finite : State::special;
-}
-
-void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips) {
-  for (Index s = 0; s < strips; ++s) {
-    const std::uint64_t* rows = mask.data() + s * strip;
-    const std::uint64_t any = rows[0] | rows[1] | rows[2] | rows[3];
-    clips[s] = {};
-    if (any == 0) continue;
-    const Index first = std::countr_zero(any);
-    const Index last = tile - std::countl_zero(any);
-    clips[s] = {first / lanes * lanes, round_up(last, lanes)};
-  }
-}
-
-void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips) {
-  for (Index s = 0; s < strips; ++s) clips[s] = {};
-  for (Index r = 0; r < tile; ++r) {
-    for (std::uint64_t word = mask[static_cast<std::size_t>(r)]; word != 0;) {
-      const Index s = std::countr_zero(word) / strip;
-      if (clips[s].end == 0) clips[s].begin = r;
-      clips[s].end = r + 1;
-      word &= ~(std::uint64_t{0xF} << (s * strip));
-    }
-  }
 }
 
 }  // namespace rapt

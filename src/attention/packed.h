@@ -34,9 +34,4 @@ class PackedKeys {
   std::vector<std::atomic<State>> states_;
 };
 
-/// Columns of a masked tile that each strip of rows touches, in whole vectors.
-void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips);
-/// Query rows of a masked tile that each strip of key columns touches.
-void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips);
-
 }  // namespace rapt

@@ -2,6 +2,7 @@
 
 #include "attention/pattern_node.h"
 #include "base/check.h"
+#include "base/sizes.h"
 
 namespace rapt {
 
@@ -99,8 +100,7 @@ struct Keys {
   std::string text() const { return "keys(" + text_of(n) + ")"; }
 };
 
-/// Quotients rounded towards -infinity and +infinity; step is positive.
-Index divide_down(Index number, Index step) { return number / step - (number % step < 0 ? 1 : 0); }
+/// Towards +infinity, for numbers of either sign.
 Index divide_upward(Index number, Index step) { return -divide_down(-number, step); }
 
 struct Dilated {

@@ -10,26 +10,37 @@ RelativeGradient::RelativeGradient(const Call& call)
   if (!call.relative) return;
   const Index tiles = call.relative->count();
   recent_ = Buffer<float>(tiles * numbers_);
-  touched_ = Buffer<bool>(tiles);
   wide_ = Buffer<double>(tiles * numbers_);
-  clear();
+  states_ = Buffer<State>(tiles);
+  std::fill(states_.begin(), states_.end(), State::unused);
 }
 
-void RelativeGradient::clear() {
-  std::fill(recent_.begin(), recent_.end(), 0.0f);
-  std::fill(touched_.begin(), touched_.end(), false);
-  std::fill(wide_.begin(), wide_.end(), 0.0);
-}
+void RelativeGradient::clear() { std::fill(states_.begin(), states_.end(), State::unused); }
 
 float* RelativeGradient::tile_sums(Index table_tile) {
-  touched_[table_tile] = true;
-  return recent_.data() + table_tile * numbers_;
+  float* recent = recent_.data() + table_tile * numbers_;
+  if (states_[table_tile] == State::unused) {
+    std::fill_n(recent, numbers_, 0.0f);
+    std::fill_n(wide_.data() + table_tile * numbers_, numbers_, 0.0);
+  }
+  states_[table_tile] = State::recent;
+  return recent;
 }
 
 void RelativeGradient::flush() {
-  for (Index t = 0; t < touched_.size(); ++t) {
-    if (!std::exchange(touched_[t], false)) continue;
+  for (Index t = 0; t < states_.size(); ++t) {
+    if (states_[t] != State::recent) continue;
     call_.kernels.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
+    states_[t] = State::flushed;
+  }
+}
+
+void RelativeGradient::add_to(double* sums) const {
+  for (Index t = 0; t < states_.size(); ++t) {
+    if (states_[t] == State::unused) continue;
+    const double* from = wide_.data() + t * numbers_;
+    double* to = sums + t * numbers_;
+    for (Index i = 0; i < numbers_; ++i) to[i] += from[i];
   }
 }
 

@@ -5,7 +5,7 @@
 namespace rapt {
 
 /// The gradient of the relative keys, of one task: in f64, with f32 sums on top that are moved down
-/// now and then.
+/// now and then. Only tiles that the task meets cost anything.
 class RelativeGradient {
  public:
   explicit RelativeGradient(const Call& call);
@@ -14,15 +14,16 @@ class RelativeGradient {
   /// f32 [64][dim in whole vectors] of one table tile, to be added to.
   float* tile_sums(Index table_tile);
   void flush();
-  /// [count][64][dim in whole vectors]
-  const Buffer<double>& sums() const { return wide_; }
+  /// What was flushed, added to [count][64][dim in whole vectors].
+  void add_to(double* sums) const;
 
  private:
+  enum class State : std::uint8_t { unused, recent, flushed };
   const Call& call_;
   Index numbers_;  // per tile
   Buffer<float> recent_;
-  Buffer<bool> touched_;
   Buffer<double> wide_;
+  Buffer<State> states_;
 };
 
 /// Gradients of q · relative key for a tile of queries that passes key tiles in ascending order.

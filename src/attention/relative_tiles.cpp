@@ -5,20 +5,15 @@
 #include "base/sizes.h"
 
 namespace rapt {
-namespace {
-
-Index floor_divide(Index a, Index b) { return (a >= 0 ? a : a - b + 1) / b; }
-
-}  // namespace
-
 RelativeTiles::RelativeTiles(const View& table, Lengths lengths, const Kernels& kernels)
     : dim_(table.size(1)),
-      width_(divide_up(dim_, kernels.lanes) * kernels.lanes),
+      width_(round_up(dim_, kernels.lanes)),
       reach_((table.size(0) - 1) / 2),
       start_(lengths.queries - lengths.keys -
-             floor_divide(lengths.queries - lengths.keys, tile) * tile),
-      first_(floor_divide(-reach_ - start_, tile)),
-      last_(floor_divide(reach_ - start_, tile)),
+             divide_down(lengths.queries - lengths.keys, tile) * tile),
+      // Pairs of these lengths stand between 1 - keys and queries - 1.
+      first_(divide_down(std::max(-reach_, 1 - lengths.keys) - start_, tile)),
+      last_(divide_down(std::min(reach_, lengths.queries - 1) - start_, tile)),
       panels_(checked_product({count(), tile, dim_})),
       rows_(checked_product({count(), tile, width_})) {
   Buffer<float> gathered(tile * dim_);

@@ -37,7 +37,7 @@ class RelativeTiles {
   Index dim_, width_;
   Index reach_;
   Index start_;         // where tile 0 of the positions begins: 0 .. 63
-  Index first_, last_;  // tiles of positions that the reach touches
+  Index first_, last_;  // tiles of positions that the reach and the lengths touch
   Buffer<float> panels_, rows_;
   bool finite_ = true;
 };

@@ -24,7 +24,6 @@ class Rule {
   double largest_scale() const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
   double query_factor(Index query) const;
-  double largest_factor() const { return largest_scale() * logit_factor(); }
   /// Turns sums over packed queries into gradients of k.
   double key_gradient_factor() const { return softcap_ > 0 ? softcap_ : ln_2; }
 

@@ -45,11 +45,6 @@ void Scoring::fill_band(Index half, Index table_tile) {
   held_[half] = table_tile;
 }
 
-void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
-  words_ = words.data();
-  clip_strips(words, lanes, clips_);
-}
-
 /// The plan's mask, and the pairs a dense bias hides.
 void Scoring::take_mask(Index key_tile, std::int32_t mask_id) {
   if (mask_id == Visit::whole) {

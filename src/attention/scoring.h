@@ -1,25 +1,9 @@
 #pragma once
 
 #include "attention/call.h"
-#include "attention/packed.h"
+#include "attention/tile_mask.h"
 
 namespace rapt {
-
-/// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of
-/// rows needs.
-class TileMask {
- public:
-  void set_whole() { words_ = nullptr; }
-  void set(std::span<const std::uint64_t, tile> words, Index lanes);
-  bool whole() const { return words_ == nullptr; }
-  const std::uint64_t* words() const { return words_; }
-  /// Null for a whole tile, as the kernels want it.
-  const Clip* clips() const { return whole() ? nullptr : clips_; }
-
- private:
-  const std::uint64_t* words_ = nullptr;
-  Clips clips_;
-};
 
 /// Makes the logits of one tile after the other for a tile of queries: product, relative keys,
 /// soft-cap, biases. Forward and backward share it, so they see the same bits.

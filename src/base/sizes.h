@@ -25,6 +25,10 @@ inline Index checked_sum(std::initializer_list<Index> terms) {
   return sum;
 }
 
+/// Towards -infinity; part is positive.
+inline constexpr Index divide_down(Index number, Index part) {
+  return number / part - (number % part < 0 ? 1 : 0);
+}
 inline constexpr Index divide_up(Index size, Index part) { return (size + part - 1) / part; }
 inline constexpr Index round_up(Index size, Index part) { return divide_up(size, part) * part; }
 

@@ -82,9 +82,11 @@ struct DropTile {
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
-///   strips  [16][depth][4]          rows of a left operand
-///   panels  [ceil(64/panel)][depth][panel]  64 columns of a right operand, the last panel may be
-///   narrower rows    [ceil(width/panel)][64][panel]  64 rows of a right operand, likewise
+// clang-format off
+///   strips  [16][depth][4]                   rows of a left operand
+///   panels  [ceil(64/panel)][depth][panel]   64 columns of a right operand; the last may be narrower
+///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, likewise
+// clang-format on
 struct Kernels {
   const char* name;
   Index lanes;

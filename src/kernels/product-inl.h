@@ -187,25 +187,60 @@ HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index 
   }
 }
 
-/// S[64][64] = A B over `depth`: A in strips, B in panels of columns.
-void Scores(const float* a, const float* b, Index depth, Index row_strips, const Clip* clips,
-            float* scores) noexcept {
+/// Depths first .. first + count - 1 of a product over `depth` in all.
+struct DepthBlock {
+  Index depth, first, count;
+};
+
+/// S[64][64] = A B over a block of the depth: A in strips, B in panels of columns.
+HWY_INLINE void ScoresOfBlock(const float* a, const float* b, const DepthBlock& block,
+                              Index row_strips, const Clip* clips, float* scores) {
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
-    StripWalk walk{a, strip * depth, b + first * depth, width, scores + first, strip * tile, tile};
+    const float* panel = b + first * block.depth + block.first * width;
+    StripWalk walk{a + block.first * strip, strip * block.depth, panel, width,
+                   scores + first,          strip * tile,        tile};
     if (clips == nullptr) {
-      Strips<1, strip, Store::set>(width / lane_count, walk, depth, row_strips);
+      Strips<1, strip, Store::set>(width / lane_count, walk, block.count, row_strips);
       continue;
     }
     for (Index s = 0; s < row_strips; ++s) {
       const Index begin = std::max(first, clips[s].begin);
       const Index end = std::min(first + width, clips[s].end);
       if (begin >= end) continue;
-      walk.a = a + s * strip * depth;
-      walk.b = b + first * depth + begin - first;
+      walk.a = a + block.first * strip + s * strip * block.depth;
+      walk.b = panel + begin - first;
       walk.c = scores + s * strip * tile + begin;
-      Strips<1, strip, Store::set, Span::part>((end - begin) / lane_count, walk, depth, 1);
+      Strips<1, strip, Store::set, Span::part>((end - begin) / lane_count, walk, block.count, 1);
     }
+  }
+}
+
+/// scores += more, two tiles
+void AddTile(float* scores, Index row_strips, const Clip* clips, const float* more) noexcept {
+  const DF d;
+  for (Index r = 0; r < row_strips * strip; ++r) {
+    const Clip clip = ClipOf(clips, r);
+    for (Index c = clip.begin; c < clip.end; c += lane_count) {
+      float* at = scores + r * tile + c;
+      hn::Store(hn::Add(hn::Load(d, at), hn::LoadU(d, more + r * tile + c)), d, at);
+    }
+  }
+}
+
+/// Stretches are added one after the other, and a long row of additions drifts: beyond this depth
+/// blocks are summed apart first.
+inline constexpr Index depth_block = 128;
+
+/// S[64][64] = A B over `depth`.
+void Scores(const float* a, const float* b, Index depth, Index row_strips, const Clip* clips,
+            float* scores) noexcept {
+  ScoresOfBlock(a, b, {depth, 0, std::min(depth, depth_block)}, row_strips, clips, scores);
+  for (Index first = depth_block; first < depth; first += depth_block) {
+    HWY_ALIGN float part[tile * tile];
+    ScoresOfBlock(a, b, {depth, first, std::min(depth - first, depth_block)}, row_strips, clips,
+                  part);
+    AddTile(scores, row_strips, clips, part);
   }
 }
 

@@ -43,18 +43,6 @@ void AddDiagonal(float* scores, Index row_strips, const Clip* clips,
   }
 }
 
-/// scores += bias, a tile of the same layout
-void AddTile(float* scores, Index row_strips, const Clip* clips, const float* bias) noexcept {
-  const DF d;
-  for (Index r = 0; r < row_strips * strip; ++r) {
-    const Clip clip = ClipOf(clips, r);
-    for (Index c = clip.begin; c < clip.end; c += lane_count) {
-      float* at = scores + r * tile + c;
-      hn::Store(hn::Add(hn::Load(d, at), hn::LoadU(d, bias + r * tile + c)), d, at);
-    }
-  }
-}
-
 /// scores[r][c] += band[r][64 + c - r]
 void AddBand(float* scores, Index row_strips, const Clip* clips, const float* band) noexcept {
   const DF d;

@@ -169,18 +169,31 @@ std::string different_bits(const std::string& what, std::span<const float> got,
   return text.str();
 }
 
-std::string beyond_bound(const Small& small, const std::string& what) {
-  const Problem p = problem(small.q, small.k, small.v, small.how);
+namespace {
+
+/// small or operands: q, k, v, dout and how.
+template <class Given>
+std::string beyond_bound_of(const Given& given, const std::string& what) {
+  const Problem p = problem(given.q, given.k, given.v, given.how);
   const Defined want = define(p);
-  const DefinedGradients want_gradients = define_gradients(p, doubles(small.dout));
+  const DefinedGradients want_gradients = define_gradients(p, doubles(given.dout));
   std::string text;
   for (const Context& context : every_isa()) {
-    const Answer got = small.answer(context);
+    const Answer got = run(given.dout, given.q, given.k, given.v, given.how, context);
     const std::string where = what + " on " + context.isa();
     text += beyond_bound(got.forward, want, where);
     text += beyond_bound(got.backward, want_gradients, where);
   }
   return text;
+}
+
+}  // namespace
+
+std::string beyond_bound(const Small& small, const std::string& what) {
+  return beyond_bound_of(small, what);
+}
+std::string beyond_bound(const Operands& operands, const std::string& what) {
+  return beyond_bound_of(operands, what);
 }
 
 std::string different_bits(const Attended& got, const Attended& want) {

@@ -37,6 +37,7 @@ std::string beyond_bound(View out, const Attended& got, const Defined& want,
                          const std::string& where);
 /// Whatever the engine answers, forward and backward, on every instruction set.
 std::string beyond_bound(const Small& small, const std::string& what);
+std::string beyond_bound(const Operands& operands, const std::string& what);
 std::string beyond_bound(const Stats& got, const Defined& want, const std::string& where);
 
 /// The largest error seen of each quantity since the program started, in units, and where.

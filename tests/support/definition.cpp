@@ -145,18 +145,25 @@ Row row_of(const Problem& p, Index item, Index head, Index query) {
   return row;
 }
 
-/// sum p_j * keep_j * v_j and the same of |v|, one row.
+/// How far a pair's logit lies below the denominator, -log p. exp sees this distance, and rounding
+/// it costs a far pair more than S tells.
+double below(const Row& row, std::size_t j) {
+  return std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
+}
+
+/// sum p_j * keep_j * v_j, the same of |v|, and of |v| times -log p: one row.
 struct Output {
-  Doubles value, size;
+  Doubles value, size, far;
 };
 
 Output output_of(const Problem& p, const Row& row) {
-  Output out{Doubles(p.value_dim), Doubles(p.value_dim)};
+  Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim)};
   for (std::size_t j = 0; j < row.seen.size(); ++j)
     for (Index t = 0; t < p.value_dim; ++t) {
       const double term = row.probability[j] * row.keep[j] * p.v[row.at[j].v + t];
       out.value[t] += term;
       out.size[t] += std::fabs(term);
+      out.far[t] += std::fabs(term) * below(row, j);
     }
   return out;
 }
@@ -293,7 +300,8 @@ Defined define(const Problem& p) {
     const Row row = row_of(p, r / p.queries / p.heads, r / p.queries % p.heads, r % p.queries);
     const Output out = output_of(p, row);
     for (Index t = 0; t < p.value_dim; ++t)
-      put(defined.out, r * p.value_dim + t, out.value[t], u32 * (4 + row.S) * out.size[t]);
+      put(defined.out, r * p.value_dim + t, out.value[t],
+          u32 * ((4 + row.S) * out.size[t] + out.far[t]));
     put(defined.lse, r, row.lse, u32 * (4 + row.S + std::fabs(row.lse)));
     put(defined.row_lse, r, row.lse, u32 * (4 + row.S));
     put_stats(p, row, r, defined);
@@ -324,8 +332,7 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
   for (std::size_t j = 0; j < row.seen.size(); ++j) {
     const Place& at = row.at[j];
     const double probability = row.probability[j], weight = probability * row.keep[j];
-    const double below = std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
-    const double e = u32 * (4 + row.S + below);
+    const double e = u32 * (4 + row.S + below(row, j));
     double u = 0, u_size = 0;
     for (Index t = 0; t < p.value_dim; ++t) {
       const double term = row.keep[j] * dout[t] * p.v[at.v + t];

@@ -23,7 +23,8 @@ Problem problem(View q, View k, View v, const Attention& how = {});
 Doubles doubles(View view);
 
 /// Numbers of the definition and, for each, how large one unit of f32 error is:
-/// u32 * (4 + S) * (the size the sum could have had without cancellation), numerics.md b.1 and b.3.
+/// u32 * (4 + S - log p) * (the size the sum could have had without cancellation), the -log p of
+/// each term for itself; numerics.md b.1 and b.3 without it.
 struct Truth {
   Doubles value, unit;
   double floor = 0;  // allowance for underflow, the same for every element

@@ -44,8 +44,8 @@ std::vector<std::string> biases() {
 }
 
 std::vector<std::string> inputs() {
-  return {"normal", "uniform", "same_sign", "one_hot", "rank_1",
-          "offset", "heavy",   "powers",    "large",   "equal"};
+  return {"normal", "uniform", "same_sign", "one_hot", "rank_1", "offset",
+          "heavy",  "powers",  "large",     "equal",   "far"};
 }
 
 namespace {
@@ -66,6 +66,12 @@ double draw(const std::string& inputs, Role role, Random& random, Index token, I
   if (inputs == "powers") {
     const double size = summed ? std::exp2(static_cast<double>(random.below(37) - 18)) : 1;
     return random.below(2) ? size : -size;
+  }
+  if (inputs == "far") {
+    // Two kinds of keys far apart, the near ones with a value of 0: all of the output is far away.
+    if (role == Role::q) return 1 + random.uniform();
+    if (role == Role::k) return (token % 2 ? -0.4 : 0.4) * (1 + 0.5 * random.uniform());
+    return role == Role::v ? static_cast<double>(token % 2) : random.normal();
   }
   if (inputs == "large") return random.normal() * (role == Role::q ? 8 : 1);
   if (inputs == "equal")

@@ -1,7 +1,6 @@
-#include "attention/ticket.h"
+#include "attention/shared_sums.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace rapt {
 namespace {
@@ -21,25 +20,6 @@ Index rank(const Plan& plan, Index query_tile, Index key_group, Index group_tile
 }
 
 }  // namespace
-
-void Turns::enter(Index place, Index turn) {
-  const std::atomic<std::int32_t>& done = done_[static_cast<std::size_t>(place)];
-  while (done.load(std::memory_order_acquire) != turn) {
-    if (failed_.load(std::memory_order_acquire)) std::rethrow_exception(failure_);
-    std::this_thread::yield();
-  }
-}
-
-void Turns::leave(Index place) {
-  done_[static_cast<std::size_t>(place)].fetch_add(1, std::memory_order_release);
-}
-
-void Turns::give_up(std::exception_ptr why) {
-  std::call_once(failing_, [&] {
-    failure_ = std::move(why);
-    failed_.store(true, std::memory_order_release);
-  });
-}
 
 QuerySums::QuerySums(const Call& call)
     : tiles_(call.query_tiles()),
@@ -68,7 +48,7 @@ RelativeSums::RelativeSums(const Call& call)
 void RelativeSums::add(Index task, const RelativeGradient& part) {
   if (sums_.size() == 0) return;
   turns_.enter(0, task);
-  for (Index i = 0; i < sums_.size(); ++i) sums_[i] += part.sums()[i];
+  part.add_to(sums_.data());
   turns_.leave(0);
 }
 

@@ -1,0 +1,45 @@
+#include "attention/tile_mask.h"
+
+#include <bit>
+
+#include "base/sizes.h"
+
+namespace rapt {
+
+void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips) {
+  for (Index s = 0; s < strips; ++s) {
+    const std::uint64_t* rows = mask.data() + s * strip;
+    const std::uint64_t any = rows[0] | rows[1] | rows[2] | rows[3];
+    clips[s] = {};
+    if (any == 0) continue;
+    const Index first = std::countr_zero(any);
+    const Index last = tile - std::countl_zero(any);
+    clips[s] = {first / lanes * lanes, round_up(last, lanes)};
+  }
+}
+
+void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips) {
+  for (Index s = 0; s < strips; ++s) clips[s] = {};
+  for (Index r = 0; r < tile; ++r) {
+    for (std::uint64_t word = mask[static_cast<std::size_t>(r)]; word != 0;) {
+      const Index s = std::countr_zero(word) / strip;
+      if (clips[s].end == 0) clips[s].begin = r;
+      clips[s].end = r + 1;
+      word &= ~(std::uint64_t{0xF} << (s * strip));
+    }
+  }
+}
+
+void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
+  words_ = words.data();
+  clip_strips(words, lanes, clips_);
+}
+
+std::uint64_t TileMask::rows_that_see() const {
+  if (whole()) return ~std::uint64_t{0};
+  std::uint64_t rows = 0;
+  for (Index r = 0; r < tile; ++r) rows |= std::uint64_t{words_[r] != 0} << r;
+  return rows;
+}
+
+}  // namespace rapt

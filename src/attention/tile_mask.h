@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/kernels.h"
+
+namespace rapt {
+
+/// Columns of a masked tile that each strip of rows touches, in whole vectors.
+void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips);
+/// Query rows of a masked tile that each strip of key columns touches.
+void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips);
+
+/// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of
+/// rows needs.
+class TileMask {
+ public:
+  void set_whole() { words_ = nullptr; }
+  void set(std::span<const std::uint64_t, tile> words, Index lanes);
+  /// One bit per row: whether it sees any key.
+  std::uint64_t rows_that_see() const;
+  bool whole() const { return words_ == nullptr; }
+  const std::uint64_t* words() const { return words_; }
+  /// Null for a whole tile, as the kernels want it.
+  const Clip* clips() const { return whole() ? nullptr : clips_; }
+
+ private:
+  const std::uint64_t* words_ = nullptr;
+  Clips clips_;
+};
+
+}  // namespace rapt
