@@ -22,20 +22,19 @@ struct BenchOptions {
   bool json = false;
 };
 
-std::vector<Pass> wanted(const BenchOptions& options, std::vector<Pass> passes) {
-  if (options.described) {
-    passes = {Pass::forward, Pass::backward};
-    if (!options.backward) return {Pass::forward};
-  }
-  if (options.forward == options.backward) return passes;
-  std::erase(passes, options.forward ? Pass::backward : Pass::forward);
+/// What the flags ask for, or `usual` if there are none.
+std::vector<Pass> wanted(const BenchOptions& options, const std::vector<Pass>& usual) {
+  if (!options.forward && !options.backward) return usual;
+  std::vector<Pass> passes;
+  if (options.forward) passes.push_back(Pass::forward);
+  if (options.backward) passes.push_back(Pass::backward);
   return passes;
 }
 
 std::vector<BenchCase> described_cases(const BenchOptions& options) {
   std::vector<BenchCase> cases;
   for (const Index tokens : options.tokens.empty() ? std::vector<Index>{4096} : options.tokens) {
-    cases.push_back({options.c, wanted(options, {})});
+    cases.push_back({options.c, wanted(options, {Pass::forward})});
     cases.back().c.tokens = tokens;
     cases.back().c.name = "custom";
   }

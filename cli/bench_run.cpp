@@ -115,6 +115,7 @@ Json Bench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
           {"scale", c_.scale},
           {"softcap", c_.softcap},
           {"bias", c_.bias},
+          {"sinks", c_.sinks},
           {"dropout", c_.dropout},
           {"stats", c_.stats},
           {"dtype", c_.dtype},

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/usage.h"
 
 namespace {
 
@@ -35,7 +36,8 @@ int parse_and_run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? success : usage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    throw std::invalid_argument(rapt::cli::usage_error(app, error));
   }
   if (version) {
     rapt::cli::print_version(json);

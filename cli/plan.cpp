@@ -91,7 +91,7 @@ void run(const PlanOptions& options) {
   fmt::print("tiles   {} whole, {} masked, {} absent (each {} x {})\n", plan.whole_tiles(),
              plan.masked_tiles(), tiles - plan.whole_tiles() - plan.masked_tiles(), Plan::tile,
              Plan::tile);
-  fmt::print("plan    {} runs, {} different masks, {}, made in {:.3g} ms\n", runs_of(plan),
+  fmt::print("plan    {} runs, {} different masks, {}, made in {:.2f} ms\n", runs_of(plan),
              plan.masks(), bytes_text(plan.bytes()), plan_ms);
 }
 

@@ -4,6 +4,16 @@
 
 namespace rapt::cli {
 
+namespace {
+
+#if defined(__clang__)
+constexpr const char* compiler = __VERSION__;
+#else
+constexpr const char* compiler = "GCC " __VERSION__;
+#endif
+
+}  // namespace
+
 void print_version(bool json) {
   const Context context;
   if (json) {
@@ -12,11 +22,13 @@ void print_version(bool json) {
            {"isas", supported_isas()},
            {"threads", context.threads()},
            {"usable_cpus", usable_cpus()},
-           {"compiler", __VERSION__}});
+           {"compiler", compiler}});
     return;
   }
-  fmt::print("rapt {}\n{} of {}; {} of {} CPUs\n", version(), context.isa(),
-             fmt::join(supported_isas(), ", "), context.threads(), usable_cpus());
+  fmt::print(
+      "rapt {}\ninstruction set  {} (this CPU runs {})\nthreads          {}, {} usable CPUs\n",
+      version(), context.isa(), fmt::join(supported_isas(), ", "), context.threads(),
+      usable_cpus());
 }
 
 }  // namespace rapt::cli

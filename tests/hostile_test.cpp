@@ -196,10 +196,13 @@ TEST(Hostile, PartsOfTheScoreMustFitTheHeads) {
   const Tensor dense({2, 4, 5, 6}), rank_2({5, 7});
   expect_how_refused({.bias = alibi(3)}, {"3", "4", "slopes"});
   expect_how_refused({.sinks = {1, 2, 3}}, {"sinks", "3", "4"});
+  expect_how_refused({.sinks = {1, 2, 3, 1e10f}}, {"sink", "1e+10", "2^20"});
+  expect_how_refused({.sinks = {1, 2, static_cast<float>(infinity), 3}}, {"sink", "inf", "2^20"});
   expect_how_refused({.bias = t5_bias(narrow)}, {"table", "[32, 3]", "4"});
   expect_how_refused({.bias = t5_bias(odd)}, {"table", "31"});
   expect_how_refused({.bias = t5_bias(flat)}, {"table", "[32]"});
-  expect_how_refused({.bias = t5_bias(Tensor({32, 4}), 3)}, {"max_distance", "3"});
+  const Tensor fitting({32, 4});
+  expect_how_refused({.bias = t5_bias(fitting, 3)}, {"max_distance", "3"});
   expect_how_refused({.bias = relative_keys(even)}, {"relative keys", "[4, 8]"});
   expect_how_refused({.bias = relative_keys(thin)}, {"relative keys", "[5, 7]", "8"});
   expect_how_refused({.bias = dense_bias(dense)}, {"dense", "[2, 4, 5, 6]", "[2, 4, 5, 7]"});

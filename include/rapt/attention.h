@@ -52,7 +52,7 @@ struct DenseBias {
   View values;
 };
 
-/// What is added to a pair's score; parts are joined with +.
+/// What is added to a pair's score; parts are joined with +. It borrows the numbers of its tables.
 struct RAPT_API Bias {
   std::optional<Alibi> alibi;
   std::optional<RelativeTable> table;
@@ -70,6 +70,11 @@ RAPT_API Bias t5_bias(View values, Index max_distance = 128,
                       RelativeTable::Direction direction = RelativeTable::Direction::both);
 RAPT_API Bias relative_keys(View table);
 RAPT_API Bias dense_bias(View values);
+// A bias borrows its numbers: a temporary would be gone before they are read.
+Bias t5_bias(Tensor&& values, Index max_distance = 128,
+             RelativeTable::Direction direction = RelativeTable::Direction::both) = delete;
+Bias relative_keys(Tensor&& table) = delete;
+Bias dense_bias(Tensor&& values) = delete;
 /// T5's bucket of a relative position (key minus query).
 RAPT_API Index t5_bucket(Index relative, Index buckets, Index max_distance,
                          RelativeTable::Direction direction);

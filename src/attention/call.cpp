@@ -31,6 +31,8 @@ std::optional<Index> extent_bytes(const AnyView& view) {
 
 /// Whether the elements of a view can be there at all.
 void check_memory(const char* where, const char* name, const AnyView& view) {
+  check(view.shape().rank() == view.strides().rank(), where, ": ", name, " has shape ",
+        view.shape().text(), " but strides ", view.strides().text());
   if (view.shape().elements() == 0) return;
   if (!extent_bytes(view)) {
     fail(where, ": ", name, " with shape ", view.shape().text(), " and strides ",
@@ -106,8 +108,8 @@ void check_dense(const char* where, const View& bias, const Shape& full) {
   bool fits = bias.shape().rank() == 4;
   for (Index axis = 0; fits && axis < 4; ++axis)
     fits = bias.size(axis) == full[axis] || bias.size(axis) == 1;
-  check(fits, where, ": the dense bias has shape ", bias.shape().text(), ", expected ", full.text(),
-        " or 1 on any axis");
+  check(fits, where, ": the dense bias has shape ", bias.shape().text(),
+        ", expected the four axes ", full.text(), " or 1 on any of them");
   check_memory(where, "the dense bias", bias);
 }
 
@@ -129,6 +131,8 @@ void check_score(const char* where, const Attention& how, const AnyView& q, cons
     check_dense(where, how.bias.dense->values, {q.batch(), heads, q.tokens(), k.tokens()});
   check(how.sinks.empty() || count(how.sinks) == heads, where, ": ", count(how.sinks),
         " sinks given, expected one for each of ", heads, " heads");
+  for (const float sink : how.sinks)  // beyond, an f32 maximum could not hold it
+    check(!(sink > 0x1p20f), where, ": a sink of ", sink, ", expected at most 2^20");
   check(how.dropout.rate >= 0 && how.dropout.rate <= 1, where, ": dropout rate is ",
         how.dropout.rate, ", expected 0 to 1");
   check(how.dropout.rate == 0 || std::max(q.tokens(), k.tokens()) <= Index{1} << 32, where,

@@ -1,5 +1,7 @@
 #include "attention/context.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
@@ -30,8 +32,14 @@ Index threads_from(const std::string& text) {
   return threads;
 }
 
+bool same_letter(char a, char b) { return std::tolower(a) == std::tolower(b); }
+
 const Kernels& kernels_named(std::string_view isa, const char* where) {
-  const Kernels* kernels = find_kernels(isa);
+  const Kernels* kernels = nullptr;
+  for (const Kernels* known : supported_kernels()) {
+    const std::string_view name = known->name;
+    if (std::equal(name.begin(), name.end(), isa.begin(), isa.end(), same_letter)) kernels = known;
+  }
   check(kernels != nullptr, where, ": instruction set \"", isa,
         "\" is not available here, expected one of ", joined(supported_isas()));
   return *kernels;

@@ -103,12 +103,5 @@ std::span<const Kernels* const> supported_kernels() {
   return list;
 }
 
-const Kernels* find_kernels(std::string_view name) {
-  for (const Kernels* kernels : supported_kernels()) {
-    if (name == kernels->name) return kernels;
-  }
-  return nullptr;
-}
-
 }  // namespace rapt
 #endif

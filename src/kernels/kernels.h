@@ -148,7 +148,5 @@ struct Kernels {
 
 /// Best first; the last one runs everywhere.
 std::span<const Kernels* const> supported_kernels();
-/// nullptr if this build or this CPU does not have it.
-const Kernels* find_kernels(std::string_view name);
 
 }  // namespace rapt
