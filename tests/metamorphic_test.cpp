@@ -177,27 +177,49 @@ TEST(SlowMetamorphic, ConstantValuesComeBackFromAMillionKeys) {
   expect_constant_values_come_back(1 << 20);
 }
 
-TEST(Metamorphic, ChunksOfQueriesAnswerLikeOneCall) {
-  // Queries are the newest positions: the first `end` keys and the queries [begin, end) are a call.
-  const Small small({1, 2, 150, 16}, {1, 2, 150, 16});
-  Attention how{.pattern = causal() & window(100, 0), .bias = alibi(2)};
-  const Defined want = define(problem(small.q, small.k, small.v, how));
-  for (const Context& context : every_isa())
-    for (const Index chunk : {1, 33, 64}) {
-      Tensor out({1, 2, 150, 16});
-      for (Index begin = 0; begin < 150; begin += chunk) {
-        const Index end = std::min<Index>(begin + chunk, 150);
-        const auto first = [&](const Tensor& tensor, Index from) {
-          return View::trusted(tensor.view().row(0, 0, from), {1, 2, end - from, 16},
-                               tensor.view().strides());
-        };
-        const MutableView to = MutableView::trusted(out.view().row(0, 0, begin),
-                                                    {1, 2, end - begin, 16}, out.view().strides());
-        attend_into(to, first(small.q, begin), first(small.k, 0), first(small.v, 0), how, context);
+/// tensor[..., first .. first + count - 1, :]
+View tokens_of(const Tensor& tensor, Index first, Index count) {
+  const View all = tensor.view();
+  Shape shape = all.shape();
+  shape[2] = count;
+  return View::trusted(all.row(0, 0, first), shape, all.strides());
+}
+
+TEST(Metamorphic, AnyChunksOfAPromptHaveTheBitsOfOneCall) {
+  constexpr Index tokens_count = 1200;  // more than one flush into f64
+  Small small({1, 4, tokens_count, 24}, {1, 2, tokens_count, 24});
+  const Tensor table = random_tensor({301, 24}, 9);
+  for (const char* pattern :
+       {"causal", "causal & window(100, 0)", "causal & (window(70, 0) | tokens({0}))"})
+    for (const Bias& bias : {Bias{}, alibi(4) + relative_keys(table)})
+      for (const Context& context : every_isa()) {
+        small.how.pattern = Pattern::parse(pattern);
+        small.how.bias = bias;
+        const Attended whole = attend(small.q, small.k, small.v, small.how, context);
+        const Index chunks[] = {1, 1, 62, 1, 64, 3, 500, 1, 129, 1, 1, 400, 36};
+        Index first = 0;
+        for (const Index count : chunks) {
+          const Attended part =
+              attend(tokens_of(small.q, first, count), tokens_of(small.k, 0, first + count),
+                     tokens_of(small.v, 0, first + count), small.how, context);
+          for (Index head = 0; head < 4; ++head) {
+            const auto rows = [&](const Tensor& all, Index queries, Index from, Index width) {
+              return all.numbers().subspan(
+                  static_cast<std::size_t>((head * queries + from) * width),
+                  static_cast<std::size_t>(count * width));
+            };
+            ASSERT_EQ(different_bits("out", rows(part.out, count, 0, 24),
+                                     rows(whole.out, tokens_count, first, 24)),
+                      "")
+                << pattern << ", " << count << " from " << first << " on " << context.isa();
+            ASSERT_EQ(different_bits("lse", rows(part.lse, count, 0, 1),
+                                     rows(whole.lse, tokens_count, first, 1)),
+                      "");
+          }
+          first += count;
+        }
+        ASSERT_EQ(first, tokens_count);
       }
-      EXPECT_WITHIN_BOUND("out", out.numbers(), want.out,
-                          "chunks of " + std::to_string(chunk) + " on " + context.isa());
-    }
 }
 
 }  // namespace

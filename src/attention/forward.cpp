@@ -18,7 +18,8 @@ namespace {
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// Key tiles between two flushes into f64: at most sixteen partial sums, each of 64 keys, in one
-/// f32; half a percent of the time.
+/// f32; half a percent of the time. Counted from the first key of all, not of the tile's visits: so
+/// a query has the same bits alone, in a chunk or in a whole prompt.
 constexpr Index flush_interval = 16;
 
 /// A tile of queries on its way past the keys.
@@ -44,7 +45,7 @@ class QueryTile {
     item_ = item;
     head_ = head;
     query_tile_ = query_tile;
-    since_flush_ = 0;
+    stretch_ = 0;
     saw_key_ = 0;
     scoring_.take_queries(item, head, query_tile);
     std::fill(reference_.begin(), reference_.end(), minus_infinity);
@@ -69,12 +70,11 @@ class QueryTile {
 
   /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
   void visit(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    if (since_flush_ == flush_interval) {
-      call_.kernels.flush(state_, scoring_.rows());
-      since_flush_ = 0;
+    if (key_tile / flush_interval != stretch_) {
+      if (saw_key_ != 0) call_.kernels.flush(state_, scoring_.rows());
+      stretch_ = key_tile / flush_interval;
     }
     absorb(packed, key_tile, mask_id, scores);
-    ++since_flush_;
   }
 
   void finish(const ForwardOutput& output) {
@@ -166,7 +166,7 @@ class QueryTile {
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
-  Index since_flush_ = 0;
+  Index stretch_ = 0;
   std::uint64_t saw_key_ = 0;  // a bit per row
   Buffer<float> reference_, lane_sums_;
   Buffer<double> sums_;

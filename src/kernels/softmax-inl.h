@@ -120,16 +120,24 @@ HWY_INLINE VF TreeSum(const VF (&x)[n]) {
 }
 
 /// p in place of the scores; the row's sum grows by at most eight vectors at a time, so that narrow
-/// vectors do not make long chains of f32 additions.
+/// vectors do not make long chains of f32 additions. Vectors are added in pairs and eights counted
+/// from the tile's first column, whatever the clip is: a row has the same bits in any company.
 HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane_sums) {
+  constexpr Index pair = together * lane_count;
+  constexpr Index eight = 8 * lane_count;
   const DF d;
   const VF base = hn::Set(d, std::max(reference, -std::numeric_limits<float>::max()));
   VF total = hn::Load(d, lane_sums);
-  for (Index first = clip.begin; first < clip.end; first += 8 * lane_count) {
-    const Index end = std::min(clip.end, first + 8 * lane_count);
+  for (Index first = clip.begin; first < clip.end; first = first / eight * eight + eight) {
+    const Index end = std::min(clip.end, first / eight * eight + eight);
     VF sum = hn::Zero(d);
     Index c = first;
-    for (; c + together * lane_count <= end; c += together * lane_count) {
+    if (c % pair != 0) {
+      sum = Exp2(d, hn::Sub(hn::Load(d, row + c), base));
+      hn::Store(sum, d, row + c);
+      c += lane_count;
+    }
+    for (; c + pair <= end; c += pair) {
       VF p[together];
 #pragma GCC unroll 8
       for (int i = 0; i < together; ++i)
