@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rapt/attention.h"
+#include "rapt/cache.h"
 #include "rapt/context.h"
 #include "rapt/machine.h"
 #include "rapt/pattern.h"

@@ -18,7 +18,7 @@ Attended forward(const Call& call, AnyMutableView out) {
   attended.lse = Tensor({call.batch, call.heads, call.queries});
   attended.rows.max.resize(rows);
   attended.rows.sum.resize(rows);
-  if (call.how.stats) attended.stats = make_stats(call);
+  if (call.how.stats) attended.stats = make_stats(attended.lse.shape());
   run_forward(call,
               {out, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr});
   return attended;

@@ -65,6 +65,10 @@ void write_row(const Kernels& kernels, Type type, void* to, Index count, const F
   kernels.store_numbers(row, count, type, to);
 }
 
+/// A view that has a shape and no numbers worth reading: enough for the checks of a call whose
+/// operands lie elsewhere or nowhere.
+AnyView stand_in(const Shape& shape, Type type = Type::f32);
+
 /// Throws unless `view` can be written: right shape, contiguous last axis, no element twice.
 void check_output(const char* where, const char* name, const AnyMutableView& view,
                   const Shape& shape);

@@ -7,16 +7,6 @@
 namespace rapt {
 namespace {
 
-/// A view that has a shape and reads one number everywhere: enough for the checks of a call that is
-/// only described.
-AnyView stand_in(const Shape& shape, Type type) {
-  static const float zero = 0;
-  Shape strides = shape;
-  for (Index axis = 0; axis < shape.rank(); ++axis)
-    strides[axis] = axis + 1 == shape.rank() ? 1 : 0;
-  return AnyView::trusted(&zero, type, shape, strides);
-}
-
 std::string score_text(const Call& call) {
   std::string text = "softmax of scaled products";
   if (call.relative) text += ", relative keys";

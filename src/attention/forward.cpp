@@ -139,7 +139,7 @@ class QueryTile {
 
   void finish(Index r, const ForwardOutput& output) {
     const Index query = query_tile_ * tile + r;
-    const Index row = call_.row(item_, head_, query);
+    const Index row = output.first_row + call_.row(item_, head_, query);
     const Denominator all = denominator(r);
     // A row that saw nothing has out = 0 and keeps it.
     const double factor =
@@ -182,8 +182,11 @@ class ForwardWorker {
  public:
   static constexpr Index tiles = forward_group;
 
-  ForwardWorker(const Call& call, PackedKeys& packed)
-      : call_(call), packed_(packed), scores_(tile * tile) {
+  ForwardWorker(const Call& call, KeySource& keys)
+      : call_(call),
+        keys_(keys),
+        room_(tile * (call.dim + call.padded(call.value_dim))),
+        scores_(tile * tile) {
     for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {
       queries_.push_back(std::make_unique<QueryTile>(call));
     }
@@ -199,7 +202,7 @@ class ForwardWorker {
       query(i).begin(item, head, first + i);
     }
     for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
-      const PackedTile packed = packed_.get(item, call_.kv_head(head), j);
+      const PackedTile packed = keys_.get(item, call_.kv_head(head), j, room_.data());
       for (Index i = 0; i < count; ++i) {
         if (storage[i].visits(j)) query(i).visit(packed, j, storage[i].mask(), scores_.data());
       }
@@ -211,7 +214,8 @@ class ForwardWorker {
   QueryTile& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
 
   const Call& call_;
-  PackedKeys& packed_;
+  KeySource& keys_;
+  Buffer<float> room_;
   std::vector<std::unique_ptr<QueryTile>> queries_;
   Buffer<float> scores_;
 };
@@ -237,6 +241,11 @@ std::vector<Index> longest_first(const Plan& plan) {
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   PackedKeys packed(call);
+  run_forward(call, packed, output);
+}
+
+void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output) {
+  if (call.rows() == 0) return;
   Crew<ForwardWorker> crew(call.context);
   const std::vector<Index> order = longest_first(*call.plan);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
@@ -244,7 +253,7 @@ void run_forward(const Call& call, const ForwardOutput& output) {
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index owner = task / groups;
-    crew.get(worker, call, packed)
+    crew.get(worker, call, keys)
         .run(owner / call.heads, owner % call.heads, order[static_cast<std::size_t>(task % groups)],
              output);
   });

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "attention/call.h"
+#include "attention/packed.h"
 
 namespace rapt {
 
@@ -9,12 +9,15 @@ struct ForwardOutput {
   AnyMutableView out;  // [batch, heads, queries, value_dim]
   Tensor* lse;
   Rows* rows;
-  Stats* stats;  // null unless asked for
+  Stats* stats;         // null unless asked for
+  Index first_row = 0;  // where the call's rows begin in lse, rows and stats
 };
 
 /// Query tiles that one task takes past the keys side by side.
 inline constexpr Index forward_group = 4;
 
 void run_forward(const Call& call, const ForwardOutput& output);
+/// The same with keys and values from elsewhere; the call's own k and v are only shapes.
+void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output);
 
 }  // namespace rapt

@@ -15,7 +15,7 @@ PackedKeys::PackedKeys(const Call& call)
   for (std::atomic<State>& state : states_) state.store(State::raw, std::memory_order_relaxed);
 }
 
-PackedTile PackedKeys::get(Index item, Index kv_head, Index key_tile) {
+PackedTile PackedKeys::get(Index item, Index kv_head, Index key_tile, float*) {
   const Index at = (item * kv_heads_ + kv_head) * tiles_ + key_tile;
   std::atomic<State>& state = states_[static_cast<std::size_t>(at)];
   State seen = state.load(std::memory_order_acquire);

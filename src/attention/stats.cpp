@@ -63,8 +63,7 @@ double logit_variance(const Call& call, const SoftmaxTile& state, Index r) {
 
 }  // namespace
 
-Stats make_stats(const Call& call) {
-  const Shape shape{call.batch, call.heads, call.queries};
+Stats make_stats(const Shape& shape) {
   return {Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape), Tensor(shape)};
 }
 

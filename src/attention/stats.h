@@ -14,6 +14,7 @@ struct FinishedRow {
 };
 
 void write_stats(const Call& call, const SoftmaxTile& state, const FinishedRow& row, Stats& stats);
-Stats make_stats(const Call& call);
+/// Zeros, [batch, heads, queries].
+Stats make_stats(const Shape& shape);
 
 }  // namespace rapt

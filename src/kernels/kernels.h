@@ -101,6 +101,12 @@ struct Kernels {
   void (*load_numbers)(const void* from, Type type, Index count, float* to) noexcept;
   void (*store_numbers)(const float* from, Index count, Type type, void* to) noexcept;
 
+  // 8-bit packed keys (a scale per column) and values (a scale per row) to f32.
+  void (*unpack_panels8)(const std::int8_t* panels, const float* scales, Index dim,
+                         float* out) noexcept;
+  void (*unpack_rows8)(const std::int8_t* rows, const float* scales, Index width,
+                       float* out) noexcept;
+
   // Products. Only the strips below `row_strips` and the columns or depths inside the clips are
   // touched; null clips: all.
   void (*scores)(const float* left_strips, const float* panels, Index depth, Index row_strips,

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "rapt/attention.h"
+
+namespace rapt {
+
+/// How a cache stores its numbers: as they are, as bf16, or as 8-bit integers with one scale for
+/// each key and each value (of a token and head).
+enum class CacheType { f32, bf16, int8 };
+
+/// "f32", "bf16", "int8"
+RAPT_API std::string text(CacheType type);
+/// Throws std::invalid_argument if no type is called so.
+RAPT_API CacheType parse_cache_type(const std::string& text);
+
+struct CacheOptions {
+  Index kv_heads = 1;
+  Index dim = 64;
+  Index value_dim = 0;  // 0: as dim
+  CacheType type = CacheType::f32;
+  /// 0: keep all. Otherwise each of the tokens appended last finds itself and the window - 1 tokens
+  /// before it, and the first `pinned` ones; whole pages that none of them needs are given up.
+  Index window = 0;
+  Index pinned = 0;
+};
+
+/// Keys and values of growing sequences, stored in the layout the kernels read.
+///
+/// Memory comes in pages of 64 tokens. A fork shares the pages of its origin; a page is copied when
+/// one of those who share it writes to it. Tokens keep their positions for good: what a window lets
+/// go leaves a gap, and nothing moves.
+///
+/// One cache may be read by many threads at a time, but not while it changes.
+class RAPT_API KvCache {
+ public:
+  /// A sequence is a number that stays valid until it is removed.
+  using Sequence = Index;
+
+  /// Throws std::invalid_argument if an option makes no sense. The layout is that of the context's
+  /// instruction set; attend asks for a context with the same one.
+  explicit KvCache(const CacheOptions& options, const Context& context = {});
+  ~KvCache();
+  KvCache(KvCache&&) noexcept;
+  KvCache& operator=(KvCache&&) noexcept;
+
+  Sequence add();
+  /// A new sequence with the tokens of another, at the price of a page table.
+  Sequence fork(Sequence sequence);
+  void remove(Sequence sequence);
+
+  /// Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]. Nothing changes
+  /// if it throws.
+  void append(Sequence sequence, AnyView k, AnyView v);
+  /// Forgets all but the first tokens. Throws std::invalid_argument if the window has let go of one
+  /// that would be the newest then.
+  void truncate(Sequence sequence, Index tokens);
+
+  /// Tokens appended so far, those that a window let go included.
+  Index tokens(Sequence sequence) const;
+  const CacheOptions& options() const;
+  const Context& context() const;
+  /// Pages in use, shared ones counted once, and the memory they take.
+  Index pages() const;
+  Index bytes() const;
+
+  struct Body;
+  const Body& body() const { return *body_; }
+
+ private:
+  std::unique_ptr<Body> body_;
+};
+
+/// Attention of q [batch, heads, queries, dim] over a cache: item i sees sequence sequences[i],
+/// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
+/// go is std::invalid_argument.
+///
+/// A prompt in one call, in chunks or token by token has the same bits.
+RAPT_API Attended attend(AnyView q, const KvCache& cache,
+                         std::span<const KvCache::Sequence> sequences, const Attention& how = {},
+                         const Context& context = {});
+
+}  // namespace rapt

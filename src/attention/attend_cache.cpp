@@ -1,0 +1,69 @@
+#include "attention/cached_keys.h"
+#include "attention/forward.h"
+#include "attention/stats.h"
+#include "base/check.h"
+#include "base/fpmode.h"
+#include "rapt/cache.h"
+
+namespace rapt {
+namespace {
+
+constexpr const char* where = "attend over a cache";
+
+/// One item of a [batch, heads, tokens, dim] view.
+template <class V>
+BasicAnyView<V> item_of(const BasicAnyView<V>& view, Index item) {
+  Shape shape = view.shape();
+  shape[0] = 1;
+  return BasicAnyView<V>::trusted(view.row(item, 0, 0), view.type(), shape, view.strides());
+}
+
+/// The operands of one item: its queries, and stand-ins for what lies in the cache.
+Call call_of(const AnyView& q, const KvCache::Body& cache, Index tokens, const Attention& how,
+             const Context& context) {
+  const PageLayout& layout = cache.layout;
+  const Index heads = cache.options.kv_heads;
+  return Call(where, q, stand_in({1, heads, tokens, layout.dim}),
+              stand_in({1, heads, tokens, layout.value_dim}), how, context);
+}
+
+void check_fits(const AnyView& q, const KvCache& cache,
+                std::span<const KvCache::Sequence> sequences, const Context& context) {
+  check(q.shape().rank() == 4, where, ": q has shape ", q.shape().text(),
+        ", expected [batch, heads, tokens, dim]");
+  check(q.batch() == static_cast<Index>(sequences.size()), where, ": q has batch ", q.batch(),
+        " but ", sequences.size(), " sequences are given, expected one for each item");
+  check(&kernels_of(context) == &cache.body().kernels, where, ": the cache was laid out for ",
+        cache.context().isa(), " but the context has ", context.isa(),
+        ", expected the same instruction set");
+}
+
+}  // namespace
+
+Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
+                const Attention& how, const Context& context) {
+  const FlushDenormals guard;
+  check_fits(q, cache, sequences, context);
+  const KvCache::Body& body = cache.body();
+  const Index rows = q.heads() * q.tokens();
+  const auto all_rows = static_cast<std::size_t>(q.batch() * rows);
+  Attended attended;
+  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), body.layout.value_dim}, q.type());
+  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  attended.rows.max.resize(all_rows);
+  attended.rows.sum.resize(all_rows);
+  if (how.stats) attended.stats = make_stats(attended.lse.shape());
+  for (Index item = 0; item < q.batch(); ++item) {
+    const KvCache::Body::Tokens& tokens =
+        body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
+    const Call call = call_of(item_of(q, item), body, tokens.count, how, context);
+    CachedKeys keys(body, tokens);
+    keys.check_visits(where, *call.plan);
+    run_forward(call, keys,
+                {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
+                 attended.stats ? &*attended.stats : nullptr, item * rows});
+  }
+  return attended;
+}
+
+}  // namespace rapt

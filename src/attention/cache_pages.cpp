@@ -1,0 +1,182 @@
+#include "attention/cache_pages.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "attention/call.h"
+#include "base/check.h"
+#include "base/sizes.h"
+
+namespace rapt {
+namespace {
+
+Index number_bytes_of(CacheType type) {
+  return type == CacheType::f32 ? 4 : type == CacheType::bf16 ? 2 : 1;
+}
+
+const CacheOptions& checked(const CacheOptions& o) {
+  check(o.kv_heads >= 1, "KvCache: ", o.kv_heads, " kv_heads given, expected at least 1");
+  check(1 <= o.dim && o.dim <= max_dim, "KvCache: dim is ", o.dim, ", expected 1 to ", max_dim);
+  check(0 <= o.value_dim && o.value_dim <= max_dim, "KvCache: value_dim is ", o.value_dim,
+        ", expected 0 (as dim) to ", max_dim);
+  check(o.window >= 0 && o.pinned >= 0, "KvCache: window ", o.window, " and pinned ", o.pinned,
+        " given, expected 0 or more");
+  check(o.pinned == 0 || o.window > 0, "KvCache: ", o.pinned,
+        " pinned tokens without a window, which keeps all");
+  return o;
+}
+
+/// Writes numbers with a common scale; returns it.
+float quantize(const float* numbers, Index count, std::int8_t* out, Index step) {
+  float largest = 0;
+  bool special = false;
+  for (Index c = 0; c < count; ++c) {
+    largest = std::max(largest, std::fabs(numbers[c]));
+    special |= !std::isfinite(numbers[c]);
+  }
+  const float scale = special ? std::numeric_limits<float>::quiet_NaN() : largest / 127;
+  const float inverse = scale > 0 ? 1 / scale : 0;
+  for (Index c = 0; c < count; ++c) {
+    const float scaled = special ? 0 : std::nearbyint(numbers[c] * inverse);
+    out[c * step] = static_cast<std::int8_t>(std::clamp(scaled, -127.0f, 127.0f));
+  }
+  return scale;
+}
+
+}  // namespace
+
+PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
+    : dim(o.dim),
+      value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
+      width(round_up(value_dim, kernels.lanes)),
+      lanes(kernels.lanes),
+      panel(kernels.panel),
+      number_bytes(number_bytes_of(o.type)),
+      key_bytes(tile * dim * number_bytes),
+      value_bytes(tile * width * number_bytes),
+      scale_bytes(o.type == CacheType::int8 ? 2 * tile * Index{sizeof(float)} : 0),
+      head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
+      page_bytes(checked_product({head_bytes, o.kv_heads})) {}
+
+Index PageLayout::key_at(Index slot, Index c) const {
+  const Index first = slot / panel * panel;
+  return first * dim + c * std::min(panel, tile - first) + slot - first;
+}
+
+Index PageLayout::value_at(Index slot, Index c) const {
+  const Index first = c / panel * panel;
+  return first * tile + slot * std::min(panel, width - first) + c - first;
+}
+
+KvCache::Body::Body(const CacheOptions& given, const Context& context_)
+    : options(checked(given)),
+      context(context_),
+      kernels(kernels_of(context)),
+      layout(options, kernels) {
+  options.value_dim = layout.value_dim;
+}
+
+PageHead KvCache::Body::head(Index page, Index kv_head) const {
+  auto* base = const_cast<std::byte*>(pages[static_cast<std::size_t>(page)].memory.data()) +
+               kv_head * layout.head_bytes;
+  std::byte* values = base + layout.key_bytes;
+  return {
+      base, values,
+      layout.scale_bytes == 0 ? nullptr : reinterpret_cast<float*>(values + layout.value_bytes)};
+}
+
+const KvCache::Body::Tokens& KvCache::Body::tokens_of(Sequence sequence, const char* where) const {
+  const auto found = sequences.find(sequence);
+  check(found != sequences.end(), where, ": there is no sequence ", sequence, " in this cache");
+  return found->second;
+}
+
+KvCache::Body::Tokens& KvCache::Body::tokens_of(Sequence sequence, const char* where) {
+  return const_cast<Tokens&>(std::as_const(*this).tokens_of(sequence, where));
+}
+
+Index KvCache::Body::make_page() {
+  if (free_pages.empty()) {
+    pages.emplace_back();
+    free_pages.reserve(pages.size());  // so that giving it back cannot fail
+    free_pages.push_back(static_cast<Index>(pages.size()) - 1);
+  }
+  const Index at = free_pages.back();
+  Page& page = pages[static_cast<std::size_t>(at)];
+  if (page.memory.size() == 0) page.memory = Buffer<std::byte>(layout.page_bytes);
+  // Values of tokens that do not exist yet are multiplied by 0: they must be numbers.
+  std::memset(page.memory.data(), 0, static_cast<std::size_t>(layout.page_bytes));
+  page.owners = 1;
+  page.finite = true;
+  free_pages.pop_back();
+  return at;
+}
+
+void KvCache::Body::share(const Tokens& tokens) {
+  for (const Index page : tokens.pages)
+    if (page != gone) ++pages[static_cast<std::size_t>(page)].owners;
+}
+
+void KvCache::Body::drop(Index page) {
+  if (page != gone && --pages[static_cast<std::size_t>(page)].owners == 0)
+    free_pages.push_back(page);
+}
+
+Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
+  const auto at = static_cast<std::size_t>(tile_index);
+  if (at == tokens.pages.size()) {
+    tokens.pages.reserve(at + 1);
+    tokens.pages.push_back(make_page());
+    return tokens.pages[at];
+  }
+  const Index old = tokens.pages[at];
+  if (pages[static_cast<std::size_t>(old)].owners == 1) return old;
+  const Index copy = make_page();
+  std::memcpy(pages[static_cast<std::size_t>(copy)].memory.data(),
+              pages[static_cast<std::size_t>(old)].memory.data(),
+              static_cast<std::size_t>(layout.page_bytes));
+  pages[static_cast<std::size_t>(copy)].finite = pages[static_cast<std::size_t>(old)].finite;
+  drop(old);
+  return tokens.pages[at] = copy;
+}
+
+void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const float* key,
+                                const float* value) {
+  const PageHead to = head(page, kv_head);
+  const Index key_step = layout.dim > 1 ? layout.key_at(slot, 1) - layout.key_at(slot, 0) : 1;
+  const Index key_at = layout.key_at(slot, 0);
+  bool finite = true;
+  for (Index c = 0; c < layout.value_dim; ++c) finite &= std::isfinite(value[c]);
+  if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
+  if (options.type == CacheType::f32) {
+    auto* keys = reinterpret_cast<float*>(to.keys);
+    auto* values = reinterpret_cast<float*>(to.values);
+    for (Index c = 0; c < layout.dim; ++c) keys[key_at + c * key_step] = key[c];
+    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = value[c];
+  } else if (options.type == CacheType::bf16) {
+    auto* keys = reinterpret_cast<Bf16*>(to.keys);
+    auto* values = reinterpret_cast<Bf16*>(to.values);
+    for (Index c = 0; c < layout.dim; ++c) keys[key_at + c * key_step] = Bf16(key[c]);
+    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = Bf16(value[c]);
+  } else {
+    auto* keys = reinterpret_cast<std::int8_t*>(to.keys);
+    auto* values = reinterpret_cast<std::int8_t*>(to.values);
+    to.scales[slot] = quantize(key, layout.dim, keys + key_at, key_step);
+    std::int8_t row[max_dim];
+    to.scales[tile + slot] = quantize(value, layout.value_dim, row, 1);
+    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = row[c];
+  }
+}
+
+void KvCache::Body::let_go(Tokens& tokens, Index oldest_query) {
+  if (options.window == 0) return;
+  const Index first_kept = (oldest_query + 1 - options.window) / tile;
+  for (Index t = divide_up(options.pinned, tile); t < first_kept; ++t) {
+    Index& page = tokens.pages[static_cast<std::size_t>(t)];
+    drop(page);
+    page = gone;
+  }
+}
+
+}  // namespace rapt

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "attention/context.h"
+#include "base/buffer.h"
+#include "rapt/cache.h"
+
+namespace rapt {
+
+/// Where the parts of a page lie: for each head, keys as panels, values as rows, and for int8 the
+/// scales of both.
+struct PageLayout {
+  PageLayout(const CacheOptions& options, const Kernels& kernels);
+
+  Index dim, value_dim, width;  // width: value_dim in whole vectors
+  Index lanes, panel;
+  Index number_bytes;
+  Index key_bytes, value_bytes, scale_bytes;  // of one head
+  Index head_bytes, page_bytes;
+
+  /// Index of number c of token `slot` among a head's keys; likewise values.
+  Index key_at(Index slot, Index c) const;
+  Index value_at(Index slot, Index c) const;
+};
+
+/// One head of one page.
+struct PageHead {
+  std::byte* keys;
+  std::byte* values;
+  float* scales;  // [2][64]: keys, values; null unless int8
+};
+
+/// 64 tokens of all heads, counted by who refers to them.
+struct Page {
+  Buffer<std::byte> memory;
+  Index owners = 0;
+  bool finite = true;  // no NaN or infinity was ever written
+};
+
+struct KvCache::Body {
+  Body(const CacheOptions& given, const Context& context_);
+
+  static constexpr Index gone = -1;
+  struct Tokens {
+    Index count = 0;
+    std::vector<Index> pages;  // by tile of 64 tokens; `gone` where the window passed
+  };
+
+  PageHead head(Index page, Index kv_head) const;
+  const Tokens& tokens_of(Sequence sequence, const char* where) const;
+  Tokens& tokens_of(Sequence sequence, const char* where);
+
+  Index make_page();
+  void share(const Tokens& tokens);
+  void drop(Index page);
+  /// The page of a tile, for this sequence alone to write to.
+  Index own_page(Tokens& tokens, Index tile_index);
+  void write_token(Index page, Index kv_head, Index slot, const float* key, const float* value);
+  /// Gives up the pages that neither `oldest_query` nor any later token has in its window.
+  void let_go(Tokens& tokens, Index oldest_query);
+
+  CacheOptions options;
+  Context context;
+  const Kernels& kernels;
+  PageLayout layout;
+  std::vector<Page> pages;
+  std::vector<Index> free_pages;
+  std::map<Sequence, Tokens> sequences;
+  Sequence next_sequence = 0;
+};
+
+}  // namespace rapt

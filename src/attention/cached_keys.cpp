@@ -1,0 +1,42 @@
+#include "attention/cached_keys.h"
+
+#include "base/check.h"
+
+namespace rapt {
+
+PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
+  const PageLayout& layout = cache_.layout;
+  const Index page = tokens_.pages[static_cast<std::size_t>(key_tile)];
+  const PageHead head = cache_.head(page, kv_head);
+  const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
+  float* values = room + tile * layout.dim;
+  switch (cache_.options.type) {
+    case CacheType::f32:
+      return {reinterpret_cast<const float*>(head.keys),
+              reinterpret_cast<const float*>(head.values), finite};
+    case CacheType::bf16:
+      cache_.kernels.load_numbers(head.keys, Type::bf16, tile * layout.dim, room);
+      cache_.kernels.load_numbers(head.values, Type::bf16, tile * layout.width, values);
+      return {room, values, finite};
+    default:
+      cache_.kernels.unpack_panels8(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,
+                                    layout.dim, room);
+      cache_.kernels.unpack_rows8(reinterpret_cast<const std::int8_t*>(head.values),
+                                  head.scales + tile, layout.width, values);
+      return {room, values, finite};
+  }
+}
+
+void CachedKeys::check_visits(const char* where, const Plan& plan) const {
+  for (Index t = 0; t < plan.query_tiles(); ++t) {
+    for (const Visit& visit : plan.visits(t)) {
+      for (Index j = visit.first; j < visit.first + visit.count; ++j) {
+        check(tokens_.pages[static_cast<std::size_t>(j)] != KvCache::Body::gone, where,
+              ": the pattern asks for keys among ", j * tile, " to ", j * tile + tile - 1,
+              ", which the cache's window of ", cache_.options.window, " has let go");
+      }
+    }
+  }
+}
+
+}  // namespace rapt

@@ -1,0 +1,263 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "rapt/cache.h"
+#include "support/bound.h"
+#include "support/engine.h"
+
+namespace rapt::test {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+/// tensor[item, :, first .. first + count - 1, :]
+AnyView tokens_of(const Tensor& tensor, Index item, Index first, Index count) {
+  const View all = tensor.view();
+  Shape shape = all.shape();
+  shape[0] = 1, shape[2] = count;
+  return View::trusted(all.row(item, 0, first), shape, all.strides());
+}
+
+/// What a cache of this type gives back.
+Tensor stored(const Tensor& tensor, CacheType type) {
+  if (type == CacheType::f32) return tensor.clone();
+  if (type == CacheType::bf16) return tensor.converted(Type::bf16).converted(Type::f32);
+  Tensor out = tensor.clone();
+  const Index dim = tensor.shape()[3];
+  for (Index row = 0; row < tensor.elements() / dim; ++row) {
+    float* numbers = out.data() + row * dim;
+    float largest = 0;
+    for (Index c = 0; c < dim; ++c) largest = std::fmax(largest, std::fabs(numbers[c]));
+    const float scale = largest / 127;
+    for (Index c = 0; c < dim; ++c) {
+      const float before = numbers[c];
+      numbers[c] = std::nearbyint(before * (scale > 0 ? 1 / scale : 0)) * scale;
+      EXPECT_LE(std::fabs(numbers[c] - before), 0.501f * scale);
+    }
+  }
+  return out;
+}
+
+const CacheType types[] = {CacheType::f32, CacheType::bf16, CacheType::int8};
+
+struct Fixture {
+  Fixture(CacheType type, const Context& context, Index items = 1)
+      : small({items, 4, 300, 20}, {items, 2, 300, 20}),
+        cache({.kv_heads = 2, .dim = 20, .type = type}, context),
+        k(stored(small.k, type)),
+        v(stored(small.v, type)) {}
+  Small small;
+  KvCache cache;
+  Tensor k, v;
+};
+
+void expect_same_rows(const Attended& part, const Attended& whole, Index item, Index first,
+                      Index count, const std::string& where) {
+  const Index all = whole.lse.shape()[2], dim = whole.out.shape()[3];
+  for (Index head = 0; head < 4; ++head) {
+    const auto rows = [&](const Tensor& t, Index at, Index queries, Index from, Index width) {
+      return t.numbers().subspan(
+          static_cast<std::size_t>(((at * 4 + head) * queries + from) * width),
+          static_cast<std::size_t>(count * width));
+    };
+    EXPECT_EQ(different_bits("out", rows(part.out, 0, count, 0, dim),
+                             rows(whole.out, item, all, first, dim)),
+              "")
+        << where << ", " << count << " from " << first;
+    EXPECT_EQ(
+        different_bits("lse", rows(part.lse, 0, count, 0, 1), rows(whole.lse, item, all, first, 1)),
+        "")
+        << where;
+  }
+}
+
+TEST(Cache, ChunksAndSingleTokensHaveTheBitsOfAWholePrompt) {
+  for (const CacheType type : types)
+    for (const char* pattern : {"causal", "causal & window(70, 0)"})
+      for (const Context& context : every_isa()) {
+        Fixture f(type, context);
+        const Attention how{.pattern = Pattern::parse(pattern), .softcap = 20, .bias = alibi(4)};
+        const Attended whole = attend(f.small.q, f.k, f.v, how, context);
+        const KvCache::Sequence sequence = f.cache.add();
+        Index first = 0;
+        for (const Index count : {1, 1, 61, 1, 1, 70, 128, 1, 36}) {
+          f.cache.append(sequence, tokens_of(f.small.k, 0, first, count),
+                         tokens_of(f.small.v, 0, first, count));
+          const Attended part = attend(tokens_of(f.small.q, 0, first, count), f.cache,
+                                       std::span(&sequence, 1), how, context);
+          expect_same_rows(part, whole, 0, first, count,
+                           text(type) + " " + pattern + " on " + context.isa());
+          first += count;
+        }
+        EXPECT_EQ(f.cache.tokens(sequence), 300);
+      }
+}
+
+TEST(Cache, SequencesOfOneBatchHaveLengthsOfTheirOwn) {
+  for (const CacheType type : types)
+    for (const Context& context : every_isa()) {
+      Fixture f(type, context, 3);
+      const Index lengths[] = {300, 1, 129};
+      std::vector<KvCache::Sequence> sequences;
+      Tensor q({3, 4, 1, 20});
+      for (Index item = 0; item < 3; ++item) {
+        sequences.push_back(f.cache.add());
+        f.cache.append(sequences.back(), tokens_of(f.small.k, item, 0, lengths[item]),
+                       tokens_of(f.small.v, item, 0, lengths[item]));
+        for (Index head = 0; head < 4; ++head)
+          std::copy_n(f.small.q.view().row(item, head, lengths[item] - 1), 20,
+                      q.data() + (item * 4 + head) * 20);
+      }
+      const Attention how{.pattern = causal(), .stats = true};
+      const Attended got = attend(q, f.cache, sequences, how, context);
+      for (Index item = 0; item < 3; ++item) {
+        const Attended want = attend(tokens_of(f.small.q, item, lengths[item] - 1, 1),
+                                     tokens_of(f.k, item, 0, lengths[item]),
+                                     tokens_of(f.v, item, 0, lengths[item]), how, context);
+        expect_same_rows(want, got, item, 0, 1, text(type));
+        EXPECT_SILENT(different_bits(
+            "entropy", got.stats->entropy.numbers().subspan(static_cast<std::size_t>(item * 4), 4),
+            want.stats->entropy.numbers()));
+      }
+    }
+}
+
+/// Attention of the newest token over a sequence must be that over these tokens of k and v.
+void expect_tokens(Fixture& f, KvCache::Sequence sequence, const std::vector<Index>& origin) {
+  const auto count = static_cast<Index>(origin.size());
+  Tensor k({1, 2, count, 20}), v({1, 2, count, 20});
+  for (Index head = 0; head < 2; ++head)
+    for (Index i = 0; i < count; ++i) {
+      std::copy_n(f.k.view().row(0, head, origin[static_cast<std::size_t>(i)]), 20,
+                  k.data() + (head * count + i) * 20);
+      std::copy_n(f.v.view().row(0, head, origin[static_cast<std::size_t>(i)]), 20,
+                  v.data() + (head * count + i) * 20);
+    }
+  const Context& context = f.cache.context();
+  const AnyView q = tokens_of(f.small.q, 0, 0, 1);
+  ASSERT_EQ(f.cache.tokens(sequence), count);
+  EXPECT_SAME_BITS(attend(q, f.cache, std::span(&sequence, 1), {}, context),
+                   attend(q, k, v, {}, context));
+}
+
+std::vector<Index> counted(Index first, Index end) {
+  std::vector<Index> numbers(static_cast<std::size_t>(end - first));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
+}
+
+std::vector<Index> joined(std::vector<Index> a, const std::vector<Index>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(Cache, AForkSharesPagesAndGoesItsOwnWay) {
+  for (const CacheType type : types) {
+    Fixture f(type, every_isa().front());
+    const auto append = [&](KvCache::Sequence sequence, Index first, Index count) {
+      f.cache.append(sequence, tokens_of(f.small.k, 0, first, count),
+                     tokens_of(f.small.v, 0, first, count));
+    };
+    const auto origin = f.cache.add();
+    append(origin, 0, 150);
+    EXPECT_EQ(f.cache.pages(), 3);
+    const auto fork = f.cache.fork(origin);
+    EXPECT_EQ(f.cache.pages(), 3);
+    append(fork, 200, 10);
+    EXPECT_EQ(f.cache.pages(), 4);  // the last page was copied
+    append(origin, 250, 50);
+    expect_tokens(f, origin, joined(counted(0, 150), counted(250, 300)));
+    expect_tokens(f, fork, joined(counted(0, 150), counted(200, 210)));
+    f.cache.truncate(fork, 100);
+    append(fork, 290, 5);
+    expect_tokens(f, fork, joined(counted(0, 100), counted(290, 295)));
+    expect_tokens(f, origin, joined(counted(0, 150), counted(250, 300)));
+    f.cache.remove(origin);
+    expect_tokens(f, fork, joined(counted(0, 100), counted(290, 295)));
+    EXPECT_EQ(f.cache.pages(), 2);
+    f.cache.remove(fork);
+    EXPECT_EQ(f.cache.pages(), 0);
+    EXPECT_THROW(f.cache.tokens(fork), std::invalid_argument);
+  }
+}
+
+TEST(Cache, AWindowGivesUpPagesAndKeepsThePinnedOnes) {
+  const Context& context = every_isa().front();
+  Small small({1, 1, 2000, 8}, {1, 1, 2000, 8});
+  KvCache cache({.kv_heads = 1, .dim = 8, .window = 100, .pinned = 4}, context);
+  const auto sequence = cache.add();
+  small.how.pattern = causal() & (window(99, 0) | tokens({0, 1, 2, 3}));
+  const Attended whole = attend(small.q, small.k, small.v, small.how, context);
+  for (Index first = 0, count = 4; first < 2000; first += count) {
+    count = first == 0 ? 4 : std::min<Index>(first == 504 ? 300 : 7, 2000 - first);
+    cache.append(sequence, tokens_of(small.k, 0, first, count),
+                 tokens_of(small.v, 0, first, count));
+    const Attended part = attend(tokens_of(small.q, 0, first, count), cache,
+                                 std::span(&sequence, 1), small.how, context);
+    for (Index i = 0; i < count * 8; ++i)
+      ASSERT_EQ(part.out.numbers()[static_cast<std::size_t>(i)],
+                whole.out.numbers()[static_cast<std::size_t>(first * 8 + i)])
+          << first;
+    EXPECT_LE(cache.pages(), 1 + (100 + count) / 64 + 2);
+  }
+  const AnyView q = tokens_of(small.q, 0, 0, 1);
+  EXPECT_THROW(attend(q, cache, std::span(&sequence, 1), {.pattern = causal()}, context),
+               std::invalid_argument);
+  EXPECT_THROW(cache.truncate(sequence, 1000), std::invalid_argument);
+  cache.truncate(sequence, 1990);
+  EXPECT_EQ(cache.tokens(sequence), 1990);
+}
+
+TEST(Cache, NanInSightComesOutAndBehindTheMaskDoesNot) {
+  for (const CacheType type : types)
+    for (const Context& context : every_isa()) {
+      Fixture f(type, context);
+      at(f.small.v, 0, 0, 10, 3) = nan;
+      const auto sequence = f.cache.add();
+      f.cache.append(sequence, f.small.k, f.small.v);
+      const auto ask = [&](const Pattern& pattern) {
+        return attend(tokens_of(f.small.q, 0, 0, 1), f.cache, std::span(&sequence, 1),
+                      {.pattern = pattern}, context);
+      };
+      EXPECT_TRUE(std::isnan(ask(full()).out.numbers()[3])) << text(type);
+      for (const float number : ask(window(280, 0)).out.numbers()) EXPECT_FALSE(std::isnan(number));
+    }
+}
+
+TEST(Cache, WhatDoesNotFitIsRefused) {
+  const Context& context = every_isa().front();
+  const auto refused = [](const auto& call, const std::string& word) {
+    try {
+      call();
+      ADD_FAILURE() << "accepted; expected a refusal naming " << word;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  };
+  refused([] { KvCache({.kv_heads = 0}); }, "kv_heads");
+  refused([] { KvCache({.dim = 513}); }, "513");
+  refused([] { KvCache({.window = -1}); }, "window");
+  refused([] { KvCache({.pinned = 3}); }, "pinned");
+  KvCache cache({.kv_heads = 2, .dim = 8}, context);
+  const auto sequence = cache.add();
+  const Tensor good({1, 2, 3, 8}), heads({1, 3, 3, 8}), batch({2, 2, 3, 8}), flat({2, 8});
+  refused([&] { cache.append(sequence, heads, good); }, "k has shape [1, 3, 3, 8]");
+  refused([&] { cache.append(sequence, good, heads); }, "v has shape");
+  refused([&] { cache.append(sequence, batch, batch); }, "[2, 2, 3, 8]");
+  refused([&] { cache.append(sequence, flat, flat); }, "[2, 8]");
+  refused([&] { cache.append(7, good, good); }, "sequence 7");
+  refused([&] { cache.truncate(sequence, 1); }, "truncate");
+  EXPECT_EQ(cache.tokens(sequence), 0);
+  cache.append(sequence, good, good);
+  const Tensor q({1, 4, 1, 8}), wide({1, 4, 1, 16}), two({2, 4, 1, 8});
+  refused([&] { attend(wide, cache, std::span(&sequence, 1), {}, context); }, "16");
+  refused([&] { attend(two, cache, std::span(&sequence, 1), {}, context); }, "1 sequences");
+  if (every_isa().size() > 1)
+    refused([&] { attend(q, cache, std::span(&sequence, 1), {}, every_isa().back()); },
+            "instruction set");
+}
+
+}  // namespace
+}  // namespace rapt::test
