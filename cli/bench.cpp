@@ -7,6 +7,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   add_bench_peak(*bench);
   add_bench_attention(*bench);
+  add_bench_decode(*bench);
 }
 
 }  // namespace rapt::cli

@@ -9,6 +9,7 @@ void add_plan(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_bench_peak(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
+void add_bench_decode(CLI::App& bench);
 void add_explain(CLI::App& app);
 
 /// What `rapt --version` prints.

@@ -48,6 +48,11 @@ bool reset_peak_memory() {
 
 }  // namespace
 
+double sample_ms(const std::function<void()>& work) {
+  const double once = std::max(time_ms(work, 1), 1e-3);
+  return time_ms(work, std::max(1, static_cast<int>(std::ceil(shortest_sample_ms / once))));
+}
+
 double median(std::vector<double> numbers) { return quantile(std::move(numbers), 0.5); }
 
 Timing time_against_peak(const std::function<void()>& work, double flops, const Context& context,

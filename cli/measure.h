@@ -24,6 +24,9 @@ struct Timing {
 Timing time_against_peak(const std::function<void()>& work, double flops, const Context& context,
                          int repeats);
 
+/// Milliseconds of one run; short work is run several times in a row.
+double sample_ms(const std::function<void()>& work);
+
 /// How far the resident memory of this process rises above its present level while `work` runs, in
 /// bytes; nothing if the system does not let us ask.
 std::optional<Index> peak_memory_of(const std::function<void()>& work);

@@ -78,7 +78,8 @@ TEST(Cache, ChunksAndSingleTokensHaveTheBitsOfAWholePrompt) {
     for (const char* pattern : {"causal", "causal & window(70, 0)"})
       for (const Context& context : every_isa()) {
         Fixture f(type, context);
-        const Attention how{.pattern = Pattern::parse(pattern), .softcap = 20, .bias = alibi(4)};
+        const Attention how{
+            .pattern = Pattern::parse(pattern), .softcap = 20, .bias = alibi(4), .strict = true};
         const Attended whole = attend(f.small.q, f.k, f.v, how, context);
         const KvCache::Sequence sequence = f.cache.add();
         Index first = 0;
@@ -110,7 +111,7 @@ TEST(Cache, SequencesOfOneBatchHaveLengthsOfTheirOwn) {
           std::copy_n(f.small.q.view().row(item, head, lengths[item] - 1), 20,
                       q.data() + (item * 4 + head) * 20);
       }
-      const Attention how{.pattern = causal(), .stats = true};
+      const Attention how{.pattern = causal(), .stats = true, .strict = true};
       const Attended got = attend(q, f.cache, sequences, how, context);
       for (Index item = 0; item < 3; ++item) {
         const Attended want = attend(tokens_of(f.small.q, item, lengths[item] - 1, 1),
@@ -138,7 +139,7 @@ void expect_tokens(Fixture& f, KvCache::Sequence sequence, const std::vector<Ind
   const Context& context = f.cache.context();
   const AnyView q = tokens_of(f.small.q, 0, 0, 1);
   ASSERT_EQ(f.cache.tokens(sequence), count);
-  EXPECT_SAME_BITS(attend(q, f.cache, std::span(&sequence, 1), {}, context),
+  EXPECT_SAME_BITS(attend(q, f.cache, std::span(&sequence, 1), {.strict = true}, context),
                    attend(q, k, v, {}, context));
 }
 
@@ -189,6 +190,7 @@ TEST(Cache, AWindowGivesUpPagesAndKeepsThePinnedOnes) {
   KvCache cache({.kv_heads = 1, .dim = 8, .window = 100, .pinned = 4}, context);
   const auto sequence = cache.add();
   small.how.pattern = causal() & (window(99, 0) | tokens({0, 1, 2, 3}));
+  small.how.strict = true;
   const Attended whole = attend(small.q, small.k, small.v, small.how, context);
   for (Index first = 0, count = 4; first < 2000; first += count) {
     count = first == 0 ? 4 : std::min<Index>(first == 504 ? 300 : 7, 2000 - first);
@@ -208,6 +210,51 @@ TEST(Cache, AWindowGivesUpPagesAndKeepsThePinnedOnes) {
   EXPECT_THROW(cache.truncate(sequence, 1000), std::invalid_argument);
   cache.truncate(sequence, 1990);
   EXPECT_EQ(cache.tokens(sequence), 1990);
+}
+
+TEST(Cache, AFewQueriesAreWithinTheBound) {
+  std::uint64_t seed = 1;
+  for (const CacheType type : types)
+    for (const Index queries : {1, 3, 4})
+      for (const Index kv_heads : {1, 4})
+        for (const Index tokens : {1, 64, 65, 1300})
+          for (const char* pattern : {"causal", "causal & (window(300, 0) | tokens({0}))"})
+            for (const Context& context : every_isa()) {
+              if (tokens < queries) continue;
+              const Index dim = seed % 3 == 0 ? 24 : seed % 3 == 1 ? 64 : 5;
+              Small small({2, 4, queries, dim}, {2, kv_heads, tokens, dim}, seed++);
+              KvCache cache({.kv_heads = kv_heads, .dim = dim, .type = type}, context);
+              std::vector<KvCache::Sequence> sequences;
+              for (Index item = 0; item < 2; ++item) {
+                sequences.push_back(cache.add());
+                cache.append(sequences.back(), tokens_of(small.k, item, 0, tokens),
+                             tokens_of(small.v, item, 0, tokens));
+              }
+              small.how.pattern = Pattern::parse(pattern);
+              if (seed % 2 == 0) small.how.softcap = 10;
+              if (seed % 3 == 0) small.how.bias = alibi(4);
+              if (seed % 5 == 0) small.how.sinks = {0.5f, -1, 0, 2};
+              const Tensor k = stored(small.k, type), v = stored(small.v, type);
+              EXPECT_WITHIN_BOUND(attend(small.q, cache, sequences, small.how, context),
+                                  define(problem(small.q, k, v, small.how)),
+                                  text(type) + ", " + std::to_string(tokens) + " tokens, " +
+                                      pattern + " on " + context.isa());
+            }
+}
+
+TEST(Cache, DecodingHasTheSameBitsForAnyNumberOfThreads) {
+  const Small small({1, 4, 1, 64}, {1, 2, 5000, 64});
+  const std::string isa = every_isa().front().isa();
+  Attended want;
+  for (const Index threads : {1, 2, 3, 7}) {
+    const Context context(threads, isa);
+    KvCache cache({.kv_heads = 2, .dim = 64}, context);
+    const auto sequence = cache.add();
+    cache.append(sequence, small.k, small.v);
+    Attended got = attend(small.q, cache, std::span(&sequence, 1), {}, context);
+    if (threads > 1) EXPECT_SAME_BITS(got, want) << threads;
+    want = std::move(got);
+  }
 }
 
 TEST(Cache, NanInSightComesOutAndBehindTheMaskDoesNot) {

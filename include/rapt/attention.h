@@ -99,8 +99,9 @@ struct Attention {
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
   std::shared_ptr<const Plan> plan =
-      nullptr;         // a plan of `pattern` to share between calls; built if absent
-  bool stats = false;  // also measure what attention did
+      nullptr;          // a plan of `pattern` to share between calls; built if absent
+  bool stats = false;   // also measure what attention did
+  bool strict = false;  // over a cache: a token has the same bits however its prompt was cut
 };
 
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,

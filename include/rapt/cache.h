@@ -77,7 +77,8 @@ class RAPT_API KvCache {
 /// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
 /// go is std::invalid_argument.
 ///
-/// A prompt in one call, in chunks or token by token has the same bits.
+/// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
+/// bit for bit with how.strict, which keeps a few queries from taking a shorter way.
 RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                          const Context& context = {});

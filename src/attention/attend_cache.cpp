@@ -1,5 +1,7 @@
-#include "attention/cached_keys.h"
-#include "attention/forward.h"
+#include <algorithm>
+#include <deque>
+
+#include "attention/decode.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
@@ -19,17 +21,17 @@ BasicAnyView<V> item_of(const BasicAnyView<V>& view, Index item) {
 }
 
 /// The operands of one item: its queries, and stand-ins for what lies in the cache.
-Call call_of(const AnyView& q, const KvCache::Body& cache, Index tokens, const Attention& how,
-             const Context& context) {
+const Call& emplace_call(std::deque<Call>& calls, const AnyView& q, const KvCache::Body& cache,
+                         Index tokens, const Attention& how, const Context& context) {
   const PageLayout& layout = cache.layout;
   const Index heads = cache.options.kv_heads;
-  return Call(where, q, stand_in({1, heads, tokens, layout.dim}),
-              stand_in({1, heads, tokens, layout.value_dim}), how, context);
+  return calls.emplace_back(where, q, stand_in({1, heads, tokens, layout.dim}),
+                            stand_in({1, heads, tokens, layout.value_dim}), how, context);
 }
 
 void check_fits(const AnyView& q, const KvCache& cache,
                 std::span<const KvCache::Sequence> sequences, const Context& context) {
-  check(q.shape().rank() == 4, where, ": q has shape ", q.shape().text(),
+  check(q.shape().rank() == 4, where, ": q has shape ", q.shape(),
         ", expected [batch, heads, tokens, dim]");
   check(q.batch() == static_cast<Index>(sequences.size()), where, ": q has batch ", q.batch(),
         " but ", sequences.size(), " sequences are given, expected one for each item");
@@ -53,15 +55,26 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   attended.rows.max.resize(all_rows);
   attended.rows.sum.resize(all_rows);
   if (how.stats) attended.stats = make_stats(attended.lse.shape());
+  // Every item is checked before any is computed.
+  std::deque<Call> calls;
+  std::vector<DecodeItem> items;
   for (Index item = 0; item < q.batch(); ++item) {
     const KvCache::Body::Tokens& tokens =
         body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
-    const Call call = call_of(item_of(q, item), body, tokens.count, how, context);
-    CachedKeys keys(body, tokens);
-    keys.check_visits(where, *call.plan);
-    run_forward(call, keys,
-                {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
-                 attended.stats ? &*attended.stats : nullptr, item * rows});
+    const Call& call = emplace_call(calls, item_of(q, item), body, tokens.count, how, context);
+    CachedKeys(body, tokens).check_visits(where, *call.plan);
+    items.push_back({call,
+                     tokens,
+                     {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
+                      attended.stats ? &*attended.stats : nullptr, item * rows}});
+  }
+  if (!how.strict && std::all_of(calls.begin(), calls.end(), decodes)) {
+    run_decode(body, items, context);
+    return attended;
+  }
+  for (const DecodeItem& item : items) {
+    CachedKeys keys(body, item.tokens);
+    run_forward(item.call, keys, item.output);
   }
   return attended;
 }

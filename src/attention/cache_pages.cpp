@@ -78,8 +78,7 @@ KvCache::Body::Body(const CacheOptions& given, const Context& context_)
 }
 
 PageHead KvCache::Body::head(Index page, Index kv_head) const {
-  auto* base = const_cast<std::byte*>(pages[static_cast<std::size_t>(page)].memory.data()) +
-               kv_head * layout.head_bytes;
+  std::byte* base = pages[static_cast<std::size_t>(page)].memory + kv_head * layout.head_bytes;
   std::byte* values = base + layout.key_bytes;
   return {
       base, values,
@@ -96,17 +95,28 @@ KvCache::Body::Tokens& KvCache::Body::tokens_of(Sequence sequence, const char* w
   return const_cast<Tokens&>(std::as_const(*this).tokens_of(sequence, where));
 }
 
-Index KvCache::Body::make_page() {
-  if (free_pages.empty()) {
-    pages.emplace_back();
-    free_pages.reserve(pages.size());  // so that giving it back cannot fail
-    free_pages.push_back(static_cast<Index>(pages.size()) - 1);
+/// As many pages as there are, up to a few megabytes: a small cache stays small, and a large one
+/// lies in huge pages of the system.
+void KvCache::Body::make_slab() {
+  constexpr Index most_bytes = Index{8} << 20;
+  const Index most = std::max<Index>(1, most_bytes / layout.page_bytes);
+  const Index count = std::clamp(static_cast<Index>(pages.size()), Index{1}, most);
+  slabs.emplace_back(checked_product({count, layout.page_bytes}));
+  const std::size_t total = pages.size() + static_cast<std::size_t>(count);
+  pages.reserve(total);
+  free_pages.reserve(total);  // so that giving a page back cannot fail
+  for (Index i = count - 1; i >= 0; --i) {
+    pages.push_back({.memory = slabs.back().data() + (count - 1 - i) * layout.page_bytes});
+    free_pages.push_back(static_cast<Index>(total) - count + i);
   }
+}
+
+Index KvCache::Body::make_page() {
+  if (free_pages.empty()) make_slab();
   const Index at = free_pages.back();
   Page& page = pages[static_cast<std::size_t>(at)];
-  if (page.memory.size() == 0) page.memory = Buffer<std::byte>(layout.page_bytes);
   // Values of tokens that do not exist yet are multiplied by 0: they must be numbers.
-  std::memset(page.memory.data(), 0, static_cast<std::size_t>(layout.page_bytes));
+  std::memset(page.memory, 0, static_cast<std::size_t>(layout.page_bytes));
   page.owners = 1;
   page.finite = true;
   free_pages.pop_back();
@@ -133,8 +143,8 @@ Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
   const Index old = tokens.pages[at];
   if (pages[static_cast<std::size_t>(old)].owners == 1) return old;
   const Index copy = make_page();
-  std::memcpy(pages[static_cast<std::size_t>(copy)].memory.data(),
-              pages[static_cast<std::size_t>(old)].memory.data(),
+  std::memcpy(pages[static_cast<std::size_t>(copy)].memory,
+              pages[static_cast<std::size_t>(old)].memory,
               static_cast<std::size_t>(layout.page_bytes));
   pages[static_cast<std::size_t>(copy)].finite = pages[static_cast<std::size_t>(old)].finite;
   drop(old);

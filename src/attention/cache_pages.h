@@ -34,7 +34,7 @@ struct PageHead {
 
 /// 64 tokens of all heads, counted by who refers to them.
 struct Page {
-  Buffer<std::byte> memory;
+  std::byte* memory = nullptr;
   Index owners = 0;
   bool finite = true;  // no NaN or infinity was ever written
 };
@@ -53,6 +53,7 @@ struct KvCache::Body {
   Tokens& tokens_of(Sequence sequence, const char* where);
 
   Index make_page();
+  void make_slab();
   void share(const Tokens& tokens);
   void drop(Index page);
   /// The page of a tile, for this sequence alone to write to.
@@ -65,6 +66,7 @@ struct KvCache::Body {
   Context context;
   const Kernels& kernels;
   PageLayout layout;
+  std::vector<Buffer<std::byte>> slabs;  // several pages each, large enough for huge ones
   std::vector<Page> pages;
   std::vector<Index> free_pages;
   std::map<Sequence, Tokens> sequences;

@@ -32,13 +32,13 @@ std::optional<Index> extent_bytes(const AnyView& view) {
 /// Whether the elements of a view can be there at all.
 void check_memory(const char* where, const char* name, const AnyView& view) {
   check(view.shape().rank() == view.strides().rank(), where, ": ", name, " has shape ",
-        view.shape().text(), " but strides ", view.strides().text());
+        view.shape(), " but strides ", view.strides());
   if (view.shape().elements() == 0) return;
   if (!extent_bytes(view)) {
-    fail(where, ": ", name, " with shape ", view.shape().text(), " and strides ",
-         view.strides().text(), " reaches beyond 64 bits, expected memory that can exist");
+    fail(where, ": ", name, " with shape ", view.shape(), " and strides ", view.strides(),
+         " reaches beyond 64 bits, expected memory that can exist");
   }
-  check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape().text(),
+  check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape(),
         " but no memory (null pointer)");
   check(reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) == 0, where, ": ",
         name, " is not aligned to ", size_of(view.type()), " bytes, as ", text(view.type()),
@@ -46,7 +46,7 @@ void check_memory(const char* where, const char* name, const AnyView& view) {
 }
 
 void check_readable(const char* where, const char* name, const AnyView& view) {
-  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape().text(),
+  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape(),
         ", expected [batch, heads, tokens, dim]");
   check_memory(where, name, view);
   if (view.shape().elements() == 0) return;
@@ -83,8 +83,8 @@ void check_scale(const char* where, const Scale& scale) {
 
 void check_table(const char* where, const RelativeTable& table, Index heads) {
   const Shape& shape = table.values.shape();
-  check(shape.rank() == 2 && shape[1] == heads, where, ": the relative table has shape ",
-        shape.text(), ", expected [buckets, ", heads, "]");
+  check(shape.rank() == 2 && shape[1] == heads, where, ": the relative table has shape ", shape,
+        ", expected [buckets, ", heads, "]");
   const bool both = table.direction == RelativeTable::Direction::both;
   const Index least = both ? 4 : 2;
   check(shape[0] >= least && shape[0] % least == 0, where, ": the relative table has ", shape[0],
@@ -98,7 +98,7 @@ void check_table(const char* where, const RelativeTable& table, Index heads) {
 void check_relative_keys(const char* where, const View& table, Index dim) {
   const Shape& shape = table.shape();
   check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where,
-        ": the relative keys have shape ", shape.text(), ", expected [2 * reach + 1, ", dim, "]");
+        ": the relative keys have shape ", shape, ", expected [2 * reach + 1, ", dim, "]");
   check_memory(where, "the table of relative keys", table);
   check(dim == 1 || table.stride(1) == 1, where, ": the last axis of the relative keys has stride ",
         table.stride(1), ", expected 1 (contiguous)");
@@ -108,8 +108,8 @@ void check_dense(const char* where, const View& bias, const Shape& full) {
   bool fits = bias.shape().rank() == 4;
   for (Index axis = 0; fits && axis < 4; ++axis)
     fits = bias.size(axis) == full[axis] || bias.size(axis) == 1;
-  check(fits, where, ": the dense bias has shape ", bias.shape().text(),
-        ", expected the four axes ", full.text(), " or 1 on any of them");
+  check(fits, where, ": the dense bias has shape ", bias.shape(), ", expected the four axes ", full,
+        " or 1 on any of them");
   check_memory(where, "the dense bias", bias);
 }
 
@@ -245,15 +245,15 @@ AnyView stand_in(const Shape& shape, Type type) {
 
 void check_operand(const char* where, const char* name, const AnyView& view, const Shape& shape) {
   check_readable(where, name, view);
-  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape().text(), ", expected ",
-        shape.text());
+  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape(), ", expected ",
+        shape);
 }
 
 void check_output(const char* where, const char* name, const AnyMutableView& view,
                   const Shape& shape) {
   check_operand(where, name, view, shape);
   check(shape.elements() == 0 || !repeats_elements(view), where, ": ", name, " with strides ",
-        view.strides().text(), " has elements that share memory, expected each element once");
+        view.strides(), " has elements that share memory, expected each element once");
 }
 
 void check_apart(const char* where, const AnyMutableView& out, const AnyView& in,

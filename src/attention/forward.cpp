@@ -8,6 +8,7 @@
 
 #include "attention/careful.h"
 #include "attention/packed.h"
+#include "attention/row_result.h"
 #include "attention/scoring.h"
 #include "attention/stats.h"
 #include "attention/visit_cursor.h"
@@ -113,51 +114,21 @@ class QueryTile {
     }
   }
 
-  /// The softmax denominator of a row as sum * 2^max, sink included.
-  struct Denominator {
-    double max, sum;
-  };
-  Denominator denominator(Index r) const {
-    double sum = state_.wide_used ? sums_[r] : 0;
-    for (Index lane = 0; lane < call_.kernels.lanes; ++lane) {
-      sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
-    }
-    const double max = static_cast<double>(reference_[r]);
-    if (!call_.rule.has_sinks() || !saw_key(r)) {
-      // Keys in sight, but every logit -inf: 0 / 0, and not the row that sees nothing.
-      const bool undefined = saw_key(r) && reference_[r] == minus_infinity;
-      return {max, undefined ? std::numeric_limits<double>::quiet_NaN() : sum};
-    }
-    // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the
-    // rounding.
-    const double sink = call_.rule.sink_log2(head_);
-    const double most = sink > max ? static_cast<double>(static_cast<float>(sink)) : max;
-    return {most, sum * std::exp2(max - most) + std::exp2(sink - most)};
-  }
-
   bool saw_key(Index r) const { return (saw_key_ >> r & 1) != 0; }
 
   void finish(Index r, const ForwardOutput& output) {
-    const Index query = query_tile_ * tile + r;
-    const Index row = output.first_row + call_.row(item_, head_, query);
-    const Denominator all = denominator(r);
-    // A row that saw nothing has out = 0 and keeps it.
-    const double factor =
-        saw_key(r) ? std::exp2(static_cast<double>(reference_[r]) - all.max) / all.sum : 0;
-    write_row(call_.kernels, output.out.type(), output.out.row(item_, head_, query),
-              call_.value_dim, [&](float* out) {
-                if (saw_key(r)) {
-                  call_.kernels.finish(state_, r, factor, call_.value_dim, out);
-                } else {
-                  std::fill(out, out + call_.value_dim, 0.0f);
-                }
-              });
-    const auto at = static_cast<std::size_t>(row);
-    output.rows->max[at] = static_cast<float>(all.max);
-    output.rows->sum[at] = all.sum;
-    output.lse->data()[row] = static_cast<float>((all.max + std::log2(all.sum)) * ln_2);
+    double sum = state_.wide_used ? sums_[r] : 0;
+    for (Index lane = 0; lane < call_.kernels.lanes; ++lane)
+      sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
+    const RowPlace place{item_, head_, query_tile_ * tile + r};
+    const RowSum row{static_cast<double>(reference_[r]), sum, saw_key(r)};
+    const Denominator all =
+        write_row_result(call_, place, row, output, [&](double factor, float* out) {
+          call_.kernels.finish(state_, r, factor, call_.value_dim, out);
+        });
     if (output.stats != nullptr) {
-      write_stats(call_, state_, {r, head_, row, first_key_[r], all.max, all.sum}, *output.stats);
+      const Index at = output.first_row + call_.row(item_, head_, place.query);
+      write_stats(call_, state_, {r, head_, at, first_key_[r], all.max, all.sum}, *output.stats);
     }
   }
 

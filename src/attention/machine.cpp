@@ -47,9 +47,11 @@ double measure_exp_gops(const Context& context, double seconds) {
   return rate / 1e9;
 }
 
-double measure_read_gbytes(const Context& context, double seconds) {
-  constexpr Index numbers = Index{1} << 26;  // 256 MiB in all, far beyond any cache
-  const Index share = numbers / workers(context) / tile * tile;
+}  // namespace
+
+double measure_read_gbytes(const Context& context, Index bytes, double seconds) {
+  const Index numbers = bytes / Index{sizeof(float)};
+  const Index share = std::max(tile, numbers / workers(context) / tile * tile);
   Buffer<float> memory(share * workers(context));
   std::fill(memory.begin(), memory.end(), 1.0f);
   std::atomic<float> sink{0};
@@ -61,18 +63,17 @@ double measure_read_gbytes(const Context& context, double seconds) {
   return rate / 1e9;
 }
 
-}  // namespace
-
 double measure_fma_gflops(const Context& context, double seconds) {
   const Kernels& kernels = kernels_of(context);
   return best_rate(context, seconds, [&](Index) { return kernels.fma_loop(100000); }) / 1e9;
 }
 
 Peak measure_peak(const Context& context, double seconds) {
+  constexpr Index far_beyond_caches = Index{1} << 28;
   const double share = seconds / 3;
   return {.fma_gflops = measure_fma_gflops(context, share),
           .exp_gops = measure_exp_gops(context, share),
-          .read_gbytes = measure_read_gbytes(context, share)};
+          .read_gbytes = measure_read_gbytes(context, far_beyond_caches, share)};
 }
 
 }  // namespace rapt

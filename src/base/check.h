@@ -3,7 +3,14 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "rapt/tensor.h"
+
 namespace rapt {
+
+/// Shapes in messages: text is made only if there is one.
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.text();
+}
 
 template <class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {

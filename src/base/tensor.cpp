@@ -22,13 +22,13 @@ Shape::Shape(std::initializer_list<Index> sizes) : rank_(static_cast<Index>(size
 Index Shape::elements() const {
   bool none = rank_ == 0;
   for (Index axis = 0; axis < rank_; ++axis) {
-    check((*this)[axis] >= 0, "shape ", text(), ": axis ", axis, " has a negative size");
+    check((*this)[axis] >= 0, "shape ", *this, ": axis ", axis, " has a negative size");
     none = none || (*this)[axis] == 0;
   }
   if (none) return 0;
   Index product = 1;
   for (Index axis = 0; axis < rank_; ++axis)
-    check(!__builtin_mul_overflow(product, (*this)[axis], &product), "shape ", text(),
+    check(!__builtin_mul_overflow(product, (*this)[axis], &product), "shape ", *this,
           ": the number of elements does not fit 64 bits");
   return product;
 }
@@ -67,19 +67,19 @@ Reach reach_of(const Shape& shape, const Shape& strides) {
     Index step = 0;
     const bool overflow = __builtin_mul_overflow(shape[axis] - 1, strides[axis], &step);
     Index& end = step < 0 ? reach.first : reach.last;
-    check(!overflow && !__builtin_add_overflow(end, step, &end), "view: shape ", shape.text(),
-          " with strides ", strides.text(), " reaches beyond 64 bits");
+    check(!overflow && !__builtin_add_overflow(end, step, &end), "view: shape ", shape,
+          " with strides ", strides, " reaches beyond 64 bits");
   }
   return reach;
 }
 
 void check_inside(std::size_t size, const Shape& shape, const Shape& strides) {
-  check(shape.rank() == strides.rank(), "view: shape ", shape.text(), " has ", shape.rank(),
-        " axes but strides ", strides.text(), " have ", strides.rank());
+  check(shape.rank() == strides.rank(), "view: shape ", shape, " has ", shape.rank(),
+        " axes but strides ", strides, " have ", strides.rank());
   if (shape.elements() == 0) return;
   const Reach reach = reach_of(shape, strides);
-  check(reach.first >= 0 && std::cmp_less(reach.last, size), "view: shape ", shape.text(),
-        " with strides ", strides.text(), " reaches elements ", reach.first, " to ", reach.last,
+  check(reach.first >= 0 && std::cmp_less(reach.last, size), "view: shape ", shape,
+        " with strides ", strides, " reaches elements ", reach.first, " to ", reach.last,
         " of only ", size, " numbers");
 }
 
@@ -108,7 +108,7 @@ template <class T>
 BasicView<T> BasicView<T>::swapped(Index axis, Index other) const {
   const Index rank = shape_.rank();
   check(0 <= axis && axis < rank && 0 <= other && other < rank, "view: cannot swap axes ", axis,
-        " and ", other, " of shape ", shape_.text());
+        " and ", other, " of shape ", shape_);
   BasicView view = *this;
   std::swap(view.shape_[axis], view.shape_[other]);
   std::swap(view.strides_[axis], view.strides_[other]);

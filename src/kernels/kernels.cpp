@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "kernels/kernels.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/decode-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
 #include "kernels/number-inl.h"
@@ -54,6 +55,9 @@ inline constexpr Kernels kernels = {
     .scores = Scores,
     .gather = Gather,
     .gather_columns = GatherColumns,
+    .thin = {{ThinScores<float>, ThinGather<float>},
+             {ThinScores<Bf16>, ThinGather<Bf16>},
+             {ThinScores<std::int8_t>, ThinGather<std::int8_t>}},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,

@@ -116,6 +116,16 @@ struct Kernels {
   void (*gather_columns)(const float* scores, const float* rows, Index width,
                          const Clip* query_clips, float* out) noexcept;
 
+  // A few query rows [rows][dim] against cached tiles of f32, bf16 or int8, in the order of
+  // CacheType; scales only for int8.
+  struct Thin {
+    void (*scores)(const float* queries, Index rows, const void* keys, const float* scales,
+                   Index dim, float* scores) noexcept;
+    void (*gather)(float* probabilities, Index rows, const void* values, const float* scales,
+                   Index width, float* out) noexcept;
+  };
+  Thin thin[3];
+
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,
                   float* tanh_out) noexcept;

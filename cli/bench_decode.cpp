@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <memory>
+
+#include "cli/case.h"
+#include "cli/commands.h"
+#include "cli/measure.h"
+#include "cli/output.h"
+#include "rapt/cache.h"
+#include "rapt/machine.h"
+
+namespace rapt::cli {
+namespace {
+
+struct DecodeOptions {
+  std::vector<Index> keys = {512, 8192, 65536};
+  std::vector<Index> threads;
+  std::vector<std::string> types = {"f32", "bf16", "int8"};
+  Index batch = 1, queries = 1, heads = 16, kv_heads = 0, dim = 64;
+  std::string isa;
+  int repeats = 7;
+  bool strict = false, json = false;
+};
+
+/// One batch of sequences of the same length, and queries for them.
+struct Decode {
+  Decode(const DecodeOptions& o, Index keys, CacheType type, const Context& context_)
+      : context(context_),
+        cache({.kv_heads = o.kv_heads == 0 ? o.heads : o.kv_heads, .dim = o.dim, .type = type},
+              context),
+        q(random_tensor({o.batch, o.heads, o.queries, o.dim}, 1)),
+        how{.pattern = causal(), .strict = o.strict} {
+    const Index heads = cache.options().kv_heads;
+    const Tensor k = random_tensor({1, heads, keys, o.dim}, 2);
+    const Tensor v = random_tensor({1, heads, keys, o.dim}, 3);
+    for (Index item = 0; item < o.batch; ++item) {
+      sequences.push_back(cache.add());
+      cache.append(sequences.back(), k, v);
+    }
+  }
+
+  void run() const { attend(q, cache, sequences, how, context); }
+
+  Context context;
+  KvCache cache;
+  std::vector<KvCache::Sequence> sequences;
+  Tensor q;
+  Attention how;
+};
+
+/// Keys, values and scales that one call has to read.
+Index bytes_read(const DecodeOptions& o, Index keys, CacheType type, Index kv_heads) {
+  const Index number = type == CacheType::f32 ? 4 : type == CacheType::bf16 ? 2 : 1;
+  const Index scales = type == CacheType::int8 ? 2 * Index{sizeof(float)} : 0;
+  return o.batch * kv_heads * keys * (2 * o.dim * number + scales);
+}
+
+Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& context) {
+  const Decode decode(o, keys, type, context);
+  const Index kv_heads = decode.cache.options().kv_heads;
+  const Index bytes = bytes_read(o, keys, type, kv_heads);
+  decode.run();
+  std::vector<double> times, reads, fractions;
+  for (int repeat = 0; repeat < o.repeats; ++repeat) {
+    times.push_back(sample_ms([&] { decode.run(); }));
+    reads.push_back(measure_read_gbytes(context, bytes, 0.03));
+    fractions.push_back(static_cast<double>(bytes) / times.back() * 1e-6 / reads.back());
+  }
+  const double middle = median(times);
+  return {{"case", "decode"},
+          {"keys", keys},
+          {"queries", o.queries},
+          {"batch", o.batch},
+          {"heads", o.heads},
+          {"kv_heads", kv_heads},
+          {"dim", o.dim},
+          {"dtype", text(type)},
+          {"strict", o.strict},
+          {"isa", context.isa()},
+          {"threads", context.threads()},
+          {"time_us", middle * 1e3},
+          {"best_us", *std::min_element(times.begin(), times.end()) * 1e3},
+          {"gbytes", static_cast<double>(bytes) / middle * 1e-6},
+          {"read_gbytes", median(reads)},
+          {"fraction_of_read", median(fractions)},
+          {"best_fraction", *std::max_element(fractions.begin(), fractions.end())},
+          {"bytes", bytes}};
+}
+
+void print_row(const Json& row) {
+  fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.1f}{:>9.1f}{:>11.1f}{:>9.2f}\n",
+             row["keys"].get<Index>(), row["heads"].get<Index>(), row["kv_heads"].get<Index>(),
+             row["dim"].get<Index>(), row["dtype"].get<std::string>(), row["threads"].get<Index>(),
+             row["time_us"].get<double>(), row["gbytes"].get<double>(),
+             row["read_gbytes"].get<double>(), row["fraction_of_read"].get<double>());
+  std::fflush(stdout);
+}
+
+void run(const DecodeOptions& options) {
+  std::vector<Json> results;
+  for (const Index threads : options.threads.empty() ? std::vector<Index>{0} : options.threads)
+    for (const Index keys : options.keys)
+      for (const std::string& type : options.types) {
+        const Context context(threads, options.isa);
+        progress(fmt::format("measuring {} keys, {}", keys, type));
+        results.push_back(measure(options, keys, parse_cache_type(type), context));
+        end_progress();
+        if (options.json) continue;
+        if (results.size() == 1)
+          fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12}{:>9}{:>11}{:>9}\n", "keys", "heads",
+                     "kv", "dim", "cache", "thr", "time us", "GB/s", "read GB/s", "of read");
+        print_row(results.back());
+      }
+  if (options.json) print_cases(results);
+}
+
+}  // namespace
+
+void add_bench_decode(CLI::App& bench) {
+  CLI::App* command =
+      bench.add_subcommand("decode", "Time a few new queries over a cache of keys and values");
+  const auto o = std::make_shared<DecodeOptions>();
+  command->add_option("--keys", o->keys, "Tokens in the cache, one or several")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command->add_option("--dtype", o->types, "What the cache stores, one or several")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->capture_default_str();
+  for (const auto& [name, number, what] :
+       {std::tuple<const char*, Index*, const char*>{"--batch", &o->batch, "Sequences"},
+        {"--queries", &o->queries, "New tokens of each sequence"},
+        {"--heads", &o->heads, "Query heads"},
+        {"--dim", &o->dim, "Numbers per query, key and value"}})
+    command->add_option(name, *number, what)->check(whole_number(1))->capture_default_str();
+  command->add_option("--kv-heads", o->kv_heads, "Key and value heads (default: as many as heads)")
+      ->check(whole_number(1));
+  command->add_option("--threads", o->threads, "Threads, one or several")->check(whole_number(1));
+  command->add_option("--isa", o->isa, "Instruction set (default: RAPT_ISA or the best)");
+  command->add_option("--repeat", o->repeats, "Runs, of which the median counts")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command->add_flag("--strict", o->strict, "The same bits as a whole prompt has");
+  command->add_flag("--json", o->json,
+                    "Print JSON: an object for one result, an array for several");
+  command->footer(
+      "GB/s counts the keys and values of the cache, each once. It is compared with plain reading\n"
+      "of as many bytes, measured after every run with the same threads.");
+  command->callback([o] { run(*o); });
+}
+
+}  // namespace rapt::cli

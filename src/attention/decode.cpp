@@ -1,0 +1,249 @@
+#include "attention/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/careful.h"
+#include "attention/row_result.h"
+
+namespace rapt {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr Index most_rows = 16;
+/// Key tiles of one task: short enough to share out, long enough to be worth a task, and no longer
+/// than f32 sums may grow.
+constexpr Index split_tiles = 16;
+/// Calls that read less than this are over before another thread has woken up.
+constexpr Index bytes_worth_threads = Index{256} << 10;
+
+Index rows_of(const Call& call) { return call.group * call.queries; }
+
+/// What one task found out about each row.
+struct Part {
+  float reference[most_rows];
+  double sum[most_rows];
+  std::uint32_t saw_key = 0;  // a bit per row
+};
+
+/// Everything one thread needs to take the rows of a key head past some tiles.
+class DecodeWorker {
+ public:
+  DecodeWorker(const KvCache::Body& cache, Index most_dim)
+      : cache_(cache),
+        thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]),
+        queries_(most_rows * most_dim),
+        scores_(tile * tile),
+        lane_sums_(tile * max_lanes),
+        sums_(tile),
+        reference_(tile),
+        out_(most_rows * cache.layout.width),
+        room_(tile * (cache.layout.dim + cache.layout.width)) {}
+
+  /// `out` [rows][width] gets the sums of p v relative to part.reference.
+  void run(const DecodeItem& item, Index kv_head, Index first, Index end, Part& part, float* out) {
+    begin(item.call, kv_head);
+    for (const Visit& visit : item.call.plan->visits(0)) {
+      const Index last = std::min<Index>(end, visit.first + visit.count);
+      for (Index j = std::max<Index>(first, visit.first); j < last; ++j)
+        this->visit(item, kv_head, j, visit.mask);
+    }
+    finish(item.call, part, out);
+  }
+
+ private:
+  void begin(const Call& call, Index kv_head) {
+    const Index rows = rows_of(call);
+    for (Index r = 0; r < rows; ++r) {
+      const Index query = r % call.queries;
+      float* row = queries_.data() + r * call.dim;
+      call.kernels.load_numbers(call.q.row(0, kv_head * call.group + r / call.queries, query),
+                                call.q.type(), call.dim, row);
+      const double factor = call.rule.query_factor(query);
+      for (Index c = 0; c < call.dim; ++c)
+        row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+    }
+    std::fill_n(reference_.data(), rows, minus_infinity);
+    std::fill_n(lane_sums_.data(), rows * max_lanes, 0.0f);
+    std::fill_n(out_.data(), rows * cache_.layout.width, 0.0f);
+    saw_key_ = 0;
+    state_ = {reference_.data(),
+              lane_sums_.data(),
+              sums_.data(),
+              out_.data(),
+              nullptr,
+              cache_.layout.width,
+              false,
+              nullptr,
+              nullptr,
+              nullptr};
+  }
+
+  /// One bit word per row: all query heads of the group see what the query sees.
+  void take_mask(const Call& call, std::int32_t mask_id) {
+    if (mask_id == Visit::whole) return mask_.set_whole();
+    const auto words = call.plan->mask(mask_id);
+    std::fill(words_, words_ + tile, std::uint64_t{0});
+    for (Index r = 0; r < rows_of(call); ++r)
+      words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+    mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+  }
+
+  void add_bias(const Call& call, Index kv_head, Index key_tile) {
+    for (Index r = 0; r < rows_of(call); ++r) {
+      const Index position = call.keys - call.queries + r % call.queries;
+      const float* bias =
+          call.rule.diagonal(kv_head * call.group + r / call.queries) + key_tile * tile - position;
+      float* row = scores_.data() + r * tile;
+      for (Index c = 0; c < tile; ++c) row[c] += bias[c];
+    }
+  }
+
+  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id) {
+    const Call& call = item.call;
+    const Index rows = rows_of(call);
+    const Index page = item.tokens.pages[static_cast<std::size_t>(key_tile)];
+    const PageHead head = cache_.head(page, kv_head);
+    const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
+    take_mask(call, mask_id);
+    saw_key_ |= static_cast<std::uint32_t>(mask_.rows_that_see());
+    thin_.scores(queries_.data(), rows, head.keys, head.scales, call.dim, scores_.data());
+    if (call.rule.has_softcap())
+      call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
+                           call.rule.softcap_log2(), nullptr);
+    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile);
+    call.kernels.absorb(scores_.data(), rows, mask_.clips(), mask_.words(), state_);
+    if (mask_.whole() || finite) {
+      clear_hidden(rows);
+      thin_.gather(scores_.data(), rows, head.values,
+                   head.scales == nullptr ? nullptr : head.scales + tile, state_.width,
+                   out_.data());
+      return;
+    }
+    const PackedTile tile_of_values =
+        CachedKeys(cache_, item.tokens).get(0, kv_head, key_tile, room_.data());
+    gather(call.kernels, scores_.data(), {tile_of_values.values, state_.width, false}, mask_, rows,
+           out_.data());
+  }
+
+  /// Absorb leaves what lies outside a clip as it was; the product reads it all.
+  void clear_hidden(Index rows) {
+    if (mask_.whole()) return;
+    for (Index r = 0; r < rows; ++r) {
+      const Clip clip = mask_.clips()[r / strip];
+      float* row = scores_.data() + r * tile;
+      std::fill(row, row + clip.begin, 0.0f);
+      std::fill(row + clip.end, row + tile, 0.0f);
+    }
+  }
+
+  void finish(const Call& call, Part& part, float* out) {
+    const Index rows = rows_of(call);
+    part.saw_key = saw_key_;
+    for (Index r = 0; r < rows; ++r) {
+      part.reference[r] = reference_[r];
+      part.sum[r] = 0;
+      for (Index lane = 0; lane < call.kernels.lanes; ++lane)
+        part.sum[r] += static_cast<double>(lane_sums_[r * max_lanes + lane]);
+    }
+    std::copy_n(out_.data(), rows * cache_.layout.width, out);
+  }
+
+  const KvCache::Body& cache_;
+  Kernels::Thin thin_;
+  Buffer<float> queries_, scores_, lane_sums_;
+  Buffer<double> sums_;
+  Buffer<float> reference_, out_, room_;
+  SoftmaxTile state_{};
+  TileMask mask_;
+  std::uint64_t words_[tile];
+  std::uint32_t saw_key_ = 0;
+};
+
+/// The parts of one key head of one item, in the order of their keys.
+struct Parts {
+  const Part* parts;
+  const float* outs;  // [count][rows][width]
+  Index count, rows;
+};
+
+/// Joins a row's parts and writes it.
+void write_row_of(const DecodeItem& item, Index kv_head, Index r, const Parts& all, Index width) {
+  const Call& call = item.call;
+  RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
+  for (Index i = 0; i < all.count; ++i) {
+    row.max = std::max(row.max, static_cast<double>(all.parts[i].reference[r]));
+    row.saw_key |= (all.parts[i].saw_key >> r & 1) != 0;
+  }
+  double factors_sum = 0;
+  double wide[max_dim] = {};
+  for (Index i = 0; i < all.count; ++i) {
+    const Part& part = all.parts[i];
+    const bool empty = part.reference[r] == minus_infinity && part.sum[r] == 0;
+    if (empty) continue;
+    const double factor = std::exp2(static_cast<double>(part.reference[r]) - row.max);
+    factors_sum += part.sum[r] * factor;
+    const float* out = all.outs + (i * all.rows + r) * width;
+    for (Index c = 0; c < call.value_dim; ++c) wide[c] += static_cast<double>(out[c]) * factor;
+  }
+  row.sum = factors_sum;
+  const RowPlace place{0, kv_head * call.group + r / call.queries, r % call.queries};
+  write_row_result(call, place, row, item.output, [&](double factor, float* out) {
+    for (Index c = 0; c < call.value_dim; ++c) out[c] = static_cast<float>(wide[c] * factor);
+  });
+}
+
+}  // namespace
+
+bool decodes(const Call& call) {
+  return rows_of(call) <= most_rows && call.rows() > 0 && !call.how.stats && !call.relative &&
+         !call.rule.has_dense() && !call.rule.has_dropout();
+}
+
+void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,
+                const Context& context) {
+  struct Task {
+    Index item, kv_head, split;
+  };
+  const Index width = cache.layout.width;
+  std::vector<Task> tasks;
+  std::vector<Index> first_task;  // of each item
+  Index most = 0, tiles = 0;
+  for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
+    const Call& call = items[static_cast<std::size_t>(i)].call;
+    most = std::max(most, rows_of(call));
+    tiles += call.key_tiles() * call.kv_heads;
+    first_task.push_back(static_cast<Index>(tasks.size()));
+    for (Index head = 0; head < call.kv_heads; ++head)
+      for (Index s = 0; s < std::max<Index>(1, divide_up(call.key_tiles(), split_tiles)); ++s)
+        tasks.push_back({i, head, s});
+  }
+  std::vector<Part> parts(tasks.size());
+  Buffer<float> outs(checked_product({static_cast<Index>(tasks.size()), most, width}));
+  Crew<DecodeWorker> crew(context);
+  const auto run = [&](Index index, Index worker) {
+    const Task& task = tasks[static_cast<std::size_t>(index)];
+    crew.get(worker, cache, cache.layout.dim)
+        .run(items[static_cast<std::size_t>(task.item)], task.kv_head, task.split * split_tiles,
+             (task.split + 1) * split_tiles, parts[static_cast<std::size_t>(index)],
+             outs.data() + index * most * width);
+  };
+  const Index count = static_cast<Index>(tasks.size());
+  if (tiles * cache.layout.head_bytes < bytes_worth_threads) {
+    for (Index index = 0; index < count; ++index) run(index, 0);
+  } else {
+    for_each_task(context, count, run);
+  }
+  for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
+    const DecodeItem& item = items[static_cast<std::size_t>(i)];
+    const Index splits = std::max<Index>(1, divide_up(item.call.key_tiles(), split_tiles));
+    for (Index head = 0; head < item.call.kv_heads; ++head) {
+      const Index at = first_task[static_cast<std::size_t>(i)] + head * splits;
+      const Parts all{parts.data() + at, outs.data() + at * most * width, splits, most};
+      for (Index r = 0; r < rows_of(item.call); ++r) write_row_of(item, head, r, all, width);
+    }
+  }
+}
+
+}  // namespace rapt
