@@ -49,12 +49,15 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const T* b, Index b_
 #pragma GCC unroll 4
     for (int s = 0; s < split; ++s) {
       PrefetchRow<vectors>(b + (k + s) * b_stride);
+      VF right[vectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) {
-        const VF right = LoadFloats(d, b + (k + s) * b_stride + v * lane_count);
+      for (int v = 0; v < vectors; ++v)
+        right[v] = LoadFloats(d, b + (k + s) * b_stride + v * lane_count);
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; ++r)
-          part[s][r][v] = hn::MulAdd(hn::Set(d, a[r * a_stride + k + s]), right, part[s][r][v]);
+      for (int r = 0; r < rows; ++r) {
+        const VF left = hn::Set(d, a[r * a_stride + k + s]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) part[s][r][v] = hn::MulAdd(left, right[v], part[s][r][v]);
       }
     }
   }
