@@ -44,7 +44,7 @@ Bench::Bench(const Case& c, const Context& context)
       pairs_(Plan(rule_.how.pattern, c.lengths()).pairs()) {}
 
 Tensor Bench::operand(const Shape& shape, std::uint64_t seed) const {
-  return random_tensor(shape, seed).converted(parse_type(c_.dtype));
+  return random_tensor(shape, seed, parse_type(c_.dtype));
 }
 
 Index Bench::run(Pass pass) const {

@@ -98,10 +98,21 @@ void add_case_options(CLI::App& command, Case& c) {
   command.add_flag("--stats", c.stats, "Also measure what attention does");
 }
 
-Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
-  Tensor tensor(shape);
+namespace {
+
+template <class T>
+void fill_random(std::span<T> numbers, std::uint64_t seed) {
   std::uint64_t counter = hash(seed);
-  for (float& x : tensor.numbers()) x = normalish(hash(counter++));
+  for (T& x : numbers) x = T(normalish(hash(counter++)));
+}
+
+}  // namespace
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed, Type type) {
+  Tensor tensor(shape, type);
+  if (type == Type::f32) fill_random(tensor.numbers(), seed);
+  if (type == Type::bf16) fill_random(tensor.numbers<Bf16>(), seed);
+  if (type == Type::f16) fill_random(tensor.numbers<F16>(), seed);
   return tensor;
 }
 

@@ -45,8 +45,8 @@ double flops_of(const Case& c, Index pairs, Pass pass);
 /// caller.
 void add_case_options(CLI::App& command, Case& c);
 
-/// Normal-ish random numbers, a function of shape and seed alone.
-Tensor random_tensor(const Shape& shape, std::uint64_t seed);
+/// Normal-ish random numbers, a function of shape and seed alone but for their rounding.
+Tensor random_tensor(const Shape& shape, std::uint64_t seed, Type type = Type::f32);
 
 /// The learnable part of a case's bias and the rule that refers to it.
 struct Rule {
