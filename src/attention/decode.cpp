@@ -161,38 +161,93 @@ class DecodeWorker {
   std::uint32_t saw_key_ = 0;
 };
 
-/// The parts of one key head of one item, in the order of their keys.
-struct Parts {
-  const Part* parts;
-  const float* outs;  // [count][rows][width]
-  Index count, rows;
-};
+/// What all tasks of a call found out, and how it is put together.
+class DecodeRun {
+ public:
+  DecodeRun(const KvCache::Body& cache, std::span<const DecodeItem> items)
+      : cache_(cache), items_(items) {
+    for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
+      const Call& call = item(i).call;
+      most_rows_ = std::max(most_rows_, rows_of(call));
+      tiles_ += call.key_tiles() * call.kv_heads;
+      for (Index head = 0; head < call.kv_heads; ++head) add_tasks(i, head);
+    }
+    parts_.resize(tasks_.size());
+    outs_ = Buffer<float>(checked_product({task_count(), most_rows_, width()}));
+  }
 
-/// Joins a row's parts and writes it.
-void write_row_of(const DecodeItem& item, Index kv_head, Index r, const Parts& all, Index width) {
-  const Call& call = item.call;
-  RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
-  for (Index i = 0; i < all.count; ++i) {
-    row.max = std::max(row.max, static_cast<double>(all.parts[i].reference[r]));
-    row.saw_key |= (all.parts[i].saw_key >> r & 1) != 0;
+  void compute(const Context& context) {
+    Crew<DecodeWorker> crew(context);
+    const auto run = [&](Index index, Index worker) {
+      const Task& task = tasks_[static_cast<std::size_t>(index)];
+      crew.get(worker, cache_, cache_.layout.dim)
+          .run(item(task.item), task.kv_head, task.split * split_tiles,
+               (task.split + 1) * split_tiles, parts_[static_cast<std::size_t>(index)],
+               out(index, 0));
+    };
+    if (tiles_ * cache_.layout.head_bytes >= bytes_worth_threads)
+      return for_each_task(context, task_count(), run);
+    for (Index index = 0; index < task_count(); ++index) run(index, 0);
   }
-  double factors_sum = 0;
-  double wide[max_dim] = {};
-  for (Index i = 0; i < all.count; ++i) {
-    const Part& part = all.parts[i];
-    const bool empty = part.reference[r] == minus_infinity && part.sum[r] == 0;
-    if (empty) continue;
-    const double factor = std::exp2(static_cast<double>(part.reference[r]) - row.max);
-    factors_sum += part.sum[r] * factor;
-    const float* out = all.outs + (i * all.rows + r) * width;
-    for (Index c = 0; c < call.value_dim; ++c) wide[c] += static_cast<double>(out[c]) * factor;
+
+  void write() {
+    for (Index first = 0; first < task_count();) {
+      const Task& task = tasks_[static_cast<std::size_t>(first)];
+      const Index splits = splits_of(item(task.item).call);
+      for (Index r = 0; r < rows_of(item(task.item).call); ++r) write_row(task, first, splits, r);
+      first += splits;
+    }
   }
-  row.sum = factors_sum;
-  const RowPlace place{0, kv_head * call.group + r / call.queries, r % call.queries};
-  write_row_result(call, place, row, item.output, [&](double factor, float* out) {
-    for (Index c = 0; c < call.value_dim; ++c) out[c] = static_cast<float>(wide[c] * factor);
-  });
-}
+
+ private:
+  struct Task {
+    Index item, kv_head, split;
+  };
+
+  static Index splits_of(const Call& call) {
+    return std::max<Index>(1, divide_up(call.key_tiles(), split_tiles));
+  }
+  void add_tasks(Index item_index, Index kv_head) {
+    for (Index s = 0; s < splits_of(item(item_index).call); ++s)
+      tasks_.push_back({item_index, kv_head, s});
+  }
+
+  /// Joins the parts of a row, tasks first .. first + splits - 1, in the order of their keys.
+  void write_row(const Task& task, Index first, Index splits, Index r) {
+    const Call& call = item(task.item).call;
+    const std::span<const Part> parts(parts_.data() + first, static_cast<std::size_t>(splits));
+    RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
+    for (const Part& part : parts) {
+      row.max = std::max(row.max, static_cast<double>(part.reference[r]));
+      row.saw_key |= (part.saw_key >> r & 1) != 0;
+    }
+    double wide[max_dim] = {};
+    for (Index i = 0; i < splits; ++i) {
+      const Part& part = parts[static_cast<std::size_t>(i)];
+      if (part.reference[r] == minus_infinity && part.sum[r] == 0) continue;
+      const double factor = std::exp2(static_cast<double>(part.reference[r]) - row.max);
+      row.sum += part.sum[r] * factor;
+      const float* from = out(first + i, r);
+      for (Index c = 0; c < call.value_dim; ++c) wide[c] += static_cast<double>(from[c]) * factor;
+    }
+    const RowPlace place{0, task.kv_head * call.group + r / call.queries, r % call.queries};
+    write_row_result(call, place, row, item(task.item).output, [&](double factor, float* to) {
+      for (Index c = 0; c < call.value_dim; ++c) to[c] = static_cast<float>(wide[c] * factor);
+    });
+  }
+
+  const DecodeItem& item(Index i) const { return items_[static_cast<std::size_t>(i)]; }
+  Index task_count() const { return static_cast<Index>(tasks_.size()); }
+  Index width() const { return cache_.layout.width; }
+  float* out(Index task, Index r) { return outs_.data() + (task * most_rows_ + r) * width(); }
+
+  const KvCache::Body& cache_;
+  std::span<const DecodeItem> items_;
+  std::vector<Task> tasks_;  // the splits of a key head are neighbours
+  std::vector<Part> parts_;
+  Buffer<float> outs_;  // [tasks][most_rows][width]
+  Index most_rows_ = 0, tiles_ = 0;
+};
 
 }  // namespace
 
@@ -203,47 +258,9 @@ bool decodes(const Call& call) {
 
 void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,
                 const Context& context) {
-  struct Task {
-    Index item, kv_head, split;
-  };
-  const Index width = cache.layout.width;
-  std::vector<Task> tasks;
-  std::vector<Index> first_task;  // of each item
-  Index most = 0, tiles = 0;
-  for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
-    const Call& call = items[static_cast<std::size_t>(i)].call;
-    most = std::max(most, rows_of(call));
-    tiles += call.key_tiles() * call.kv_heads;
-    first_task.push_back(static_cast<Index>(tasks.size()));
-    for (Index head = 0; head < call.kv_heads; ++head)
-      for (Index s = 0; s < std::max<Index>(1, divide_up(call.key_tiles(), split_tiles)); ++s)
-        tasks.push_back({i, head, s});
-  }
-  std::vector<Part> parts(tasks.size());
-  Buffer<float> outs(checked_product({static_cast<Index>(tasks.size()), most, width}));
-  Crew<DecodeWorker> crew(context);
-  const auto run = [&](Index index, Index worker) {
-    const Task& task = tasks[static_cast<std::size_t>(index)];
-    crew.get(worker, cache, cache.layout.dim)
-        .run(items[static_cast<std::size_t>(task.item)], task.kv_head, task.split * split_tiles,
-             (task.split + 1) * split_tiles, parts[static_cast<std::size_t>(index)],
-             outs.data() + index * most * width);
-  };
-  const Index count = static_cast<Index>(tasks.size());
-  if (tiles * cache.layout.head_bytes < bytes_worth_threads) {
-    for (Index index = 0; index < count; ++index) run(index, 0);
-  } else {
-    for_each_task(context, count, run);
-  }
-  for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
-    const DecodeItem& item = items[static_cast<std::size_t>(i)];
-    const Index splits = std::max<Index>(1, divide_up(item.call.key_tiles(), split_tiles));
-    for (Index head = 0; head < item.call.kv_heads; ++head) {
-      const Index at = first_task[static_cast<std::size_t>(i)] + head * splits;
-      const Parts all{parts.data() + at, outs.data() + at * most * width, splits, most};
-      for (Index r = 0; r < rows_of(item.call); ++r) write_row_of(item, head, r, all, width);
-    }
-  }
+  DecodeRun run(cache, items);
+  run.compute(context);
+  run.write();
 }
 
 }  // namespace rapt

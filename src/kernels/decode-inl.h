@@ -127,6 +127,17 @@ HWY_INLINE void ForEachRowBlock(Index rows, const With& with) {
   for (; r < rows; ++r) with(std::integral_constant<int, 1>(), r);
 }
 
+/// numbers[r][c] *= factors[c]
+HWY_INLINE void MultiplyColumns(float* numbers, Index rows, const float* factors) {
+  const DF d;
+  for (Index r = 0; r < rows; ++r) {
+    for (Index c = 0; c < tile; c += lane_count) {
+      float* at = numbers + r * tile + c;
+      hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::LoadU(d, factors + c)), d, at);
+    }
+  }
+}
+
 /// scores[r][64] = queries[r] · keys, times the keys' scales if there are any.
 template <class T>
 void ThinScores(const float* queries, Index rows, const void* keys, const float* scales, Index dim,
@@ -140,14 +151,7 @@ void ThinScores(const float* queries, Index rows, const void* keys, const float*
                        stretch * (4 / count), false, scores + r * tile + first, tile);
     });
   }
-  if (scales == nullptr) return;
-  const DF d;
-  for (Index r = 0; r < rows; ++r) {
-    for (Index c = 0; c < tile; c += lane_count) {
-      float* at = scores + r * tile + c;
-      hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::LoadU(d, scales + c)), d, at);
-    }
-  }
+  if (scales != nullptr) MultiplyColumns(scores, rows, scales);
 }
 
 /// out[r][width] += probabilities[r] · values. With scales the probabilities are multiplied by
@@ -155,15 +159,7 @@ void ThinScores(const float* queries, Index rows, const void* keys, const float*
 template <class T>
 void ThinGather(float* probabilities, Index rows, const void* values, const float* scales,
                 Index width, float* out) noexcept {
-  const DF d;
-  if (scales != nullptr) {
-    for (Index r = 0; r < rows; ++r) {
-      for (Index c = 0; c < tile; c += lane_count) {
-        float* at = probabilities + r * tile + c;
-        hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::LoadU(d, scales + c)), d, at);
-      }
-    }
-  }
+  if (scales != nullptr) MultiplyColumns(probabilities, rows, scales);
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
     const T* panel = static_cast<const T*>(values) + first * tile;
