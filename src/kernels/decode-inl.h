@@ -61,7 +61,7 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const T* b, Index b_
       }
     }
   }
-  for (; k < depth; ++k) {
+  for (Index rest = depth % split; rest > 0; --rest, ++k) {
     for (int v = 0; v < vectors; ++v) {
       const VF right = LoadFloats(d, b + k * b_stride + v * lane_count);
       for (int r = 0; r < rows; ++r)
