@@ -252,7 +252,9 @@ TEST(Cache, DecodingHasTheSameBitsForAnyNumberOfThreads) {
     const auto sequence = cache.add();
     cache.append(sequence, small.k, small.v);
     Attended got = attend(small.q, cache, std::span(&sequence, 1), {}, context);
-    if (threads > 1) EXPECT_SAME_BITS(got, want) << threads;
+    if (threads > 1) {
+      EXPECT_SAME_BITS(got, want) << threads;
+    }
     want = std::move(got);
   }
 }

@@ -42,10 +42,16 @@ TEST(Type, Bf16RoundsToTheNearest) {
   }
 }
 
-#ifdef __FLT16_MANT_DIG__
+#if defined(__aarch64__)
+using CompilersHalf = __fp16;
+#elif defined(__x86_64__)
+using CompilersHalf = _Float16;
+#endif
+
+#if defined(__aarch64__) || defined(__x86_64__)
 TEST(Type, F16AgreesWithTheCompiler) {
   for (const float x : interesting_floats()) {
-    const auto want = static_cast<_Float16>(x);
+    const auto want = static_cast<CompilersHalf>(x);
     if (std::isnan(x)) {
       EXPECT_TRUE(std::isnan(static_cast<float>(F16(x))));
     } else {
@@ -55,7 +61,7 @@ TEST(Type, F16AgreesWithTheCompiler) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     F16 half;
     half.bits = static_cast<std::uint16_t>(bits);
-    const auto want = static_cast<float>(std::bit_cast<_Float16>(half.bits));
+    const auto want = static_cast<float>(std::bit_cast<CompilersHalf>(half.bits));
     const auto got = static_cast<float>(half);
     if (std::isnan(want)) {
       EXPECT_TRUE(std::isnan(got));
