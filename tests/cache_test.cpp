@@ -271,7 +271,8 @@ TEST(Cache, NanInSightComesOutAndBehindTheMaskDoesNot) {
                       {.pattern = pattern}, context);
       };
       EXPECT_TRUE(std::isnan(ask(full()).out.numbers()[3])) << text(type);
-      for (const float number : ask(window(280, 0)).out.numbers()) EXPECT_FALSE(std::isnan(number));
+      const Attended hidden = ask(window(280, 0));
+      for (const float number : hidden.out.numbers()) EXPECT_FALSE(std::isnan(number));
     }
 }
 
