@@ -153,8 +153,7 @@ RAPT_API Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how =
                          const Context& context = {});
 
 /// The same, writing the output into memory of the caller, which must not overlap q, k, v or a
-/// dense bias.
-/// `Attended::out` stays empty.
+/// dense bias. `Attended::out` stays empty.
 RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v,
                               const Attention& how = {}, const Context& context = {});
 

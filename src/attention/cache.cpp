@@ -69,7 +69,8 @@ void KvCache::truncate(Sequence sequence, Index count) {
         " tokens asked for, expected 0 to ", tokens.count);
   const Index kept = divide_up(count, tile);
   check(count == 0 || tokens.pages[static_cast<std::size_t>(kept - 1)] != Body::gone,
-        "truncate: token ", count - 1, " has left the window of ", body_->options.window);
+        "truncate: token ", count - 1, " has left the window of ", body_->options.window,
+        "; expected more tokens, or 0");
   for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
     body_->drop(tokens.pages[t]);
   tokens.pages.resize(static_cast<std::size_t>(kept));

@@ -23,7 +23,7 @@ const CacheOptions& checked(const CacheOptions& o) {
   check(o.window >= 0 && o.pinned >= 0, "KvCache: window ", o.window, " and pinned ", o.pinned,
         " given, expected 0 or more");
   check(o.pinned == 0 || o.window > 0, "KvCache: ", o.pinned,
-        " pinned tokens without a window, which keeps all");
+        " pinned tokens without a window, which keeps all; expected a window, or none pinned");
   return o;
 }
 

@@ -28,12 +28,15 @@ PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
 }
 
 void CachedKeys::check_visits(const char* where, const Plan& plan) const {
+  if (cache_.options.window == 0) return;  // nothing was ever let go
   for (Index t = 0; t < plan.query_tiles(); ++t) {
     for (const Visit& visit : plan.visits(t)) {
       for (Index j = visit.first; j < visit.first + visit.count; ++j) {
         check(tokens_.pages[static_cast<std::size_t>(j)] != KvCache::Body::gone, where,
               ": the pattern asks for keys among ", j * tile, " to ", j * tile + tile - 1,
-              ", which the cache's window of ", cache_.options.window, " has let go");
+              ", which the cache's window of ", cache_.options.window,
+              " has let go; expected a pattern of at most window(", cache_.options.window - 1,
+              ", 0), or a cache with a larger window");
       }
     }
   }
