@@ -3,8 +3,8 @@
 #include <map>
 #include <vector>
 
-#include "attention/context.h"
 #include "base/buffer.h"
+#include "kernels/context.h"
 #include "rapt/cache.h"
 
 namespace rapt {

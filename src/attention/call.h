@@ -2,11 +2,12 @@
 
 #include <memory>
 
-#include "attention/context.h"
 #include "attention/relative_tiles.h"
 #include "attention/rule.h"
 #include "base/buffer.h"
 #include "base/sizes.h"
+#include "base/views.h"
+#include "kernels/context.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -68,13 +69,5 @@ void write_row(const Kernels& kernels, Type type, void* to, Index count, const F
 /// A view that has a shape and no numbers worth reading: enough for the checks of a call whose
 /// operands lie elsewhere or nowhere.
 AnyView stand_in(const Shape& shape, Type type = Type::f32);
-
-/// Throws unless `view` can be written: right shape, contiguous last axis, no element twice.
-void check_output(const char* where, const char* name, const AnyMutableView& view,
-                  const Shape& shape);
-/// Throws if the memory of `out` and `in` overlaps.
-void check_apart(const char* where, const AnyMutableView& out, const AnyView& in, const char* name);
-/// Throws unless `view` is a readable [batch, heads, tokens, dim] operand of this shape.
-void check_operand(const char* where, const char* name, const AnyView& view, const Shape& shape);
 
 }  // namespace rapt

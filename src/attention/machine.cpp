@@ -4,8 +4,8 @@
 #include <atomic>
 #include <chrono>
 
-#include "attention/context.h"
 #include "base/buffer.h"
+#include "kernels/context.h"
 
 namespace rapt {
 namespace {

@@ -1,4 +1,4 @@
-#include "attention/context.h"
+#include "kernels/context.h"
 
 #include <algorithm>
 #include <cctype>
