@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/fpmode.h"
 #include "kernels/kernels.h"
 #include "support/bound.h"
 #include "support/engine.h"
@@ -98,6 +99,31 @@ void expect_every_number_survives() {
 TEST(Type, EveryNumberSurvivesTheKernels) {
   expect_every_number_survives<Bf16>();
   expect_every_number_survives<F16>();
+}
+
+template <class T>
+void expect_kernels_round_like_the_type() {
+  const std::vector<float> floats = interesting_floats();
+  for (const Kernels* kernels : supported_kernels()) {
+    std::vector<T> rounded(floats.size());
+    kernels->store_numbers(floats.data(), static_cast<Index>(floats.size()), type_of<T>,
+                           rounded.data());
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      if (std::isnan(floats[i])) {
+        ASSERT_TRUE(std::isnan(static_cast<float>(rounded[i]))) << kernels->name;
+      } else {
+        ASSERT_EQ(rounded[i].bits, T(floats[i]).bits) << floats[i] << ' ' << kernels->name;
+      }
+    }
+  }
+}
+
+TEST(Type, KernelsRoundLikeTheType) {
+  expect_kernels_round_like_the_type<Bf16>();
+  expect_kernels_round_like_the_type<F16>();
+  const FlushDenormals guard;
+  expect_kernels_round_like_the_type<Bf16>();
+  expect_kernels_round_like_the_type<F16>();
 }
 
 TEST(Type, NamesAreParsedAndMistakesNamed) {

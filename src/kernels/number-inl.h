@@ -1,13 +1,11 @@
-// Numbers of other types than f32: four at a time on their way into a packed layout, whole rows on
-// their way out. Nothing here depends on how the CPU treats denormals.
+// Numbers of other types than f32, a vector at a time on their way in and out. Nothing here depends
+// on how the CPU treats denormals.
 #if defined(RAPT_NUMBER_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_NUMBER_INL_H
 #undef RAPT_NUMBER_INL_H
 #else
 #define RAPT_NUMBER_INL_H
 #endif
-
-#include <cstring>
 
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
@@ -22,24 +20,24 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const float* from) {
   return hn::LoadU(d, from);
 }
 
-/// 16-bit numbers in the lanes of 32-bit integers.
+/// Vectors of 16-bit and of 32-bit integers with as many lanes as D has floats.
 template <class D>
-HWY_INLINE auto LoadHalves(D, const void* from) {
+using Halves = hn::Vec<hn::Rebind<std::uint16_t, D>>;
+template <class D>
+using Words = hn::Vec<hn::RebindToUnsigned<D>>;
+
+/// The floats that 16-bit numbers of a type stand for.
+template <class D>
+HWY_INLINE hn::Vec<D> Widen16(D d, Bf16, Halves<D> halves) {
   const hn::RebindToUnsigned<D> d32;
-  const hn::Rebind<std::uint16_t, D> d16;
-  return hn::PromoteTo(d32, hn::LoadU(d16, static_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, halves)));
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const Bf16* from) {
-  return hn::BitCast(d, hn::ShiftLeft<16>(LoadHalves(d, from)));
-}
-
-template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* from) {
+HWY_INLINE hn::Vec<D> Widen16(D d, F16, Halves<D> halves) {
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> di;
-  const auto all = LoadHalves(d, from);
+  const auto all = hn::PromoteTo(d32, halves);
   const auto size = hn::And(all, hn::Set(d32, 0x7FFF));
   const auto sign = hn::ShiftLeft<16>(hn::Xor(all, size));
   const auto normal = hn::Add(hn::ShiftLeft<13>(size), hn::Set(d32, 112u << 23));
@@ -55,11 +53,70 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* from) {
   return hn::BitCast(d, hn::Or(bits, sign));
 }
 
+/// Integers below 2^16 in half the room.
+template <class D>
+HWY_INLINE Halves<D> Pack16(D, Words<D> words) {
+  const hn::RebindToSigned<D> di;
+  return hn::DemoteTo(hn::Rebind<std::uint16_t, D>(), hn::BitCast(di, words));
+}
+
+/// Floats rounded to the nearest 16-bit number, ties to even; NaN stays NaN.
+template <class D>
+HWY_INLINE Halves<D> Narrow16(D d, Bf16, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::BitCast(d32, x);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto tie = hn::And(upper, hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(tie, hn::Set(d32, 0x7FFF))));
+  const auto nan = hn::Or(upper, hn::Set(d32, 0x40));
+  return Pack16(d, hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(x)), nan, rounded));
+}
+
+template <class D>
+HWY_INLINE Halves<D> Narrow16(D d, F16, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> di;
+  const auto all = hn::BitCast(d32, x);
+  const auto size = hn::And(all, hn::Set(d32, 0x7FFFFFFF));
+  const auto sign = hn::ShiftRight<16>(hn::Xor(all, size));
+  const auto tie = hn::And(hn::ShiftRight<13>(size), hn::Set(d32, 1));
+  const auto normal = hn::ShiftRight<13>(
+      hn::Sub(hn::Add(size, hn::Add(tie, hn::Set(d32, 0xFFF))), hn::Set(d32, 112u << 23)));
+  // Below 2^-14 a number is counted in steps of 2^-24, which is what adding 0.5 rounds to.
+  const auto half = hn::Set(d, 0.5f);
+  const auto small =
+      hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(d, size), half)), hn::BitCast(d32, half));
+  const auto beyond = [&](int bits) {
+    return hn::RebindMask(d32, hn::Gt(hn::BitCast(di, size), hn::Set(di, bits)));
+  };
+  auto bits = hn::IfThenElse(beyond(0x387FFFFF), normal, small);
+  bits = hn::IfThenElse(beyond(0x477FEFFF), hn::Set(d32, 0x7C00), bits);  // 65520 and more
+  bits = hn::IfThenElse(beyond(0x7F800000), hn::Set(d32, 0x7E00), bits);
+  return Pack16(d, hn::Or(bits, sign));
+}
+
+template <class D, class Number>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const Number* from) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  return Widen16(d, Number(), hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from)));
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> LoadFloats(D d, const std::int8_t* from) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::int8_t, D> d8;
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
+}
+
+template <class D>
+HWY_INLINE void StoreFloats(hn::Vec<D> x, D d, float* to) {
+  hn::StoreU(x, d, to);
+}
+
+template <class D, class Number>
+HWY_INLINE void StoreFloats(hn::Vec<D> x, D d, Number* to) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  hn::StoreU(Narrow16(d, Number(), x), d16, reinterpret_cast<std::uint16_t*>(to));
 }
 
 /// Calls with_numbers(typed pointer).
@@ -85,14 +142,23 @@ void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
   });
 }
 
+/// Calls with_type(a number of the type).
+template <class WithType>
+HWY_INLINE void DispatchType(Type type, const WithType& with_type) {
+  if (type == Type::f32) return with_type(float());
+  if (type == Type::bf16) return with_type(Bf16());
+  with_type(F16());
+}
+
 void StoreNumbers(const float* from, Index count, Type type, void* to) noexcept {
-  if (type == Type::f32) {
-    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
-  } else if (type == Type::bf16) {
-    for (Index i = 0; i < count; ++i) static_cast<Bf16*>(to)[i] = Bf16(from[i]);
-  } else {
-    for (Index i = 0; i < count; ++i) static_cast<F16*>(to)[i] = F16(from[i]);
-  }
+  DispatchType(type, [&]<class Number>(Number) {
+    const hn::ScalableTag<float> d;
+    constexpr Index step = hn::MaxLanes(hn::ScalableTag<float>());
+    auto* numbers = static_cast<Number*>(to);
+    Index i = 0;
+    for (; i + step <= count; i += step) StoreFloats(hn::LoadU(d, from + i), d, numbers + i);
+    for (; i < count; ++i) numbers[i] = static_cast<Number>(from[i]);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
