@@ -6,5 +6,7 @@
 #include "rapt/machine.h"
 #include "rapt/pattern.h"
 #include "rapt/plan.h"
+#include "rapt/positions.h"
+#include "rapt/rope.h"
 #include "rapt/tensor.h"
 #include "rapt/type.h"

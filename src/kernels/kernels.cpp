@@ -19,6 +19,7 @@
 #include "kernels/pack-inl.h"
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
+#include "kernels/rope-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/softmax-inl.h"
 
@@ -72,6 +73,8 @@ inline constexpr Kernels kernels = {
     .widen = Widen,
     .narrow = Narrow,
     .sum_diagonals = SumDiagonals,
+    .rotate_far = Rotate<FarPairs>,
+    .rotate_near = Rotate<NearPairs>,
     .fma_loop = FmaLoop,
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,

@@ -79,6 +79,21 @@ struct DropTile {
   float keep;               // factor of what is kept
 };
 
+/// Rows whose channels turn in pairs, each row by the angles of its own table row.
+struct RotaryRows {
+  const void* from;
+  Type from_type;
+  Index from_stride;  // in numbers, between rows
+  void* to;           // may be `from`, with the same type and stride
+  Type to_type;
+  Index to_stride;
+  Index count, dim;
+  Index pairs;                // channels behind them are copied
+  const float* const* turns;  // of row r: turns[r * turn_step], all cosines and then all sines
+  Index turn_step;            // 0: all rows turn alike
+  bool back;                  // by the negative angles
+};
+
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
@@ -154,6 +169,10 @@ struct Kernels {
   void (*narrow)(const double* wide, const float* rest, double factor, Index count,
                  float* out) noexcept;
   void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;  // [127]
+
+  // Rotary positions: the partner of a channel is half the rotated width away, or its neighbour.
+  void (*rotate_far)(const RotaryRows& rows) noexcept;
+  void (*rotate_near)(const RotaryRows& rows) noexcept;
 
   // What this instruction set can do at best.
   double (*fma_loop)(Index iterations) noexcept;  // flops done

@@ -1,0 +1,112 @@
+// Rotary positions: pairs of channels turned by angles from a table.
+//
+// Traffic per row of `dim` numbers: the row read once and written once, `pairs` cosines and sines
+// read, which stay in a near cache while several heads pass. Four multiply-adds a pair: memory sets
+// the pace.
+#if defined(RAPT_ROPE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_ROPE_INL_H
+#undef RAPT_ROPE_INL_H
+#else
+#define RAPT_ROPE_INL_H
+#endif
+
+#include "kernels/number-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Pair i is (x[i], x[i + pairs]).
+struct FarPairs {
+  template <class D, class Number>
+  HWY_INLINE void Load(D d, const Number* x, Index i, hn::Vec<D>& a, hn::Vec<D>& b) const {
+    a = LoadFloats(d, x + i);
+    b = LoadFloats(d, x + pairs + i);
+  }
+  template <class D, class Number>
+  HWY_INLINE void Store(D d, Number* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
+    StoreFloats(a, d, y + i);
+    StoreFloats(b, d, y + pairs + i);
+  }
+  Index pairs;
+};
+
+/// Pair i is (x[2 i], x[2 i + 1]).
+struct NearPairs {
+  template <class D>
+  HWY_INLINE void Load(D d, const float* x, Index i, hn::Vec<D>& a, hn::Vec<D>& b) const {
+    hn::LoadInterleaved2(d, x + 2 * i, a, b);
+  }
+  template <class D, class Number>
+  HWY_INLINE void Load(D d, const Number* x, Index i, hn::Vec<D>& a, hn::Vec<D>& b) const {
+    const hn::Rebind<std::uint16_t, D> d16;
+    Halves<D> first, second;
+    hn::LoadInterleaved2(d16, reinterpret_cast<const std::uint16_t*>(x + 2 * i), first, second);
+    a = Widen16(d, Number(), first);
+    b = Widen16(d, Number(), second);
+  }
+  template <class D>
+  HWY_INLINE void Store(D d, float* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
+    hn::StoreInterleaved2(a, b, d, y + 2 * i);
+  }
+  template <class D, class Number>
+  HWY_INLINE void Store(D d, Number* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
+    const hn::Rebind<std::uint16_t, D> d16;
+    hn::StoreInterleaved2(Narrow16(d, Number(), a), Narrow16(d, Number(), b), d16,
+                          reinterpret_cast<std::uint16_t*>(y + 2 * i));
+  }
+  Index pairs;
+};
+
+/// Pairs from `i` on in whole vectors of D: (a, b) becomes (a c - b s, a s + b c). Returns the
+/// first pair that is left. A sine times `side`, 1 or -1, is exact.
+template <class D, class Pairs, class From, class To>
+HWY_INLINE Index Turn(D d, const Pairs& at, const From* x, const float* turn, float side, Index i,
+                      To* y) {
+  constexpr Index step = hn::MaxLanes(D());
+  const auto sided = hn::Set(d, side);
+  for (; i + step <= at.pairs; i += step) {
+    const auto c = hn::LoadU(d, turn + i);
+    const auto s = hn::Mul(hn::LoadU(d, turn + at.pairs + i), sided);
+    hn::Vec<D> a, b;
+    at.Load(d, x, i, a, b);
+    at.Store(d, y, i, hn::MulSub(a, c, hn::Mul(b, s)), hn::MulAdd(a, s, hn::Mul(b, c)));
+  }
+  return i;
+}
+
+/// Channels behind the pairs, from one place and type to another.
+template <class From, class To>
+HWY_INLINE void Pass(const From* x, Index begin, Index end, To* y) {
+  if (static_cast<const void*>(x) == static_cast<const void*>(y)) return;
+  const hn::ScalableTag<float> d;
+  constexpr Index step = hn::MaxLanes(hn::ScalableTag<float>());
+  Index i = begin;
+  for (; i + step <= end; i += step) StoreFloats(LoadFloats(d, x + i), d, y + i);
+  for (; i < end; ++i) y[i] = static_cast<To>(static_cast<float>(x[i]));
+}
+
+template <class Pairs>
+void Rotate(const RotaryRows& rows) noexcept {
+  const Pairs at{rows.pairs};
+  const float side = rows.back ? -1.0f : 1.0f;
+  DispatchType(rows.from_type, [&]<class From>(From) {
+    DispatchType(rows.to_type, [&]<class To>(To) {
+      for (Index row = 0; row < rows.count; ++row) {
+        const auto* x = static_cast<const From*>(rows.from) + row * rows.from_stride;
+        auto* y = static_cast<To*>(rows.to) + row * rows.to_stride;
+        const float* turn = rows.turns[row * rows.turn_step];
+        Index i = Turn(hn::ScalableTag<float>(), at, x, turn, side, 0, y);
+        i = Turn(hn::CappedTag<float, 4>(), at, x, turn, side, i, y);
+        Turn(hn::CappedTag<float, 1>(), at, x, turn, side, i, y);
+        Pass(x, 2 * rows.pairs, rows.dim, y);
+      }
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

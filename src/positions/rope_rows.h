@@ -1,0 +1,38 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "kernels/context.h"
+#include "positions/rope_rotation.h"
+#include "positions/rope_table.h"
+#include "positions/token_positions.h"
+
+namespace rapt {
+
+/// The turns of all tokens of one call. Whatever can fail has happened when it is made.
+class RopeRows {
+ public:
+  /// `axes` is the axis of positions that each pair follows.
+  RopeRows(const RopeTable& table, std::span<const Index> axes, const TokenPositions& positions,
+           TokenGrid grid, const Context& context);
+
+  /// As TakeTurns asks for.
+  void take(Index item, Index first, Index count, Index worker, const float** turns);
+
+ private:
+  void make_pages(const Context& context) const;
+  const float* row(Index position, float* room) const;
+  const float* joined_row(Index item, Index token, float* room) const;
+  float* room(Index worker, Index place) {
+    return rooms_.data() + (worker * rope_block + place) * table_.row_numbers();
+  }
+
+  const RopeTable& table_;
+  std::span<const Index> axes_;
+  const TokenPositions& positions_;
+  TokenGrid grid_;
+  Buffer<float> rooms_;  // for rows that are not simply those of a page
+};
+
+}  // namespace rapt
