@@ -6,6 +6,7 @@
 
 #include "support/bound.h"
 #include "support/engine.h"
+#include "support/refused.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing written
 // (numerics.md c.5).
@@ -14,21 +15,6 @@ namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The call must throw std::invalid_argument whose text holds every word.
-template <class Call>
-void expect_refused(const Call& call, const std::vector<std::string>& words) {
-  try {
-    call();
-    ADD_FAILURE() << "accepted; expected a refusal naming " << ::testing::PrintToString(words);
-  } catch (const std::invalid_argument& error) {
-    const std::string text = error.what();
-    for (const std::string& word : words)
-      EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in: " << text;
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "expected std::invalid_argument, got: " << error.what();
-  }
-}
 
 const Shape q_shape{2, 4, 5, 8}, k_shape{2, 2, 7, 8};
 
