@@ -8,6 +8,7 @@ void add_bench(CLI::App& app) {
   add_bench_peak(*bench);
   add_bench_attention(*bench);
   add_bench_decode(*bench);
+  add_bench_rope(*bench);
 }
 
 }  // namespace rapt::cli

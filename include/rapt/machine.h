@@ -18,6 +18,10 @@ RAPT_API Peak measure_peak(const Context& context = {}, double seconds = 0.6);
 /// Only reading, over `bytes` of memory again and again: what fits a cache is read from it.
 RAPT_API double measure_read_gbytes(const Context& context, Index bytes, double seconds = 0.05);
 
+/// Only copying `bytes` from one place to another again and again, what is read and what is written
+/// counted.
+RAPT_API double measure_copy_gbytes(const Context& context, Index bytes, double seconds = 0.05);
+
 /// Only the FMA peak: cheap enough to interleave with what it is compared to.
 RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
 

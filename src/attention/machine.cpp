@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstring>
 
 #include "base/buffer.h"
 #include "kernels/context.h"
@@ -59,6 +61,19 @@ double measure_read_gbytes(const Context& context, Index bytes, double seconds) 
   const double rate = best_rate(context, seconds, [&](Index task) {
     sink.store(kernels.read_loop(memory.data() + task * share, share), std::memory_order_relaxed);
     return static_cast<double>(share) * sizeof(float);
+  });
+  return rate / 1e9;
+}
+
+double measure_copy_gbytes(const Context& context, Index bytes, double seconds) {
+  const Index share = std::max<Index>(64, bytes / workers(context));
+  Buffer<std::byte> from(share * workers(context)), to(share * workers(context));
+  std::fill(from.begin(), from.end(), std::byte{1});
+  std::fill(to.begin(), to.end(), std::byte{0});
+  const double rate = best_rate(context, seconds, [&](Index task) {
+    std::memcpy(to.data() + task * share, from.data() + task * share,
+                static_cast<std::size_t>(share));
+    return 2 * static_cast<double>(share);
   });
   return rate / 1e9;
 }

@@ -33,8 +33,18 @@ HWY_INLINE hn::Vec<D> Widen16(D d, Bf16, Halves<D> halves) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, halves)));
 }
 
+// Converts f16 in hardware, rounding to nearest and blind to the mode of denormals.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#define RAPT_NATIVE_F16 1
+#else
+#define RAPT_NATIVE_F16 0
+#endif
+
 template <class D>
 HWY_INLINE hn::Vec<D> Widen16(D d, F16, Halves<D> halves) {
+#if RAPT_NATIVE_F16
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), halves));
+#else
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> di;
   const auto all = hn::PromoteTo(d32, halves);
@@ -51,6 +61,7 @@ HWY_INLINE hn::Vec<D> Widen16(D d, F16, Halves<D> halves) {
       hn::IfThenElse(hn::RebindMask(d32, is_small), small,
                      hn::IfThenElse(hn::RebindMask(d32, is_special), special, normal));
   return hn::BitCast(d, hn::Or(bits, sign));
+#endif
 }
 
 /// Integers below 2^16 in half the room.
@@ -60,20 +71,30 @@ HWY_INLINE Halves<D> Pack16(D, Words<D> words) {
   return hn::DemoteTo(hn::Rebind<std::uint16_t, D>(), hn::BitCast(di, words));
 }
 
+/// Floats rounded to the nearest bf16, ties to even, in the upper halves of words; NaN stays NaN.
+template <class D>
+HWY_INLINE Words<D> RoundToBf16(D, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::BitCast(d32, x);
+  // One more where the last bit that stays is set: a mask is -1, and cheaper than a shift.
+  const auto odd = hn::VecFromMask(d32, hn::TestBit(bits, hn::Set(d32, 0x10000)));
+  const auto rounded = hn::Sub(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd);
+  const auto nan = hn::Or(bits, hn::Set(d32, 0x400000));
+  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(x)), nan, rounded);
+}
+
 /// Floats rounded to the nearest 16-bit number, ties to even; NaN stays NaN.
 template <class D>
 HWY_INLINE Halves<D> Narrow16(D d, Bf16, hn::Vec<D> x) {
-  const hn::RebindToUnsigned<D> d32;
-  const auto bits = hn::BitCast(d32, x);
-  const auto upper = hn::ShiftRight<16>(bits);
-  const auto tie = hn::And(upper, hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(tie, hn::Set(d32, 0x7FFF))));
-  const auto nan = hn::Or(upper, hn::Set(d32, 0x40));
-  return Pack16(d, hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(x)), nan, rounded));
+  return Pack16(d, hn::ShiftRight<16>(RoundToBf16(d, x)));
 }
 
 template <class D>
-HWY_INLINE Halves<D> Narrow16(D d, F16, hn::Vec<D> x) {
+HWY_INLINE Halves<D> Narrow16([[maybe_unused]] D d, F16, hn::Vec<D> x) {
+#if RAPT_NATIVE_F16
+  const hn::Rebind<std::uint16_t, D> d16;
+  return hn::BitCast(d16, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), x));
+#else
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> di;
   const auto all = hn::BitCast(d32, x);
@@ -93,6 +114,7 @@ HWY_INLINE Halves<D> Narrow16(D d, F16, hn::Vec<D> x) {
   bits = hn::IfThenElse(beyond(0x477FEFFF), hn::Set(d32, 0x7C00), bits);  // 65520 and more
   bits = hn::IfThenElse(beyond(0x7F800000), hn::Set(d32, 0x7E00), bits);
   return Pack16(d, hn::Or(bits, sign));
+#endif
 }
 
 template <class D, class Number>
@@ -141,6 +163,8 @@ void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
     for (; i < count; ++i) to[i] = static_cast<float>(numbers[i]);
   });
 }
+
+#undef RAPT_NATIVE_F16
 
 /// Calls with_type(a number of the type).
 template <class WithType>

@@ -56,6 +56,27 @@ struct NearPairs {
     hn::StoreInterleaved2(Narrow16(d, Number(), a), Narrow16(d, Number(), b), d16,
                           reinterpret_cast<std::uint16_t*>(y + 2 * i));
   }
+
+#if HWY_TARGET != HWY_SCALAR
+  // A pair of bf16 fills a word: each is a float once the other is out of the way.
+  template <class D>
+  HWY_INLINE void Load(D d, const Bf16* x, Index i, hn::Vec<D>& a, hn::Vec<D>& b) const {
+    const hn::RebindToUnsigned<D> d32;
+    const hn::Repartition<std::uint16_t, D> d16;
+    const auto words =
+        hn::BitCast(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(x + 2 * i)));
+    a = hn::BitCast(d, hn::ShiftLeft<16>(words));
+    b = hn::BitCast(d, hn::And(words, hn::Set(d32, 0xFFFF0000u)));
+  }
+  template <class D>
+  HWY_INLINE void Store(D d, Bf16* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
+    const hn::RebindToUnsigned<D> d32;
+    const hn::Repartition<std::uint16_t, D> d16;
+    const auto words = hn::Or(hn::ShiftRight<16>(RoundToBf16(d, a)),
+                              hn::And(RoundToBf16(d, b), hn::Set(d32, 0xFFFF0000u)));
+    hn::StoreU(hn::BitCast(d16, words), d16, reinterpret_cast<std::uint16_t*>(y + 2 * i));
+  }
+#endif
   Index pairs;
 };
 

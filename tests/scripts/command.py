@@ -69,6 +69,16 @@ class Bench(unittest.TestCase):
                 rows = rapt_json(*self.SMALL, "--forward", "--backward", *option)
                 self.assertTrue(all(row["time_ms"] > 0 for row in rows))
 
+    def test_rope_reports_bytes_and_what_copying_them_takes(self):
+        for option in ([], ["--apart"], ["--tokens-first"], ["--rotated", "16"]):
+            rows = rapt_json("bench", "rope", "--tokens", "64", "--heads", "2", "--repeat", "1",
+                             "--dtype", "f32", "f16", *option)
+            self.assertEqual([(row["layout"], row["dtype"]) for row in rows],
+                             [("half-split", "f32"), ("half-split", "f16"),
+                              ("interleaved", "f32"), ("interleaved", "f16")])
+            self.assertEqual(rows[0]["bytes"], 2 * 4 * 2 * 64 * 128)
+            self.assertTrue(all(row["gbytes"] > 0 and row["copy_gbytes"] > 0 for row in rows))
+
     def test_peak(self):
         peak = rapt_json("bench", "peak", "--threads", "1")
         self.assertTrue(all(peak[key] > 0 for key in ("fma_gflops", "exp_gops", "read_gbytes")))
@@ -85,7 +95,8 @@ class Everything(unittest.TestCase):
         self.assertIn("scalar", done.stdout)
 
     def test_help_is_a_result(self):
-        for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"], ["explain"]):
+        for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
+                        ["bench", "rope"], ["explain"]):
             done = rapt(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Usage", done.stdout)
