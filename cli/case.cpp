@@ -49,6 +49,10 @@ Shape bias_shape(const Case& c) {
 
 Bias bias_of(const Case& c, View values) {
   if (c.bias == "alibi") return alibi(c.heads);
+  if (c.bias == "kerple") {
+    const std::vector<float> ones(static_cast<std::size_t>(c.heads), 1.0F);
+    return kerple_log(ones, ones);
+  }
   if (c.bias == "t5") return t5_bias(values);
   if (c.bias == "relative-keys") return relative_keys(values);
   if (c.bias == "dense") return dense_bias(values);
@@ -87,7 +91,7 @@ void add_case_options(CLI::App& command, Case& c) {
   command.add_option("--softcap", c.softcap, "Cap of the logits, 0 for none")
       ->capture_default_str();
   command.add_option("--bias", c.bias, "What is added to the logits")
-      ->check(CLI::IsMember({"none", "alibi", "t5", "dense", "relative-keys"}))
+      ->check(CLI::IsMember({"none", "alibi", "kerple", "t5", "dense", "relative-keys"}))
       ->capture_default_str();
   command.add_option("--dropout", c.dropout, "Rate of dropped probabilities")
       ->capture_default_str();

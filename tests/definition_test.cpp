@@ -51,6 +51,7 @@ void expect_gradients_are_slopes(const Case& c) {
   expect_slopes(p, &Problem::k, d.dk.value, dout, "dk " + line);
   expect_slopes(p, &Problem::v, d.dv.value, dout, "dv " + line);
   expect_slopes(p, &Problem::slopes, d.dslopes.value, dout, "dslopes " + line);
+  expect_slopes(p, &Problem::kerple, d.dkerple.value, dout, "dkerple " + line);
   expect_slopes(p, &Problem::table, d.dtable.value, dout, "dtable " + line);
   expect_slopes(p, &Problem::relative_keys, d.drelative_keys.value, dout, "drelative " + line);
   expect_slopes(p, &Problem::dense, d.ddense.value, dout, "ddense " + line);

@@ -181,6 +181,11 @@ TEST(Hostile, PartsOfTheScoreMustFitTheHeads) {
   const Tensor narrow({32, 3}), odd({31, 4}), flat({32}), even({4, 8}), thin({5, 7});
   const Tensor dense({2, 4, 5, 6}), rank_2({5, 7});
   expect_how_refused({.bias = alibi(3)}, {"3", "4", "slopes"});
+  expect_how_refused({.bias = kerple_log({1, 1, 1}, {1, 1, 1, 1})}, {"3", "4", "KERPLE"});
+  expect_how_refused({.bias = kerple_log({1, 1, 1, 1}, {1, 1, 1})}, {"3", "4", "KERPLE"});
+  expect_how_refused({.bias = kerple_log({1, 1, 1, 1}, {1, -1, 1, 1})}, {"KERPLE", "rate", "-1"});
+  expect_how_refused({.bias = kerple_power({1, 1, 1, 1}, {1, 0, 1, 1})}, {"KERPLE", "rate", "0"});
+  expect_how_refused({.bias = kerple_power({1, 1, 1, 1}, {1, 3, 1, 1})}, {"KERPLE", "3", "2"});
   expect_how_refused({.sinks = {1, 2, 3}}, {"sinks", "3", "4"});
   expect_how_refused({.sinks = {1, 2, 3, 1e10f}}, {"sink", "1e+10", "2^20"});
   expect_how_refused({.sinks = {1, 2, static_cast<float>(infinity), 3}}, {"sink", "inf", "2^20"});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "support/bound.h"
 #include "support/cases.h"
@@ -93,6 +94,29 @@ TEST(Score, AlibiSlopesAreThePublishedOnes) {
   }
   for (Index heads = 1; heads <= 128; ++heads)
     EXPECT_EQ(slopes(heads).size(), static_cast<std::size_t>(heads));
+}
+
+TEST(Score, KerpleHasTheParametersOfItsFormulas) {
+  // One query at position 2 that scores nothing itself: probabilities are those of the bias.
+  Small small({1, 1, 1, 1}, {1, 1, 3, 1});
+  for (float& number : small.q.numbers()) number = 0;
+  const auto out = [&](const Bias& bias) {
+    small.how.bias = bias;
+    return double{attend(small.q, small.k, small.v, small.how).out.numbers()[0]};
+  };
+  const auto mean = [&](const std::function<double(double)>& weight) {
+    double sum = 0, weights = 0;
+    for (std::size_t key = 0; key < 3; ++key) {
+      const double w = weight(2 - static_cast<double>(key));
+      sum += w * small.v.numbers()[key], weights += w;
+    }
+    return sum / weights;
+  };
+  EXPECT_NEAR(out(kerple_log({1.5f}, {0.5f})),
+              mean([](double far) { return std::pow(1 + 0.5 * far, -1.5); }), 1e-6);
+  EXPECT_NEAR(out(kerple_power({1.5f}, {0.5f})),
+              mean([](double far) { return std::exp(-1.5 * std::sqrt(far)); }), 1e-6);
+  EXPECT_NEAR(out(kerple_power({0.25f}, {1.0f})), out(alibi(std::vector<float>{0.25f})), 1e-6);
 }
 
 TEST(Score, T5BucketsBeginWhereTheModelsBeginThem) {

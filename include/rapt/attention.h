@@ -33,6 +33,14 @@ struct Alibi {
   std::vector<float> slopes;  // one per query head
 };
 
+/// KERPLE: bias = -amplitude * ln(1 + rate * distance), or -amplitude * distance^rate with rate at
+/// most 2. Trained ones are kept at 0.01 or more after every step.
+struct Kerple {
+  enum class Kind { logarithmic, power };
+  Kind kind = Kind::logarithmic;
+  std::vector<float> amplitudes, rates;  // one of each per query head
+};
+
 /// bias = values[bucket(key position - query position), head], T5's buckets.
 struct RelativeTable {
   enum class Direction { both, past };
@@ -55,6 +63,7 @@ struct DenseBias {
 /// What is added to a pair's score; parts are joined with +. It borrows the numbers of its tables.
 struct RAPT_API Bias {
   std::optional<Alibi> alibi;
+  std::optional<Kerple> kerple;
   std::optional<RelativeTable> table;
   std::optional<RelativeKeys> keys;
   std::optional<DenseBias> dense;
@@ -66,6 +75,8 @@ struct RAPT_API Bias {
 /// The published slopes for any number of heads.
 RAPT_API Bias alibi(Index heads);
 RAPT_API Bias alibi(std::vector<float> slopes);
+RAPT_API Bias kerple_log(std::vector<float> amplitudes, std::vector<float> rates);
+RAPT_API Bias kerple_power(std::vector<float> amplitudes, std::vector<float> rates);
 RAPT_API Bias t5_bias(View values, Index max_distance = 128,
                       RelativeTable::Direction direction = RelativeTable::Direction::both);
 RAPT_API Bias relative_keys(View table);
@@ -134,6 +145,7 @@ struct Attended {
 struct Gradients {
   Tensor dq, dk, dv;      // of the types of q, k and v
   Tensor dslopes;         // [heads]
+  Tensor dkerple;         // [2, heads]: of the amplitudes, of the rates
   Tensor dtable;          // [buckets, heads]
   Tensor drelative_keys;  // [2 * reach + 1, dim]
   Tensor ddense;          // shape of the dense bias

@@ -40,6 +40,7 @@ Gradients zero_gradients(const Call& call) {
   gradients.dv = Tensor(call.v.shape(), call.v.type());
   const Bias& bias = call.how.bias;
   if (bias.alibi) gradients.dslopes = Tensor({call.heads});
+  if (bias.kerple) gradients.dkerple = Tensor({2, call.heads});
   if (bias.table) gradients.dtable = Tensor(bias.table->values.shape());
   if (bias.keys) gradients.drelative_keys = Tensor(bias.keys->table.shape());
   if (bias.dense) gradients.ddense = Tensor(bias.dense->values.shape());

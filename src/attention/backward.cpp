@@ -18,6 +18,7 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
     return task / groups % call.kv_heads * call.group + member;
   };
   std::vector<double> slopes(static_cast<std::size_t>(gradients.dslopes.elements()));
+  std::vector<double> kerple(static_cast<std::size_t>(gradients.dkerple.elements()));
   std::vector<double> table(static_cast<std::size_t>(gradients.dtable.elements()));
   const Index buckets = gradients.dtable.empty() ? 0 : gradients.dtable.shape()[0];
   for (Index task = 0; task < tasks; ++task) {
@@ -25,15 +26,20 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
     for (Index member = 0; member < call.group; ++member) {
       const Index head = head_of(task, member);
       if (!slopes.empty()) slopes[static_cast<std::size_t>(head)] += part.slopes[member];
+      for (Index i = 0; i < (kerple.empty() ? 0 : 2); ++i)
+        kerple[static_cast<std::size_t>(i * call.heads + head)] += part.kerple[2 * member + i];
       for (Index b = 0; b < buckets; ++b) {
         table[static_cast<std::size_t>(b * call.heads + head)] += part.table[member * buckets + b];
       }
     }
   }
-  std::transform(slopes.begin(), slopes.end(), gradients.dslopes.data(),
-                 [](double x) { return static_cast<float>(x); });
-  std::transform(table.begin(), table.end(), gradients.dtable.data(),
-                 [](double x) { return static_cast<float>(x); });
+  const auto write = [](const std::vector<double>& sums, Tensor& gradient) {
+    std::transform(sums.begin(), sums.end(), gradient.data(),
+                   [](double x) { return static_cast<float>(x); });
+  };
+  write(slopes, gradients.dslopes);
+  write(kerple, gradients.dkerple);
+  write(table, gradients.dtable);
 }
 
 /// dq = scale * (sum over keys of dlogit * k), from the f64 sums.

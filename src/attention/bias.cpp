@@ -29,6 +29,7 @@ std::vector<float> standard_slopes(Index heads) {
 
 Bias operator+(Bias a, Bias b) {
   join(a.alibi, std::move(b.alibi), "ALiBi");
+  join(a.kerple, std::move(b.kerple), "KERPLE");
   join(a.table, std::move(b.table), "a relative table");
   join(a.keys, std::move(b.keys), "relative keys");
   join(a.dense, std::move(b.dense), "a dense bias");
@@ -43,6 +44,18 @@ Bias alibi(Index heads) {
 Bias alibi(std::vector<float> slopes) {
   Bias bias;
   bias.alibi = Alibi{std::move(slopes)};
+  return bias;
+}
+
+Bias kerple_log(std::vector<float> amplitudes, std::vector<float> rates) {
+  Bias bias;
+  bias.kerple = Kerple{Kerple::Kind::logarithmic, std::move(amplitudes), std::move(rates)};
+  return bias;
+}
+
+Bias kerple_power(std::vector<float> amplitudes, std::vector<float> rates) {
+  Bias bias;
+  bias.kerple = Kerple{Kerple::Kind::power, std::move(amplitudes), std::move(rates)};
   return bias;
 }
 

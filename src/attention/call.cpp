@@ -36,6 +36,17 @@ void check_scale(const char* where, const Scale& scale) {
         scale.number, ", expected more than 1");
 }
 
+void check_kerple(const char* where, const Kerple& kerple, Index heads) {
+  const bool power = kerple.kind == Kerple::Kind::power;
+  const auto count = static_cast<Index>(kerple.amplitudes.size());
+  check(count == heads && kerple.rates.size() == kerple.amplitudes.size(), where, ": ", count,
+        " KERPLE amplitudes and ", kerple.rates.size(), " rates given, expected one of each for ",
+        heads, " heads");
+  for (const float rate : kerple.rates)  // NaN comes out like any other
+    check(!(power ? rate <= 0 || rate > 2 : rate < 0), where, ": a KERPLE rate of ", rate,
+          power ? ", expected above 0 and at most 2" : ", expected 0 or more");
+}
+
 void check_table(const char* where, const RelativeTable& table, Index heads) {
   const Shape& shape = table.values.shape();
   check(shape.rank() == 2 && shape[1] == heads, where, ": the relative table has shape ", shape,
@@ -80,6 +91,7 @@ void check_score(const char* where, const Attention& how, const AnyView& q, cons
     check(count(how.bias.alibi->slopes) == heads, where, ": ", count(how.bias.alibi->slopes),
           " ALiBi slopes given, expected one for each of ", heads, " heads");
   }
+  if (how.bias.kerple) check_kerple(where, *how.bias.kerple, heads);
   if (how.bias.table) check_table(where, *how.bias.table, heads);
   if (how.bias.keys) check_relative_keys(where, how.bias.keys->table, q.dim());
   if (how.bias.dense)

@@ -20,8 +20,10 @@ void clear(Buffer<T>& buffer) {
 
 ScoreGradients::ScoreGradients(const Call& call)
     : slopes(call.how.bias.alibi ? call.group : 0),
+      kerple(call.how.bias.kerple ? 2 * call.group : 0),
       table(call.how.bias.table ? call.group * call.how.bias.table->values.size(0) : 0) {
   clear(slopes);
+  clear(kerple);
   clear(table);
 }
 
@@ -103,7 +105,7 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   take_queries(item, head, query_tile);
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
-    visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head % call_.group, score);
+    visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head, score);
   }
   if (call_.relative) band_.finish(band_queries(), relative_);
   const Index owner = item * call_.heads + head;
@@ -115,9 +117,9 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
 }
 
 void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile,
-                           Index member, ScoreGradients& score) {
+                           Index head, ScoreGradients& score) {
   scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
-  if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, member, score);
+  if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, head, score);
   scoring_.uncap();
   if (call_.relative) {
     band_.add(scoring_.dlogits(), scoring_.mask(), call_.distance(query_tile, j), band_queries(),
@@ -141,8 +143,8 @@ void KeyGroupWorker::products(Tile& key_tile) {
          dqueries_.data());
 }
 
-void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member,
-                                    ScoreGradients& score) {
+void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index head, ScoreGradients& score) {
+  const Index member = head % call_.group;
   double diagonals[2 * tile] = {};
   call_.kernels.sum_diagonals(scoring_.dlogits(), scoring_.rows(), diagonals);
   const Index buckets = score.table.size() / call_.group;
@@ -150,6 +152,12 @@ void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index member,
     const Index relative = i - (tile - 1) - call_.distance(query_tile, j);
     if (score.slopes.size() > 0)
       score.slopes[member] -= static_cast<double>(std::abs(relative)) * diagonals[i];
+    // A diagonal outside the pattern is all zeros, and its slopes are not worth a logarithm.
+    if (score.kerple.size() > 0 && diagonals[i] != 0) {
+      const Rule::KerpleSlopes slopes = call_.rule.kerple_slopes(head, relative);
+      score.kerple[2 * member] += slopes.amplitude * diagonals[i];
+      score.kerple[2 * member + 1] += slopes.rate * diagonals[i];
+    }
     if (buckets > 0) score.table[member * buckets + call_.rule.bucket(relative)] += diagonals[i];
   }
 }

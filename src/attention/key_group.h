@@ -11,6 +11,7 @@ namespace rapt {
 struct ScoreGradients {
   explicit ScoreGradients(const Call& call);
   Buffer<double> slopes;  // [group]
+  Buffer<double> kerple;  // [group][amplitude, rate]
   Buffer<double> table;   // [group][buckets]
 };
 
@@ -38,10 +39,10 @@ class KeyGroupWorker {
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
                      ScoreGradients& score);
-  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index member,
+  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index head,
              ScoreGradients& score);
   void products(Tile& key_tile);
-  void bias_gradients(Index query_tile, Index j, Index member, ScoreGradients& score);
+  void bias_gradients(Index query_tile, Index j, Index head, ScoreGradients& score);
   RelativeBandGradient::Queries band_queries();
   void flush();
   void write(Index item, Index kv_head, Gradients& gradients);

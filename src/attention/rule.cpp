@@ -28,6 +28,13 @@ double constant_scale(const Scale& scale, double dim) {
   }
 }
 
+/// KERPLE's bias is -amplitude times this.
+double kerple_growth(const Kerple& kerple, Index head, double distance) {
+  const auto rate = static_cast<double>(kerple.rates[static_cast<std::size_t>(head)]);
+  return kerple.kind == Kerple::Kind::power ? std::pow(distance, rate)
+                                            : std::log1p(rate * distance);
+}
+
 }  // namespace
 
 Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
@@ -36,7 +43,7 @@ Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
       lengths_(plan.lengths()),
       constant_scale_(constant_scale(how.scale, static_cast<double>(dim))),
       softcap_(how.softcap) {
-  if (!how.bias.alibi && !how.bias.table) return;
+  if (!how.bias.alibi && !how.bias.kerple && !how.bias.table) return;
   // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows
   // and keys.
   offset_ = lengths_.keys + tile;
@@ -60,20 +67,36 @@ void Rule::make_diagonals(Index heads) {
   diagonals_ = Buffer<float>(checked_product({heads, diagonal_length_}));
   for (Index head = 0; head < heads; ++head) {
     float* out = diagonals_.data() + head * diagonal_length_;
-    for (Index i = 0; i < diagonal_length_; ++i) {
-      double bias = 0;
-      if (how_->bias.alibi) {
-        bias -= static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)]) *
-                static_cast<double>(std::abs(i - offset_));
-      }
-      if (how_->bias.table) {
-        const View& values = how_->bias.table->values;
-        bias += static_cast<double>(
-            values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
-      }
-      out[i] = in_log2(bias);
-    }
+    for (Index i = 0; i < diagonal_length_; ++i) out[i] = in_log2(bias_at(head, i - offset_));
   }
+}
+
+double Rule::bias_at(Index head, Index relative) const {
+  const auto distance = static_cast<double>(std::abs(relative));
+  const auto of_head = [&](const std::vector<float>& numbers) {
+    return static_cast<double>(numbers[static_cast<std::size_t>(head)]);
+  };
+  double bias = 0;
+  if (how_->bias.alibi) bias -= of_head(how_->bias.alibi->slopes) * distance;
+  if (const auto& kerple = how_->bias.kerple)
+    bias -= of_head(kerple->amplitudes) * kerple_growth(*kerple, head, distance);
+  if (how_->bias.table) {
+    const View& values = how_->bias.table->values;
+    bias += static_cast<double>(
+        values.data()[bucket(relative) * values.stride(0) + head * values.stride(1)]);
+  }
+  return bias;
+}
+
+Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
+  const Kerple& kerple = *how_->bias.kerple;
+  const auto distance = static_cast<double>(std::abs(relative));
+  const auto amplitude = static_cast<double>(kerple.amplitudes[static_cast<std::size_t>(head)]);
+  const auto rate = static_cast<double>(kerple.rates[static_cast<std::size_t>(head)]);
+  const double growth = kerple_growth(kerple, head, distance);
+  if (kerple.kind == Kerple::Kind::logarithmic)
+    return {-growth, -amplitude * distance / (1 + rate * distance)};
+  return {-growth, distance == 0 ? 0 : -amplitude * growth * std::log(distance)};
 }
 
 double Rule::scale(Index query) const {

@@ -34,6 +34,11 @@ class Rule {
   /// none.
   const float* diagonal(Index head) const;
   bool has_diagonal() const { return diagonal_length_ > 0; }
+  /// Slopes of KERPLE's bias in its amplitude and in its rate.
+  struct KerpleSlopes {
+    double amplitude, rate;
+  };
+  KerpleSlopes kerple_slopes(Index head, Index relative) const;
   /// T5 bucket of a relative position, looked up.
   std::int32_t bucket(Index relative) const { return buckets_[relative + offset_]; }
 
@@ -51,6 +56,7 @@ class Rule {
 
  private:
   void make_diagonals(Index heads);
+  double bias_at(Index head, Index relative) const;
   void make_buckets();
   double logit_factor() const { return has_softcap() ? 1 / softcap_ : log2_e; }
 

@@ -61,7 +61,7 @@ class Bench(unittest.TestCase):
                          [(128, "forward"), (128, "backward"), (64, "forward"), (64, "backward")])
 
     def test_every_kind_of_score_runs(self):
-        for option in (["--bias", "alibi"], ["--bias", "t5"], ["--bias", "dense"], ["--softcap", "20"],
+        for option in (["--bias", "alibi"], ["--bias", "kerple"], ["--bias", "t5"], ["--bias", "dense"], ["--softcap", "20"],
                        ["--bias", "relative-keys"], ["--scale", "log_n"], ["--scale", "0.5"],
                        ["--sinks"], ["--stats"], ["--dropout", "0.1"], ["--kv-heads", "1"],
                        ["--value-dim", "48"], ["--batch", "2"], ["--queries", "3"]):

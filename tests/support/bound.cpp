@@ -138,6 +138,7 @@ std::string beyond_bound(const Gradients& got, const DefinedGradients& want,
   compare("dk", got.dk, want.dk);
   compare("dv", got.dv, want.dv);
   compare("dslopes", got.dslopes, want.dslopes);
+  compare("dkerple", got.dkerple, want.dkerple);
   compare("dtable", got.dtable, want.dtable);
   compare("drelative_keys", got.drelative_keys, want.drelative_keys);
   compare("ddense", got.ddense, want.ddense);
@@ -223,6 +224,7 @@ std::string different_bits(const Gradients& got, const Gradients& want) {
            {"dk", &Gradients::dk},
            {"dv", &Gradients::dv},
            {"dslopes", &Gradients::dslopes},
+           {"dkerple", &Gradients::dkerple},
            {"dtable", &Gradients::dtable},
            {"drelative_keys", &Gradients::drelative_keys},
            {"ddense", &Gradients::ddense},

@@ -36,6 +36,20 @@ struct Place {
   double distance;
 };
 
+/// KERPLE's bias and its slopes in amplitude and rate, as spec-positions B8 writes them.
+struct KerpleTerm {
+  double bias, amplitude, rate;
+};
+
+KerpleTerm kerple_of(const Problem& p, Index head, double distance) {
+  const double a = p.kerple[head], r = p.kerple[p.heads + head];
+  if (p.how.bias.kerple->kind == Kerple::Kind::logarithmic)
+    return {-a * std::log(1 + r * distance), -std::log(1 + r * distance),
+            -a * distance / (1 + r * distance)};
+  const double power = std::pow(distance, r);
+  return {-a * power, -power, distance == 0 ? 0 : -a * power * std::log(distance)};
+}
+
 Place place_of(const Problem& p, Index item, Index head, Index query, Index key) {
   const Index kv_head = head / (p.heads / p.kv_heads);
   const Index position = p.keys - p.queries + query;
@@ -108,6 +122,7 @@ void add_logit(const Problem& p, Index head, Row& row, const Place& at) {
   }
   const auto add = [&](double bias) { logit += bias, size += std::fabs(bias); };
   if (p.how.bias.alibi) add(-p.slopes[head] * at.distance);
+  if (p.how.bias.kerple) add(kerple_of(p, head, at.distance).bias);
   if (p.how.bias.table) add(p.table[at.table]);
   if (p.how.bias.dense) add(p.dense[at.dense]);
   row.logit.push_back(logit);
@@ -223,70 +238,6 @@ void put_stats(const Problem& p, const Row& row, Index index, Defined& defined) 
 
 }  // namespace
 
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                    std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {
-        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
-        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
-    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
-  }
-  return counter;
-}
-
-double kept(const Dropout& dropout, Index item_head, Index query, Index key) {
-  if (dropout.rate == 0) return 1;
-  const auto bits = philox(
-      {static_cast<std::uint32_t>(key >> 2), static_cast<std::uint32_t>(query),
-       static_cast<std::uint32_t>(item_head), 0},
-      {static_cast<std::uint32_t>(dropout.seed), static_cast<std::uint32_t>(dropout.seed >> 32)});
-  const auto threshold = static_cast<std::uint64_t>(std::floor(dropout.rate * 0x1p32));
-  const std::uint64_t word = bits[static_cast<std::size_t>(key & 3)];
-  return word < threshold ? 0 : 1 / (1 - dropout.rate);
-}
-
-Doubles doubles(View view) {
-  Doubles numbers;
-  std::array<Index, 4> size{1, 1, 1, 1}, stride{};
-  for (Index axis = 0; axis < view.shape().rank(); ++axis) {
-    const auto to = static_cast<std::size_t>(4 - view.shape().rank() + axis);
-    size[to] = view.size(axis), stride[to] = view.stride(axis);
-  }
-  for (Index a = 0; a < size[0]; ++a)
-    for (Index b = 0; b < size[1]; ++b)
-      for (Index c = 0; c < size[2]; ++c)
-        for (Index d = 0; d < size[3]; ++d)
-          numbers.push_back(
-              view.data()[a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3]]);
-  return numbers;
-}
-
-Problem problem(View q, View k, View v, const Attention& how) {
-  Problem p{.batch = q.batch(),
-            .heads = q.heads(),
-            .kv_heads = k.heads(),
-            .queries = q.tokens(),
-            .keys = k.tokens(),
-            .dim = q.dim(),
-            .value_dim = v.dim(),
-            .how = how,
-            .q = doubles(q),
-            .k = doubles(k),
-            .v = doubles(v),
-            .slopes = {},
-            .table = {},
-            .relative_keys = {},
-            .dense = {},
-            .sinks = {how.sinks.begin(), how.sinks.end()}};
-  if (how.bias.alibi) p.slopes = {how.bias.alibi->slopes.begin(), how.bias.alibi->slopes.end()};
-  if (how.bias.table) p.table = doubles(how.bias.table->values);
-  if (how.bias.keys) p.relative_keys = doubles(how.bias.keys->table);
-  if (how.bias.dense) p.dense = doubles(how.bias.dense->values);
-  return p;
-}
-
 Defined define(const Problem& p) {
   const Index rows = p.batch * p.heads * p.queries;
   Defined defined;
@@ -341,6 +292,11 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     }
     const double dz = probability * (u - D), dz_unit = e * probability * (u_size + D_size);
     if (p.how.bias.alibi) add(d.dslopes, head, -dz * at.distance, dz_unit * at.distance);
+    if (p.how.bias.kerple) {
+      const KerpleTerm term = kerple_of(p, head, at.distance);
+      add(d.dkerple, head, dz * term.amplitude, dz_unit * std::fabs(term.amplitude));
+      add(d.dkerple, p.heads + head, dz * term.rate, dz_unit * std::fabs(term.rate));
+    }
     if (p.how.bias.table) add(d.dtable, at.table, dz, dz_unit);
     if (p.how.bias.dense) add(d.ddense, at.dense, dz, dz_unit);
     const double ds = scale * row.slope[j] * dz, ds_unit = scale_size * dz_unit;
@@ -367,7 +323,8 @@ DefinedGradients define_gradients(const Problem& p, const Doubles& dout) {
     gradient.floor = 0x1p-100 * sizes * static_cast<double>(p.queries + p.keys + 1);
   };
   like(d.dq, p.q), like(d.dk, p.k), like(d.dv, p.v);
-  like(d.dslopes, p.slopes), like(d.dtable, p.table), like(d.drelative_keys, p.relative_keys);
+  like(d.dslopes, p.slopes), like(d.dkerple, p.kerple), like(d.dtable, p.table),
+      like(d.drelative_keys, p.relative_keys);
   like(d.ddense, p.dense), like(d.dsinks, p.sinks);
   for (Index r = 0; r < p.batch * p.heads * p.queries; ++r) {
     const Index head = r / p.queries % p.heads;

@@ -39,8 +39,8 @@ std::vector<std::string> layouts() {
 }
 
 std::vector<std::string> biases() {
-  return {"alibi", "t5",        "t5_past",    "shaw",     "shaw_far",
-          "dense", "dense_row", "dense_keys", "dense_inf"};
+  return {"alibi",    "kerple_log", "kerple_power", "t5",         "t5_past",  "shaw",
+          "shaw_far", "dense",      "dense_row",    "dense_keys", "dense_inf"};
 }
 
 std::vector<std::string> inputs() {
@@ -166,7 +166,18 @@ void Operands::add_bias(const Case& c, const std::string& part) {
   const auto dense = [&](Shape shape) {
     how.bias = how.bias + dense_bias(add_table(shape, 1, c.seed + 29));
   };
-  if (part == "alibi") {
+  const auto positive = [&](std::uint64_t seed) {  // 0.01 to 2
+    std::vector<float> numbers;
+    Random random(seed);
+    for (Index head = 0; head < c.heads; ++head)
+      numbers.push_back(static_cast<float>(0.01 + 1.99 * random.uniform()));
+    return numbers;
+  };
+  if (part == "kerple_log") {
+    how.bias = how.bias + kerple_log(positive(c.seed + 43), positive(c.seed + 47));
+  } else if (part == "kerple_power") {
+    how.bias = how.bias + kerple_power(positive(c.seed + 43), positive(c.seed + 47));
+  } else if (part == "alibi") {
     how.bias = how.bias + alibi(c.heads);
   } else if (part == "t5") {
     how.bias = how.bias + t5_bias(add_table({32, c.heads}, 1, c.seed + 31));
