@@ -1,6 +1,7 @@
 #include "positions/token_positions.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "base/sizes.h"
@@ -19,20 +20,17 @@ TokenPositions::TokenPositions(const char* where, const Positions& positions, To
     : first_(positions.first()), axes_(positions.axes()) {
   check(grid.batch >= 0 && grid.tokens >= 0, where, ": a batch of ", grid.batch, " items with ",
         grid.tokens, " tokens given, expected 0 or more");
-  if (positions.kind() != Positions::Kind::counted) take_numbers(where, positions, grid);
-  if (positions.kind() == Positions::Kind::counted ||
-      positions.kind() == Positions::Kind::counted_each)
-    step_ = 1;
+  using Kind = Positions::Kind;
+  if (positions.kind() != Kind::counted) take_numbers(where, positions, grid);
+  const bool listed = positions.kind() == Kind::listed || positions.kind() == Kind::grid;
+  step_ = listed ? 0 : 1;
   if (checked_product({grid.batch, grid.tokens}) == 0) return;
-  const auto [low, high] = numbers_ == nullptr ? std::pair{first_, first_} : [&] {
-    const auto ends = std::minmax_element(positions.numbers().begin(), positions.numbers().end());
-    return std::pair{*ends.first, *ends.second};
-  }();
-  check_reach(where, low);
-  check_reach(where, high);
-  check_reach(where, std::min(grid.tokens, furthest + 1));
-  lowest_ = low;
-  highest_ = high + step_ * (grid.tokens - 1);
+  const auto given = numbers_ == nullptr ? std::span(&first_, 1) : positions.numbers();
+  const auto [low, high] = std::minmax_element(given.begin(), given.end());
+  check_reach(where, *low);
+  check_reach(where, *high);
+  lowest_ = *low;
+  highest_ = checked_sum({*high, step_ * (grid.tokens - 1)});
   check_reach(where, highest_);
 }
 
