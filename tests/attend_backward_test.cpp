@@ -33,17 +33,19 @@ TEST(AttendBackward, GivesOnlyTheGradientsTheCallHasPartsFor) {
   EXPECT_EQ(plain.dv.shape(), small.v.shape());
   EXPECT_TRUE(plain.dslopes.empty() && plain.dkerple.empty() && plain.dtable.empty() &&
               plain.drelative_keys.empty());
-  EXPECT_TRUE(plain.ddense.empty() && plain.dsinks.empty());
+  EXPECT_TRUE(plain.ddense.empty() && plain.dsinks.empty() && plain.drelative_values.empty());
   const Tensor table = random_tensor({32, 2}, 1), shaw = random_tensor({7, 8}, 2);
   const Tensor dense = random_tensor({1, 2, 1, 9}, 3);
   small.how.bias = alibi(2) + kerple_log({1, 2}, {1, 2}) + t5_bias(table) + relative_keys(shaw) +
                    dense_bias(dense);
+  small.how.relative_values = shaw;
   small.how.sinks = {0.5f, -1};
   const Gradients all = small.answer().backward;
   EXPECT_EQ(all.dslopes.shape(), Shape{2});
   EXPECT_EQ(all.dkerple.shape(), (Shape{2, 2}));
   EXPECT_EQ(all.dtable.shape(), table.shape());
   EXPECT_EQ(all.drelative_keys.shape(), shaw.shape());
+  EXPECT_EQ(all.drelative_values.shape(), shaw.shape());
   EXPECT_EQ(all.ddense.shape(), dense.shape());
   EXPECT_EQ(all.dsinks.shape(), Shape{2});
 }

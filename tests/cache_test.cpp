@@ -234,6 +234,8 @@ TEST(Cache, AFewQueriesAreWithinTheBound) {
               if (seed % 2 == 0) small.how.softcap = 10;
               if (seed % 3 == 0) small.how.bias = alibi(4);
               if (seed % 5 == 0) small.how.sinks = {0.5f, -1, 0, 2};
+              const Tensor values = random_tensor({15, dim}, seed);
+              if (seed % 7 == 0) small.how.relative_values = values;
               const Tensor k = stored(small.k, type), v = stored(small.v, type);
               EXPECT_WITHIN_BOUND(attend(small.q, cache, sequences, small.how, context),
                                   define(problem(small.q, k, v, small.how)),

@@ -54,6 +54,7 @@ void expect_gradients_are_slopes(const Case& c) {
   expect_slopes(p, &Problem::kerple, d.dkerple.value, dout, "dkerple " + line);
   expect_slopes(p, &Problem::table, d.dtable.value, dout, "dtable " + line);
   expect_slopes(p, &Problem::relative_keys, d.drelative_keys.value, dout, "drelative " + line);
+  expect_slopes(p, &Problem::relative_values, d.drelative_values.value, dout, "dvalues " + line);
   expect_slopes(p, &Problem::dense, d.ddense.value, dout, "ddense " + line);
   expect_slopes(p, &Problem::sinks, d.dsinks.value, dout, "dsinks " + line);
 }

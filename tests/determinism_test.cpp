@@ -22,7 +22,8 @@ std::vector<Case> calls() {
   std::vector<Case> cases;
   for (const char* line :
        {"batch=2; heads=4; kv_heads=2; queries=150; keys=210; dim=24; value_dim=40; pattern=causal;"
-        " scale=log_n; softcap=30; bias=alibi+kerple_log+t5+shaw+dense; sinks=1; dropout=0.2",
+        " scale=log_n; softcap=30; bias=alibi+kerple_log+t5+shaw+shaw_values+dense; sinks=1; "
+        "dropout=0.2",
         "heads=4; kv_heads=1; queries=1; keys=5000; dim=64; value_dim=64",
         "heads=2; kv_heads=2; queries=3000; keys=7; dim=8; value_dim=8; bias=dense_keys",
         "batch=3; heads=2; kv_heads=1; queries=130; keys=130; dim=16; value_dim=16; "

@@ -196,6 +196,8 @@ TEST(Hostile, PartsOfTheScoreMustFitTheHeads) {
   expect_how_refused({.bias = t5_bias(fitting, 3)}, {"max_distance", "3"});
   expect_how_refused({.bias = relative_keys(even)}, {"relative keys", "[4, 8]"});
   expect_how_refused({.bias = relative_keys(thin)}, {"relative keys", "[5, 7]", "8"});
+  expect_how_refused({.relative_values = even}, {"relative values", "[4, 8]"});
+  expect_how_refused({.relative_values = thin}, {"relative values", "[5, 7]", "8"});
   expect_how_refused({.bias = dense_bias(dense)}, {"dense", "[2, 4, 5, 6]", "[2, 4, 5, 7]"});
   expect_how_refused({.bias = dense_bias(rank_2)}, {"dense", "[5, 7]"});
   const View null_dense = View::trusted(nullptr, {2, 4, 5, 7}, Shape{2, 4, 5, 7}.row_major());

@@ -35,8 +35,8 @@ TEST(Score, EveryBiasIsWithinTheBound) {
 TEST(Score, PartsWorkTogether) {
   std::uint64_t seed = 1;
   for (const char* softcap : {"0", "3", "50"})
-    for (const char* bias :
-         {"none", "alibi+t5+shaw+dense", "t5_past+dense_inf", "shaw", "shaw_far"})
+    for (const char* bias : {"none", "alibi+t5+shaw+dense", "t5_past+dense_inf", "shaw", "shaw_far",
+                             "shaw+shaw_values", "shaw_values_far+dense_inf"})
       for (const char* sinks : {"0", "1"})
         for (const char* dropout : {"0", "0.3"})
           for (const char* kv_heads : {"1", "4"})
@@ -55,8 +55,10 @@ TEST(Score, RelativeKeysAreWithinTheBoundAtAnyAlignmentAndReach) {
         const Index queries = 130 + static_cast<Index>(seed % 3);
         Small small({1, 2, queries, 8}, {1, 1, keys, 8}, seed++);
         const Tensor table = random_tensor({2 * reach + 1, 8}, seed);
+        const Tensor values = random_tensor({2 * reach + 1, 8}, seed + 1000);
         small.how.pattern = Pattern::parse(pattern);
         small.how.bias = relative_keys(table);
+        small.how.relative_values = values;
         EXPECT_WITHIN_BOUND(small, "reach " + std::to_string(reach) + ", " + std::to_string(keys) +
                                        " keys, " + pattern);
       }

@@ -184,6 +184,8 @@ TEST(SpecialValues, NanComesOutOfEveryScorePart) {
     Tensor table = random_tensor({32, 2}, 1), shaw = random_tensor({9, 8}, 2);
     Tensor dense = random_tensor({1, 2, 20, 40}, 3);
     small.how.bias = alibi(2) + t5_bias(table) + relative_keys(shaw) + dense_bias(dense);
+    const Tensor values = random_tensor({9, 8}, 4);
+    small.how.relative_values = values;
     small.how.softcap = 10;
     small.how.sinks = {0.5f, 1};
     set_part(small, table, shaw, dense);
@@ -193,6 +195,11 @@ TEST(SpecialValues, NanComesOutOfEveryScorePart) {
   poisoned("table", [](Small&, Tensor& table, auto&, auto&) { table.numbers()[2 * 3] = nan; });
   poisoned("relative keys",
            [](Small&, auto&, Tensor& shaw, auto&) { shaw.numbers()[8 * 4 + 1] = nan; });
+  poisoned("relative values", [](Small& s, auto&, Tensor& shaw, auto&) {
+    shaw.numbers()[8 * 4 + 1] = nan;
+    s.how.bias.keys = {};
+    s.how.relative_values = shaw;
+  });
   poisoned("dense", [](Small&, auto&, auto&, Tensor& dense) { dense.numbers()[40 * 7 + 3] = nan; });
   poisoned("sinks", [](Small& s, auto&, auto&, auto&) { s.how.sinks[0] = nan; });
 }
@@ -216,12 +223,13 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
       }
 }
 
-TEST(SpecialValues, NanInARelativeKeyNobodyUsesHasNoEffectOnAnyBit) {
+TEST(SpecialValues, NanInARelativeKeyOrValueNobodyUsesHasNoEffectOnAnyBit) {
   for (const Context& context : every_isa()) {
     Small small({1, 2, 90, 8}, {1, 1, 90, 8});
     Tensor table = random_tensor({201, 8}, 5);
     small.how.pattern = causal() & window(40, 0);  // relative positions -40 ... 0
     small.how.bias = relative_keys(table);
+    small.how.relative_values = table;
     const Answer clean = small.answer(context);
     for (const Index row : {0, 59, 101, 102, 164, 200})
       for (Index c = 0; c < 8; ++c) table.numbers()[static_cast<std::size_t>(row * 8 + c)] = nan;
@@ -231,14 +239,16 @@ TEST(SpecialValues, NanInARelativeKeyNobodyUsesHasNoEffectOnAnyBit) {
   }
 }
 
-TEST(SpecialValues, NanInAQueryThatSeesNothingStaysOutOfTheRelativeKeys) {
+TEST(SpecialValues, NanInAQueryThatSeesNothingStaysOutOfTheRelativeTables) {
   for (const Context& context : every_isa()) {
     Small small({1, 2, 90, 8}, {1, 1, 70, 8});
     const Tensor table = random_tensor({31, 8}, 5);
     small.how.pattern = causal();  // the first 20 queries stand before the first key
     small.how.bias = relative_keys(table);
+    small.how.relative_values = table;
     const Answer clean = small.answer(context);
     fill_row(small.q, 0, 3, nan), fill_row(small.q, 0, 19, nan);
+    fill_row(small.dout, 0, 4, nan), fill_row(small.dout, 0, 18, nan);
     const Answer got = small.answer(context);
     EXPECT_SAME_BITS(got.forward, clean.forward) << context.isa();
     EXPECT_SAME_BITS(got.backward, clean.backward) << context.isa();

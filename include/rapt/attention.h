@@ -106,6 +106,8 @@ struct Attention {
   Scale scale = {};
   double softcap = 0;  // 0: none; c: c * tanh(logit / c), before the bias
   Bias bias = {};
+  View relative_values = {};  // Shaw: [2 * reach + 1, value_dim], shared by all heads; the value of
+                              // a pair is v_j + its row clip(j - i, -reach, reach) + reach
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
@@ -143,13 +145,14 @@ struct Attended {
 
 /// Gradients; a part that the call did not have is empty.
 struct Gradients {
-  Tensor dq, dk, dv;      // of the types of q, k and v
-  Tensor dslopes;         // [heads]
-  Tensor dkerple;         // [2, heads]: of the amplitudes, of the rates
-  Tensor dtable;          // [buckets, heads]
-  Tensor drelative_keys;  // [2 * reach + 1, dim]
-  Tensor ddense;          // shape of the dense bias
-  Tensor dsinks;          // [heads]
+  Tensor dq, dk, dv;        // of the types of q, k and v
+  Tensor dslopes;           // [heads]
+  Tensor dkerple;           // [2, heads]: of the amplitudes, of the rates
+  Tensor dtable;            // [buckets, heads]
+  Tensor drelative_keys;    // [2 * reach + 1, dim]
+  Tensor drelative_values;  // [2 * reach + 1, value_dim]
+  Tensor ddense;            // shape of the dense bias
+  Tensor dsinks;            // [heads]
 };
 
 /// Softmax attention of each query over the keys its pattern lets it see.

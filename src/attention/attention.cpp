@@ -43,6 +43,7 @@ Gradients zero_gradients(const Call& call) {
   if (bias.kerple) gradients.dkerple = Tensor({2, call.heads});
   if (bias.table) gradients.dtable = Tensor(bias.table->values.shape());
   if (bias.keys) gradients.drelative_keys = Tensor(bias.keys->table.shape());
+  if (call.relative_values) gradients.drelative_values = Tensor(call.how.relative_values.shape());
   if (bias.dense) gradients.ddense = Tensor(bias.dense->values.shape());
   if (!call.how.sinks.empty()) gradients.dsinks = Tensor({call.heads});
   return gradients;

@@ -65,10 +65,26 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
   });
 }
 
+/// What tasks add to in turns.
+struct SharedSums {
+  explicit SharedSums(const Call& call)
+      : queries(call),
+        relative_keys(call.relative.get()),
+        relative_values(call.relative_values.get()) {}
+
+  void give_up(const std::exception_ptr& why) {
+    queries.give_up(why);
+    relative_keys.give_up(why);
+    relative_values.give_up(why);
+  }
+
+  QuerySums queries;
+  RelativeSums relative_keys, relative_values;
+};
+
 /// Every key group of every key head, each by one worker at a time.
-void run_key_groups(const Call& call, const BackwardInput& input, QuerySums& sums,
-                    RelativeSums& relative_sums, std::vector<ScoreGradients>& parts,
-                    Gradients& gradients) {
+void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& sums,
+                    std::vector<ScoreGradients>& parts, Gradients& gradients) {
   Crew<KeyGroupWorker> crew(call.context);
   const Index owners = call.batch * call.kv_heads;
   const Index groups = static_cast<Index>(parts.size()) / owners;
@@ -79,12 +95,12 @@ void run_key_groups(const Call& call, const BackwardInput& input, QuerySums& sum
     const Index key_group = task / owners;
     ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
     try {
-      KeyGroupWorker& hand = crew.get(worker, call, input, sums);
+      KeyGroupWorker& hand = crew.get(worker, call, input, sums.queries);
       hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients, part);
-      relative_sums.add(task, hand.relative_gradient());
+      sums.relative_keys.add(task, hand.relative_keys());
+      sums.relative_values.add(task, hand.relative_values());
     } catch (...) {
       sums.give_up(std::current_exception());
-      relative_sums.give_up(std::current_exception());
       throw;
     }
   });
@@ -94,15 +110,15 @@ void run_key_groups(const Call& call, const BackwardInput& input, QuerySums& sum
 
 void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
   if (call.rows() == 0 || call.keys == 0) return;
-  QuerySums sums(call);
-  RelativeSums relative_sums(call);
+  SharedSums sums(call);
   const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
-  run_key_groups(call, input, sums, relative_sums, parts, gradients);
-  write_query_gradients(call, sums, gradients.dq);
+  run_key_groups(call, input, sums, parts, gradients);
+  write_query_gradients(call, sums.queries, gradients.dq);
   join_score_gradients(call, parts, groups, gradients);
-  relative_sums.write(call, gradients.drelative_keys);
+  sums.relative_keys.write(call.rule.key_gradient_factor(), gradients.drelative_keys);
+  sums.relative_values.write(1, gradients.drelative_values);
 }
 
 }  // namespace rapt

@@ -61,12 +61,12 @@ void check_table(const char* where, const RelativeTable& table, Index heads) {
   check_memory(where, "the relative table", table.values);
 }
 
-void check_relative_keys(const char* where, const View& table, Index dim) {
+void check_relative(const char* where, const char* name, const View& table, Index dim) {
   const Shape& shape = table.shape();
-  check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where,
-        ": the relative keys have shape ", shape, ", expected [2 * reach + 1, ", dim, "]");
-  check_memory(where, "the table of relative keys", table);
-  check(dim == 1 || table.stride(1) == 1, where, ": the last axis of the relative keys has stride ",
+  check(shape.rank() == 2 && shape[0] % 2 == 1 && shape[1] == dim, where, ": ", name,
+        " have shape ", shape, ", expected [2 * reach + 1, ", dim, "]");
+  check_memory(where, name, table);
+  check(dim == 1 || table.stride(1) == 1, where, ": the last axis of ", name, " has stride ",
         table.stride(1), ", expected 1 (contiguous)");
 }
 
@@ -93,7 +93,7 @@ void check_score(const char* where, const Attention& how, const AnyView& q, cons
   }
   if (how.bias.kerple) check_kerple(where, *how.bias.kerple, heads);
   if (how.bias.table) check_table(where, *how.bias.table, heads);
-  if (how.bias.keys) check_relative_keys(where, how.bias.keys->table, q.dim());
+  if (how.bias.keys) check_relative(where, "the relative keys", how.bias.keys->table, q.dim());
   if (how.bias.dense)
     check_dense(where, how.bias.dense->values, {q.batch(), heads, q.tokens(), k.tokens()});
   check(how.sinks.empty() || count(how.sinks) == heads, where, ": ", count(how.sinks),
@@ -104,6 +104,11 @@ void check_score(const char* where, const Attention& how, const AnyView& q, cons
         how.dropout.rate, ", expected 0 to 1");
   check(how.dropout.rate == 0 || std::max(q.tokens(), k.tokens()) <= Index{1} << 32, where,
         ": dropout over ", std::max(q.tokens(), k.tokens()), " tokens, expected at most 2^32");
+}
+
+void check_values(const char* where, const Attention& how, const AnyView& v) {
+  if (!how.relative_values.empty())
+    check_relative(where, "the relative values", how.relative_values, v.dim());
 }
 
 /// Patterns can be tables of thousands of numbers.
@@ -139,7 +144,8 @@ void check_factors(const char* where, const Attention& how, const Rule& rule) {
 
 Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attention& how_,
            const Context& context_)
-    : q((check_operands(where, q_, k_, v_), check_score(where, how_, q_, k_), q_)),
+    : q((check_operands(where, q_, k_, v_), check_score(where, how_, q_, k_),
+         check_values(where, how_, v_), q_)),
       k(k_),
       v(v_),
       how(how_),
@@ -157,7 +163,11 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
       rule(how_, *plan, heads, dim),
       relative(how_.bias.keys ? std::make_unique<const RelativeTiles>(how_.bias.keys->table,
                                                                       plan->lengths(), kernels)
-                              : nullptr) {
+                              : nullptr),
+      relative_values(how_.relative_values.empty()
+                          ? nullptr
+                          : std::make_unique<const RelativeTiles>(how_.relative_values,
+                                                                  plan->lengths(), kernels)) {
   check_factors(where, how, rule);
 }
 

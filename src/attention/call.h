@@ -28,7 +28,8 @@ struct Call {
   Index queries, keys, dim, value_dim;
   std::shared_ptr<const Plan> plan;
   Rule rule;
-  std::unique_ptr<const RelativeTiles> relative;  // null without relative keys
+  std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
+  std::unique_ptr<const RelativeTiles> relative_values;  // likewise
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }

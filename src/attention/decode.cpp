@@ -253,7 +253,7 @@ class DecodeRun {
 
 bool decodes(const Call& call) {
   return rows_of(call) <= most_rows && call.rows() > 0 && !call.how.stats && !call.relative &&
-         !call.rule.has_dense() && !call.rule.has_dropout();
+         !call.relative_values && !call.rule.has_dense() && !call.rule.has_dropout();
 }
 
 void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,

@@ -10,6 +10,7 @@ namespace {
 std::string score_text(const Call& call) {
   std::string text = "softmax of scaled products";
   if (call.relative) text += ", relative keys";
+  if (call.relative_values) text += ", relative values";
   if (call.rule.has_softcap()) text += ", soft-cap";
   if (call.rule.has_diagonal()) text += ", bias by relative position";
   if (call.rule.has_dense()) text += ", dense bias";

@@ -11,6 +11,7 @@
 #include "attention/row_result.h"
 #include "attention/scoring.h"
 #include "attention/stats.h"
+#include "attention/table_band.h"
 #include "attention/visit_cursor.h"
 
 namespace rapt {
@@ -29,6 +30,7 @@ class QueryTile {
   explicit QueryTile(const Call& call)
       : call_(call),
         scoring_(call),
+        relative_values_(call.relative_values.get(), call.kernels),
         width_(call.padded(call.value_dim)),
         reference_(tile),
         lane_sums_(tile * max_lanes),
@@ -101,6 +103,7 @@ class QueryTile {
                    call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
     }
     gather(kernels, scores, {packed.values, width_, packed.finite}, mask, rows, out_.data());
+    relative_values_.add(scores, mask, rows, call_.distance(query_tile_, key_tile), out_.data());
   }
 
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
@@ -134,6 +137,7 @@ class QueryTile {
 
   const Call& call_;
   Scoring scoring_;
+  TableGather relative_values_;
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};

@@ -9,7 +9,8 @@ GradientScoring::GradientScoring(const Call& call, const BackwardInput& input)
       douts_(tile * call.value_dim),
       scores_(tile * tile),
       dprobs_(tile * tile),
-      tanh_(call.rule.has_softcap() ? tile * tile : 0) {}
+      tanh_(call.rule.has_softcap() ? tile * tile : 0),
+      value_band_(call.relative_values.get(), call.kernels) {}
 
 void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   item_ = item;
@@ -19,6 +20,7 @@ void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
   call_.kernels.pack_strips(rows_of(input_.dout, item, head, query_tile * tile, rows()),
                             call_.value_dim, output_factors(), douts_.data());
+  value_band_.begin();
 }
 
 void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile,
@@ -27,6 +29,8 @@ void GradientScoring::differentiate(const float* keys, const float* values, Inde
   scoring_.logits(keys, key_tile, mask_id, scores_.data(), tanh_.data());
   kernels.scores(douts_.data(), values, call_.value_dim, row_strips(), mask().clips(),
                  dprobs_.data());
+  value_band_.add(douts_.data(), rows(), call_.distance(query_tile_, key_tile), mask().clips(),
+                  dprobs_.data());
   const bool drop = call_.rule.has_dropout();
   const DropTile how =
       drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};

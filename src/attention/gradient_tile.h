@@ -35,6 +35,7 @@ class GradientScoring {
   Index item_ = 0, head_ = 0, query_tile_ = 0, first_row_ = 0;
   Buffer<float> douts_;  // strips, divided by the denominators
   Buffer<float> scores_, dprobs_, tanh_;
+  TableBand value_band_;  // dout · relative value
 };
 
 }  // namespace rapt

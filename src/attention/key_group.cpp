@@ -37,8 +37,10 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
       query_rows_(tile * width_),
       dout_rows_(tile * value_width_),
       dqueries_(tile * width_),
-      band_(call),
-      relative_(call) {
+      key_band_(call.relative.get(), call.kernels),
+      value_band_(call.relative_values.get(), call.kernels),
+      relative_keys_(call.relative.get(), call.kernels),
+      relative_values_(call.relative_values.get(), call.kernels) {
   for (Tile& key_tile : tiles_) {
     key_tile.key_panels = Buffer<float>(tile * call.dim);
     key_tile.key_rows = Buffer<float>(tile * width_);
@@ -73,7 +75,8 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
 void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients,
                          ScoreGradients& score) {
   take_keys(item, kv_head, key_group);
-  relative_.clear();
+  relative_keys_.clear();
+  relative_values_.clear();
   Index since_flush = 0;
   for (Index member = 0; member < call_.group; ++member) {
     const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
@@ -107,7 +110,7 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
     if (!cursors_[i].visits(query_tile)) continue;
     visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head, score);
   }
-  if (call_.relative) band_.finish(band_queries(), relative_);
+  finish_relative_gradients();
   const Index owner = item * call_.heads + head;
   sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
   call_.kernels.widen(dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
@@ -121,10 +124,7 @@ void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index 
   scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, head, score);
   scoring_.uncap();
-  if (call_.relative) {
-    band_.add(scoring_.dlogits(), scoring_.mask(), call_.distance(query_tile, j), band_queries(),
-              relative_);
-  }
+  relative_gradients(call_.distance(query_tile, j));
   products(key_tile);
 }
 
@@ -162,12 +162,31 @@ void KeyGroupWorker::bias_gradients(Index query_tile, Index j, Index head, Score
   }
 }
 
-RelativeBandGradient::Queries KeyGroupWorker::band_queries() {
+void KeyGroupWorker::relative_gradients(Index distance) {
+  if (call_.relative)
+    key_band_.add(scoring_.dlogits(), scoring_.mask(), distance, key_band_queries(),
+                  relative_keys_);
+  if (call_.relative_values)
+    value_band_.add(scoring_.probabilities(), scoring_.mask(), distance, value_band_queries(),
+                    relative_values_);
+}
+
+void KeyGroupWorker::finish_relative_gradients() {
+  if (call_.relative) key_band_.finish(key_band_queries(), relative_keys_);
+  if (call_.relative_values) value_band_.finish(value_band_queries(), relative_values_);
+}
+
+RelativeBandGradient::Queries KeyGroupWorker::key_band_queries() {
   return {{query_rows_.data(), width_, queries_finite_}, scoring_.rows(), dqueries_.data()};
 }
 
+RelativeBandGradient::Queries KeyGroupWorker::value_band_queries() {
+  return {{dout_rows_.data(), value_width_, douts_finite_}, scoring_.rows(), nullptr};
+}
+
 void KeyGroupWorker::flush() {
-  relative_.flush();
+  relative_keys_.flush();
+  relative_values_.flush();
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());

@@ -23,8 +23,9 @@ class KeyGroupWorker {
 
   KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
   void run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score);
-  /// What the task that ran last gives to the table of relative keys.
-  const RelativeGradient& relative_gradient() const { return relative_; }
+  /// What the task that ran last gives to the tables of relative keys and values.
+  const RelativeGradient& relative_keys() const { return relative_keys_; }
+  const RelativeGradient& relative_values() const { return relative_values_; }
 
  private:
   /// One key tile of the group.
@@ -43,7 +44,10 @@ class KeyGroupWorker {
              ScoreGradients& score);
   void products(Tile& key_tile);
   void bias_gradients(Index query_tile, Index j, Index head, ScoreGradients& score);
-  RelativeBandGradient::Queries band_queries();
+  void relative_gradients(Index distance);
+  void finish_relative_gradients();
+  RelativeBandGradient::Queries key_band_queries();
+  RelativeBandGradient::Queries value_band_queries();
   void flush();
   void write(Index item, Index kv_head, Gradients& gradients);
 
@@ -57,8 +61,8 @@ class KeyGroupWorker {
   VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
-  RelativeBandGradient band_;
-  RelativeGradient relative_;
+  RelativeBandGradient key_band_, value_band_;
+  RelativeGradient relative_keys_, relative_values_;
 };
 
 }  // namespace rapt

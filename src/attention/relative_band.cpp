@@ -5,10 +5,10 @@
 
 namespace rapt {
 
-RelativeGradient::RelativeGradient(const Call& call)
-    : call_(call), numbers_(tile * call.padded(call.dim)) {
-  if (!call.relative) return;
-  const Index tiles = call.relative->count();
+RelativeGradient::RelativeGradient(const RelativeTiles* table, const Kernels& kernels)
+    : kernels_(kernels), numbers_(table == nullptr ? 0 : tile * table->width()) {
+  if (table == nullptr) return;
+  const Index tiles = table->count();
   recent_ = Buffer<float>(tiles * numbers_);
   wide_ = Buffer<double>(tiles * numbers_);
   states_ = Buffer<State>(tiles);
@@ -30,7 +30,7 @@ float* RelativeGradient::tile_sums(Index table_tile) {
 void RelativeGradient::flush() {
   for (Index t = 0; t < states_.size(); ++t) {
     if (states_[t] != State::recent) continue;
-    call_.kernels.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
+    kernels_.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
     states_[t] = State::flushed;
   }
 }
@@ -44,20 +44,21 @@ void RelativeGradient::add_to(double* sums) const {
   }
 }
 
-RelativeBandGradient::RelativeBandGradient(const Call& call) : call_(call) {
-  if (!call.relative) return;
+RelativeBandGradient::RelativeBandGradient(const RelativeTiles* table, const Kernels& kernels)
+    : table_(table), kernels_(kernels) {
+  if (table == nullptr) return;
   for (Half* half : {&lower_, &upper_}) {
     half->sums = Buffer<float>(tile * tile);
     half->seen = Buffer<std::uint64_t>(tile);
   }
 }
 
-void RelativeBandGradient::add(const float* dlogits, const TileMask& mask, Index distance,
+void RelativeBandGradient::add(const float* pairs, const TileMask& mask, Index distance,
                                const Queries& queries, RelativeGradient& gradient) {
-  slide(call_.relative->lower(distance), call_.relative->upper(distance), queries, gradient);
+  slide(table_->lower(distance), table_->upper(distance), queries, gradient);
   for (Index r = 0; r < queries.count; ++r) {
     // Key c of row r stands 64 + c - r positions after the lower tile's first.
-    const float* from = dlogits + r * tile;
+    const float* from = pairs + r * tile;
     float* low = lower_.sums.data() + r * tile + tile - r;
     float* high = upper_.sums.data() + r * tile - r;
     for (Index c = 0; c < r; ++c) low[c] += from[c];
@@ -92,18 +93,19 @@ void RelativeBandGradient::open(Half& half, Index table_tile) {
   std::fill(half.seen.begin(), half.seen.end(), std::uint64_t{0});
 }
 
-/// dQ += dBand · table, dTable += dBand' · Q
+/// dTable += band' · rows of the queries, dQ += band · table
 void RelativeBandGradient::multiply(Half& half, const Queries& queries,
                                     RelativeGradient& gradient) {
   if (half.table_tile == none) return;
-  const RelativeTiles& table = *call_.relative;
   TileMask seen;
   seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
-           call_.kernels.lanes);
-  gather(call_.kernels, half.sums.data(),
-         {table.rows(half.table_tile), table.width(), table.finite()}, seen, queries.count,
-         queries.dqueries);
-  gather_columns(call_.kernels, half.sums.data(), queries.rows, seen, queries.count,
+           kernels_.lanes);
+  if (queries.dqueries != nullptr) {
+    gather(kernels_, half.sums.data(),
+           {table_->rows(half.table_tile), table_->width(), table_->finite()}, seen, queries.count,
+           queries.dqueries);
+  }
+  gather_columns(kernels_, half.sums.data(), queries.rows, seen, queries.count,
                  gradient.tile_sums(half.table_tile));
   half.table_tile = none;
 }

@@ -4,44 +4,46 @@
 
 namespace rapt {
 
-/// The gradient of the relative keys, of one task: in f64, with f32 sums on top that are moved down
-/// now and then. Only tiles that the task meets cost anything.
+/// The gradient of a table of relative keys or values, of one task: in f64, with f32 sums on top
+/// that are moved down now and then. Only tiles that the task meets cost anything.
 class RelativeGradient {
  public:
-  explicit RelativeGradient(const Call& call);
+  /// `table` is null if there is none.
+  RelativeGradient(const RelativeTiles* table, const Kernels& kernels);
 
   void clear();
-  /// f32 [64][dim in whole vectors] of one table tile, to be added to.
+  /// f32 [64][width of the table] of one table tile, to be added to.
   float* tile_sums(Index table_tile);
   void flush();
-  /// What was flushed, added to [count][64][dim in whole vectors].
+  /// What was flushed, added to [count][64][width of the table].
   void add_to(double* sums) const;
 
  private:
   enum class State : std::uint8_t { unused, recent, flushed };
-  const Call& call_;
+  const Kernels& kernels_;
   Index numbers_;  // per tile
   Buffer<float> recent_;
   Buffer<double> wide_;
   Buffer<State> states_;
 };
 
-/// Gradients of q · relative key for a tile of queries that passes key tiles in ascending order.
-/// Two table tiles are open at a time; what slides out is multiplied into dq and the table's
-/// gradient.
+/// Sums over the pairs of a relative position, for a tile of queries that passes key tiles in
+/// ascending order. Two table tiles are open at a time; what slides out is multiplied with rows of
+/// the queries into the table's gradient and, for relative keys, with the table into dq.
 class RelativeBandGradient {
  public:
-  explicit RelativeBandGradient(const Call& call);
+  RelativeBandGradient(const RelativeTiles* table, const Kernels& kernels);
 
   /// What the products of one query tile read and add to.
   struct Queries {
-    RightRows rows;
+    RightRows rows;  // q, or dout for relative values
     Index count;
-    float* dqueries;  // [64][dim in whole vectors]
+    float* dqueries;  // [64][dim in whole vectors], null for relative values
   };
 
-  /// Takes the gradients of scale * q·k of one tile of pairs, zero where the mask hides.
-  void add(const float* dlogits, const TileMask& mask, Index distance, const Queries& queries,
+  /// Takes one number of every pair of a tile, zero where the mask hides: the gradients of scale *
+  /// q·k, or the probabilities for relative values.
+  void add(const float* pairs, const TileMask& mask, Index distance, const Queries& queries,
            RelativeGradient& gradient);
   /// Multiplies what is still open.
   void finish(const Queries& queries, RelativeGradient& gradient);
@@ -59,7 +61,8 @@ class RelativeBandGradient {
   void multiply(Half& half, const Queries& queries, RelativeGradient& gradient);
   static void open(Half& half, Index table_tile);
 
-  const Call& call_;
+  const RelativeTiles* table_;
+  const Kernels& kernels_;
   Half lower_, upper_;
 };
 

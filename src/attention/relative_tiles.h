@@ -7,8 +7,8 @@
 
 namespace rapt {
 
-/// The relative keys of a call, cut into tiles of 64 relative positions (key minus query) and
-/// packed once for all heads and threads.
+/// A table of relative keys or values, cut into tiles of 64 relative positions (key minus query)
+/// and packed once for all heads and threads.
 ///
 /// The cut is aligned so that a tile of pairs, which spans 127 relative positions, needs just two
 /// neighbouring table tiles. Positions out of reach repeat the table's end rows; the first and the
@@ -25,9 +25,10 @@ class RelativeTiles {
   /// Row of the table behind row r of a tile.
   Index table_row(Index table_tile, Index r) const;
 
-  /// A tile as right operand of q · relative key, and of dlogits · relative key.
+  /// A tile as right operand of products with its rows, and of sums over its rows.
   const float* panels(Index table_tile) const { return panels_.data() + table_tile * tile * dim_; }
   const float* rows(Index table_tile) const { return rows_.data() + table_tile * tile * width_; }
+  Index dim() const { return dim_; }
   Index width() const { return width_; }
   bool finite() const { return finite_; }
 

@@ -4,14 +4,14 @@
 
 namespace rapt {
 
-Scoring::Scoring(const Call& call) : call_(call), queries_(tile * call.dim), factors_(tile) {
+Scoring::Scoring(const Call& call)
+    : call_(call),
+      queries_(tile * call.dim),
+      factors_(tile),
+      band_(call.relative.get(), call.kernels) {
   if (call.rule.has_dense()) {
     dense_ = Buffer<float>(tile * tile);
     dense_mask_ = Buffer<std::uint64_t>(tile);
-  }
-  if (call.relative) {
-    band_ = Buffer<float>(tile * band_width);
-    band_tile_ = Buffer<float>(tile * tile);
   }
 }
 
@@ -23,26 +23,7 @@ void Scoring::take_queries(Index item, Index head, Index query_tile) {
   for (Index r = 0; r < rows_; ++r) factors_[r] = call_.rule.query_factor(query_tile * tile + r);
   call_.kernels.pack_strips(rows_of(call_.q, item, head, query_tile * tile, rows_), call_.dim,
                             factors_.data(), queries_.data());
-  held_[0] = held_[1] = -1;
-}
-
-/// Products with the queries of the table tile, in the lower or upper half of the band.
-void Scoring::fill_band(Index half, Index table_tile) {
-  if (held_[half] == table_tile) return;
-  const Index rows = row_strips() * strip;
-  float* to = band_.data() + half * tile;
-  const float* from = band_.data() + (1 - half) * tile;
-  Index from_stride = band_width;
-  if (held_[1 - half] != table_tile) {
-    call_.kernels.scores(queries_.data(), call_.relative->panels(table_tile), call_.dim,
-                         row_strips(), nullptr, band_tile_.data());
-    // Rows past the last query are computed and thrown away: they must only be finite.
-    std::fill(band_tile_.data() + rows_ * tile, band_tile_.data() + rows * tile, 0.0f);
-    from = band_tile_.data();
-    from_stride = tile;
-  }
-  for (Index r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, tile, to + r * band_width);
-  held_[half] = table_tile;
+  band_.begin();
 }
 
 /// The plan's mask, and the pairs a dense bias hides.
@@ -76,11 +57,7 @@ void Scoring::logits(const float* keys, Index key_tile, std::int32_t mask_id, fl
   const Index count = row_strips();
   const Index distance = call_.distance(query_tile_, key_tile);
   kernels.scores(queries_.data(), keys, call_.dim, count, clips, scores);
-  if (call_.relative) {
-    fill_band(0, call_.relative->lower(distance));
-    fill_band(1, call_.relative->upper(distance));
-    kernels.add_band(scores, count, clips, band_.data());
-  }
+  band_.add(queries_.data(), rows_, distance, clips, scores);
   if (rule.has_softcap()) kernels.softcap(scores, count, clips, rule.softcap_log2(), tanh_out);
   if (rule.has_diagonal())
     kernels.add_diagonal(scores, count, clips, rule.diagonal(head_) - distance);

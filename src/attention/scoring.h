@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/call.h"
+#include "attention/table_band.h"
 #include "attention/tile_mask.h"
 
 namespace rapt {
@@ -25,7 +26,6 @@ class Scoring {
   const double* factors() const { return factors_.data(); }
 
  private:
-  void fill_band(Index half, Index table_tile);
   void take_mask(Index key_tile, std::int32_t mask_id);
 
   const Call& call_;
@@ -35,9 +35,7 @@ class Scoring {
   Buffer<float> dense_;     // [64][64]
   TileMask mask_;
   Buffer<std::uint64_t> dense_mask_;  // [64]
-  Buffer<float> band_;        // [64][128]: q · relative key of two neighbouring table tiles
-  Index held_[2] = {-1, -1};  // which table tiles those are
-  Buffer<float> band_tile_;   // [64][64]
+  TableBand band_;                    // q · relative key
 };
 
 }  // namespace rapt

@@ -40,8 +40,10 @@ void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key
 
 void QuerySums::leave(Index owner, Index query_tile) { turns_.leave(place(owner, query_tile)); }
 
-RelativeSums::RelativeSums(const Call& call)
-    : sums_(call.relative ? call.relative->count() * tile * call.relative->width() : 0), turns_(1) {
+RelativeSums::RelativeSums(const RelativeTiles* table)
+    : table_(table),
+      sums_(table == nullptr ? 0 : table->count() * tile * table->width()),
+      turns_(1) {
   std::fill(sums_.begin(), sums_.end(), 0.0);
 }
 
@@ -52,19 +54,19 @@ void RelativeSums::add(Index task, const RelativeGradient& part) {
   turns_.leave(0);
 }
 
-void RelativeSums::write(const Call& call, Tensor& gradient) const {
-  if (sums_.size() == 0) return;
-  const RelativeTiles& table = *call.relative;
+void RelativeSums::write(double factor, Tensor& gradient) const {
+  if (table_ == nullptr) return;
+  const Index dim = table_->dim();
   std::vector<double> totals(static_cast<std::size_t>(gradient.elements()));
-  for (Index t = 0; t < table.count(); ++t) {
+  for (Index t = 0; t < table_->count(); ++t) {
     for (Index r = 0; r < tile; ++r) {
-      const double* from = sums_.data() + (t * tile + r) * table.width();
-      double* to = totals.data() + table.table_row(t, r) * call.dim;
-      for (Index c = 0; c < call.dim; ++c) to[c] += from[c];
+      const double* from = sums_.data() + (t * tile + r) * table_->width();
+      double* to = totals.data() + table_->table_row(t, r) * dim;
+      for (Index c = 0; c < dim; ++c) to[c] += from[c];
     }
   }
   std::transform(totals.begin(), totals.end(), gradient.data(),
-                 [&](double x) { return static_cast<float>(x * call.rule.key_gradient_factor()); });
+                 [&](double x) { return static_cast<float>(x * factor); });
 }
 
 }  // namespace rapt

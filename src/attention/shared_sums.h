@@ -33,17 +33,19 @@ class QuerySums {
   Turns turns_;
 };
 
-/// Sums of dlogit * q over all pairs, in f64, for the table of relative keys. Tasks add in their
-/// order.
+/// The gradient of a table of relative keys or values, in f64. Tasks add in their order.
 class RelativeSums {
  public:
-  explicit RelativeSums(const Call& call);
+  /// `table` is null if there is none.
+  explicit RelativeSums(const RelativeTiles* table);
 
   void add(Index task, const RelativeGradient& part);
   void give_up(std::exception_ptr why) { turns_.give_up(std::move(why)); }
-  void write(const Call& call, Tensor& gradient) const;
+  /// Times a factor.
+  void write(double factor, Tensor& gradient) const;
 
  private:
+  const RelativeTiles* table_;
   Buffer<double> sums_;
   Turns turns_;
 };

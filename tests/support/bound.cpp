@@ -141,6 +141,7 @@ std::string beyond_bound(const Gradients& got, const DefinedGradients& want,
   compare("dkerple", got.dkerple, want.dkerple);
   compare("dtable", got.dtable, want.dtable);
   compare("drelative_keys", got.drelative_keys, want.drelative_keys);
+  compare("drelative_values", got.drelative_values, want.drelative_values);
   compare("ddense", got.ddense, want.ddense);
   compare("dsinks", got.dsinks, want.dsinks);
   return text;
@@ -225,6 +226,7 @@ std::string different_bits(const Gradients& got, const Gradients& want) {
            {"dv", &Gradients::dv},
            {"dslopes", &Gradients::dslopes},
            {"dkerple", &Gradients::dkerple},
+           {"drelative_values", &Gradients::drelative_values},
            {"dtable", &Gradients::dtable},
            {"drelative_keys", &Gradients::drelative_keys},
            {"ddense", &Gradients::ddense},

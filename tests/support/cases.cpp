@@ -142,11 +142,23 @@ const std::vector<Heads> head_choices = {{1, 1}, {2, 1}, {2, 2}, {3, 3}, {4, 1},
 const std::vector<Index> dims = {1, 3, 8, 16, 32, 40, 63, 64, 65, 80, 96, 128, 192, 256, 512};
 const std::vector<std::string> scales = {"sqrt", "dim", "log_n", "1", "-0.3"};
 const std::vector<double> softcaps = {0, 0, 5, 30};
-const std::vector<std::string> bias_choices = {"none",      "alibi",          "t5",
-                                               "t5_past",   "shaw",           "dense",
-                                               "dense_row", "dense_keys",     "dense_inf",
-                                               "alibi+t5",  "shaw+dense_inf", "alibi+t5+shaw+dense",
-                                               "shaw_far",  "kerple_log",     "kerple_power+dense"};
+const std::vector<std::string> bias_choices = {"none",
+                                               "alibi",
+                                               "t5",
+                                               "t5_past",
+                                               "shaw",
+                                               "dense",
+                                               "dense_row",
+                                               "dense_keys",
+                                               "dense_inf",
+                                               "alibi+t5",
+                                               "shaw+dense_inf",
+                                               "alibi+t5+shaw+dense",
+                                               "shaw_far",
+                                               "kerple_log",
+                                               "kerple_power+dense",
+                                               "shaw+shaw_values",
+                                               "shaw_values_far+dense_inf"};
 const std::vector<double> dropouts = {0, 0, 0.1, 0.75};
 
 /// The choices of one case as numbers, so that pairs of them can be counted.

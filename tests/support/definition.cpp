@@ -32,7 +32,8 @@ Index bucket_of(Index relative, Index buckets, Index max_distance,
 
 /// Where the parts of the score of one (item, head, query, key) live.
 struct Place {
-  Index q, k, v, table = 0, relative = 0, dense = 0;  // offsets into the numbers of the problem
+  Index q, k, v, table = 0, relative = 0, value = 0,
+                 dense = 0;  // offsets into the numbers of the problem
   double distance;
 };
 
@@ -65,6 +66,10 @@ Place place_of(const Problem& p, Index item, Index head, Index query, Index key)
   if (const auto& part = p.how.bias.keys) {
     const Index reach = (part->table.size(0) - 1) / 2;
     at.relative = (std::clamp(key - position, -reach, reach) + reach) * p.dim;
+  }
+  if (!p.how.relative_values.empty()) {
+    const Index reach = (p.how.relative_values.size(0) - 1) / 2;
+    at.value = (std::clamp(key - position, -reach, reach) + reach) * p.value_dim;
   }
   if (const auto& part = p.how.bias.dense) {
     const std::array<Index, 4> index{item, head, query, key};
@@ -166,6 +171,17 @@ double below(const Row& row, std::size_t j) {
   return std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
 }
 
+/// The value of a pair, v_j + relative value, and its size without cancellation.
+struct PairValue {
+  double number, size;
+};
+
+PairValue value_of(const Problem& p, const Place& at, Index t) {
+  const double v = p.v[at.v + t];
+  const double relative = p.relative_values.empty() ? 0 : p.relative_values[at.value + t];
+  return {v + relative, std::fabs(v) + std::fabs(relative)};
+}
+
 /// sum p_j * keep_j * v_j, the same of |v|, and of |v| times -log p: one row.
 struct Output {
   Doubles value, size, far;
@@ -175,10 +191,11 @@ Output output_of(const Problem& p, const Row& row) {
   Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim)};
   for (std::size_t j = 0; j < row.seen.size(); ++j)
     for (Index t = 0; t < p.value_dim; ++t) {
-      const double term = row.probability[j] * row.keep[j] * p.v[row.at[j].v + t];
-      out.value[t] += term;
-      out.size[t] += std::fabs(term);
-      out.far[t] += std::fabs(term) * below(row, j);
+      const double weight = row.probability[j] * row.keep[j];
+      const PairValue value = value_of(p, row.at[j], t);
+      out.value[t] += weight * value.number;
+      out.size[t] += weight * value.size;
+      out.far[t] += weight * value.size * below(row, j);
     }
   return out;
 }
@@ -286,9 +303,12 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     const double e = u32 * (4 + row.S + below(row, j));
     double u = 0, u_size = 0;
     for (Index t = 0; t < p.value_dim; ++t) {
-      const double term = row.keep[j] * dout[t] * p.v[at.v + t];
-      u += term, u_size += std::fabs(term);
+      const PairValue value = value_of(p, at, t);
+      u += row.keep[j] * dout[t] * value.number;
+      u_size += row.keep[j] * std::fabs(dout[t]) * value.size;
       add(d.dv, at.v + t, weight * dout[t], e * weight * std::fabs(dout[t]));
+      if (!p.relative_values.empty())
+        add(d.drelative_values, at.value + t, weight * dout[t], e * weight * std::fabs(dout[t]));
     }
     const double dz = probability * (u - D), dz_unit = e * probability * (u_size + D_size);
     if (p.how.bias.alibi) add(d.dslopes, head, -dz * at.distance, dz_unit * at.distance);
@@ -325,6 +345,7 @@ DefinedGradients define_gradients(const Problem& p, const Doubles& dout) {
   like(d.dq, p.q), like(d.dk, p.k), like(d.dv, p.v);
   like(d.dslopes, p.slopes), like(d.dkerple, p.kerple), like(d.dtable, p.table),
       like(d.drelative_keys, p.relative_keys);
+  like(d.drelative_values, p.relative_values);
   like(d.ddense, p.dense), like(d.dsinks, p.sinks);
   for (Index r = 0; r < p.batch * p.heads * p.queries; ++r) {
     const Index head = r / p.queries % p.heads;

@@ -16,7 +16,7 @@ using Doubles = std::vector<double>;
 struct Problem {
   Index batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, dim = 0, value_dim = 0;
   Attention how;  // pattern, rules and shapes; the numbers of its parts are copied below
-  Doubles q, k, v, slopes, kerple, table, relative_keys, dense, sinks;
+  Doubles q, k, v, slopes, kerple, table, relative_keys, relative_values, dense, sinks;
 };
 Problem problem(View q, View k, View v, const Attention& how = {});
 /// The numbers of a view in row-major order.
@@ -40,7 +40,7 @@ struct Defined {
 Defined define(const Problem& problem);
 
 struct DefinedGradients {
-  Truth dq, dk, dv, dslopes, dkerple, dtable, drelative_keys, ddense, dsinks;
+  Truth dq, dk, dv, dslopes, dkerple, dtable, drelative_keys, drelative_values, ddense, dsinks;
 };
 /// Gradients of sum(dout * out); dout [batch, heads, queries, value_dim].
 DefinedGradients define_gradients(const Problem& problem, const Doubles& dout);

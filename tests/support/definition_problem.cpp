@@ -60,6 +60,7 @@ Problem problem(View q, View k, View v, const Attention& how) {
             .kerple = {},
             .table = {},
             .relative_keys = {},
+            .relative_values = {},
             .dense = {},
             .sinks = {how.sinks.begin(), how.sinks.end()}};
   if (how.bias.alibi) p.slopes = {how.bias.alibi->slopes.begin(), how.bias.alibi->slopes.end()};
@@ -69,6 +70,7 @@ Problem problem(View q, View k, View v, const Attention& how) {
   }
   if (how.bias.table) p.table = doubles(how.bias.table->values);
   if (how.bias.keys) p.relative_keys = doubles(how.bias.keys->table);
+  if (!how.relative_values.empty()) p.relative_values = doubles(how.relative_values);
   if (how.bias.dense) p.dense = doubles(how.bias.dense->values);
   return p;
 }

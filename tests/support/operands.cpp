@@ -39,8 +39,9 @@ std::vector<std::string> layouts() {
 }
 
 std::vector<std::string> biases() {
-  return {"alibi",    "kerple_log", "kerple_power", "t5",         "t5_past",  "shaw",
-          "shaw_far", "dense",      "dense_row",    "dense_keys", "dense_inf"};
+  return {"alibi",      "kerple_log",      "kerple_power", "t5",    "t5_past",
+          "shaw",       "shaw_far",        "shaw_values",  "dense", "dense_row",
+          "dense_keys", "shaw_values_far", "dense_inf"};
 }
 
 std::vector<std::string> inputs() {
@@ -188,6 +189,10 @@ void Operands::add_bias(const Case& c, const std::string& part) {
     how.bias = how.bias + relative_keys(add_table({9, c.dim}, 0.5, c.seed + 37));
   } else if (part == "shaw_far") {
     how.bias = how.bias + relative_keys(add_table({301, c.dim}, 0.5, c.seed + 37));
+  } else if (part == "shaw_values") {
+    how.relative_values = add_table({9, c.value_dim}, 0.5, c.seed + 53);
+  } else if (part == "shaw_values_far") {
+    how.relative_values = add_table({301, c.value_dim}, 0.5, c.seed + 53);
   } else if (part == "dense") {
     dense({c.batch, c.heads, c.queries, c.keys});
   } else if (part == "dense_row") {
