@@ -9,7 +9,7 @@ namespace rapt {
 /// Throws std::invalid_argument if an option makes no sense.
 void check_rope_options(const RopeOptions& options);
 
-/// Channels that form pairs, and pairs among them that stand still at the end.
+/// Channels that form pairs; of a proportional rope all, though the last pairs stand still.
 Index paired_channels(const RopeOptions& options);
 
 /// Sequences of all lengths with the same number turn alike.
