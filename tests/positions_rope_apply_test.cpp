@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -35,6 +36,28 @@ TEST(RopeApply, SixteenBitNumbersAreTheF32AnswerRoundedOnce) {
             rope.apply(in_place, 500, context);
             EXPECT_SILENT(
                 different_bits("in place", as_f32(in_place).numbers(), as_f32(out).numbers()));
+          }
+        }
+}
+
+TEST(RopeApply, NanAndInfinityStayInTheirPairInEveryType) {
+  for (const RopeLayout layout : layouts_of_pairs)
+    for (const Type from : types)
+      for (const Type to : types)
+        for (const std::uint32_t bits : {0x7FFFFFFFu, 0xFFFF0000u, 0x7F810000u, 0x7F800000u}) {
+          const Rope rope({.dim = 40, .layout = layout});
+          Tensor numbers = random_tensor({1, 1, 3, 40}, 9);
+          numbers.numbers()[40 + 7] = std::bit_cast<float>(bits);
+          const Tensor x = numbers.converted(from);
+          for (const Context& context : every_isa()) {
+            Tensor y(x.shape(), to);
+            rope.apply_into(y, x, 100, context);
+            const Tensor got = as_f32(y);
+            const Index partner = layout == RopeLayout::half_split ? 27 : 6;
+            for (Index i = 0; i < 120; ++i)
+              EXPECT_EQ(std::isfinite(got.numbers()[static_cast<std::size_t>(i)]),
+                        i != 40 + 7 && i != 40 + partner)
+                  << text(from) << " to " << text(to) << ' ' << bits << " on " << context.isa();
           }
         }
 }

@@ -71,16 +71,23 @@ HWY_INLINE Halves<D> Pack16(D, Words<D> words) {
   return hn::DemoteTo(hn::Rebind<std::uint16_t, D>(), hn::BitCast(di, words));
 }
 
-/// Floats rounded to the nearest bf16, ties to even, in the upper halves of words; NaN stays NaN.
+/// Floats rounded to the nearest bf16, ties to even, in the upper halves of words. A NaN must have
+/// nothing in its lower half, as those have that come from bf16.
 template <class D>
-HWY_INLINE Words<D> RoundToBf16(D, hn::Vec<D> x) {
+HWY_INLINE Words<D> RoundShortNanToBf16(D, hn::Vec<D> x) {
   const hn::RebindToUnsigned<D> d32;
   const auto bits = hn::BitCast(d32, x);
   // One more where the last bit that stays is set: a mask is -1, and cheaper than a shift.
   const auto odd = hn::VecFromMask(d32, hn::TestBit(bits, hn::Set(d32, 0x10000)));
-  const auto rounded = hn::Sub(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd);
-  const auto nan = hn::Or(bits, hn::Set(d32, 0x400000));
-  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(x)), nan, rounded);
+  return hn::Sub(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd);
+}
+
+/// The same with any NaN.
+template <class D>
+HWY_INLINE Words<D> RoundToBf16(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto nan = hn::Or(hn::BitCast(d32, x), hn::Set(d32, 0x400000));
+  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(x)), nan, RoundShortNanToBf16(d, x));
 }
 
 /// Floats rounded to the nearest 16-bit number, ties to even; NaN stays NaN.

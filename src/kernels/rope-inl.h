@@ -10,12 +10,36 @@
 #define RAPT_ROPE_INL_H
 #endif
 
+#include <type_traits>
+
 #include "kernels/number-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// Turned numbers in the upper halves of words. Turning leaves the lower half of a NaN as it was,
+/// and nothing that comes from bf16 has one.
+template <class From, class D>
+HWY_INLINE Words<D> RoundTurned(D d, hn::Vec<D> x) {
+  if constexpr (std::is_same_v<From, Bf16>) {
+    return RoundShortNanToBf16(d, x);
+  } else {
+    return RoundToBf16(d, x);
+  }
+}
+
+template <class From, class D, class Number>
+HWY_INLINE void StoreTurned(hn::Vec<D> x, D d, Number* to) {
+  StoreFloats(x, d, to);
+}
+template <class From, class D>
+HWY_INLINE void StoreTurned(hn::Vec<D> x, D d, Bf16* to) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  hn::StoreU(Pack16(d, hn::ShiftRight<16>(RoundTurned<From>(d, x))), d16,
+             reinterpret_cast<std::uint16_t*>(to));
+}
 
 /// Pair i is (x[i], x[i + pairs]).
 struct FarPairs {
@@ -24,10 +48,10 @@ struct FarPairs {
     a = LoadFloats(d, x + i);
     b = LoadFloats(d, x + pairs + i);
   }
-  template <class D, class Number>
+  template <class From, class D, class Number>
   HWY_INLINE void Store(D d, Number* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
-    StoreFloats(a, d, y + i);
-    StoreFloats(b, d, y + pairs + i);
+    StoreTurned<From>(a, d, y + i);
+    StoreTurned<From>(b, d, y + pairs + i);
   }
   Index pairs;
 };
@@ -46,11 +70,11 @@ struct NearPairs {
     a = Widen16(d, Number(), first);
     b = Widen16(d, Number(), second);
   }
-  template <class D>
+  template <class From, class D>
   HWY_INLINE void Store(D d, float* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
     hn::StoreInterleaved2(a, b, d, y + 2 * i);
   }
-  template <class D, class Number>
+  template <class From, class D, class Number>
   HWY_INLINE void Store(D d, Number* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
     const hn::Rebind<std::uint16_t, D> d16;
     hn::StoreInterleaved2(Narrow16(d, Number(), a), Narrow16(d, Number(), b), d16,
@@ -68,12 +92,12 @@ struct NearPairs {
     a = hn::BitCast(d, hn::ShiftLeft<16>(words));
     b = hn::BitCast(d, hn::And(words, hn::Set(d32, 0xFFFF0000u)));
   }
-  template <class D>
+  template <class From, class D>
   HWY_INLINE void Store(D d, Bf16* y, Index i, hn::Vec<D> a, hn::Vec<D> b) const {
     const hn::RebindToUnsigned<D> d32;
     const hn::Repartition<std::uint16_t, D> d16;
-    const auto words = hn::Or(hn::ShiftRight<16>(RoundToBf16(d, a)),
-                              hn::And(RoundToBf16(d, b), hn::Set(d32, 0xFFFF0000u)));
+    const auto words = hn::Or(hn::ShiftRight<16>(RoundTurned<From>(d, a)),
+                              hn::And(RoundTurned<From>(d, b), hn::Set(d32, 0xFFFF0000u)));
     hn::StoreU(hn::BitCast(d16, words), d16, reinterpret_cast<std::uint16_t*>(y + 2 * i));
   }
 #endif
@@ -92,7 +116,8 @@ HWY_INLINE Index Turn(D d, const Pairs& at, const From* x, const float* turn, fl
     const auto s = hn::Mul(hn::LoadU(d, turn + at.pairs + i), sided);
     hn::Vec<D> a, b;
     at.Load(d, x, i, a, b);
-    at.Store(d, y, i, hn::MulSub(a, c, hn::Mul(b, s)), hn::MulAdd(a, s, hn::Mul(b, c)));
+    at.template Store<From>(d, y, i, hn::MulSub(a, c, hn::Mul(b, s)),
+                            hn::MulAdd(a, s, hn::Mul(b, c)));
   }
   return i;
 }
