@@ -9,13 +9,22 @@
 
 namespace rapt {
 
-/// Where the parts of a page lie: for each head, keys as panels, values as rows, and for int8 the
-/// scales of both.
+/// One head of one page.
+struct PageHead {
+  std::byte* keys;
+  std::byte* values;
+  float* scales;  // [2][64]: keys, values; null unless int8
+};
+
+/// Where the parts of a page lie: for each head keys and values, as panels and rows or, for bf16,
+/// as pairs, and for int8 the scales of both.
 struct PageLayout {
   PageLayout(const CacheOptions& options, const Kernels& kernels);
 
+  CacheType type;
   Index dim, value_dim, width;  // width: value_dim in whole vectors
-  Index lanes, panel;
+  Index value_width;            // of a stored row of values, no less
+  Index panel;
   Index number_bytes;
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
@@ -23,13 +32,9 @@ struct PageLayout {
   /// Index of number c of token `slot` among a head's keys; likewise values.
   Index key_at(Index slot, Index c) const;
   Index value_at(Index slot, Index c) const;
-};
-
-/// One head of one page.
-struct PageHead {
-  std::byte* keys;
-  std::byte* values;
-  float* scales;  // [2][64]: keys, values; null unless int8
+  /// One token of a head, in numbers as they are stored.
+  template <class T>
+  void write(const PageHead& to, Index slot, const T* key, const T* value) const;
 };
 
 /// 64 tokens of all heads, counted by who refers to them.

@@ -15,8 +15,9 @@ PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
       return {reinterpret_cast<const float*>(head.keys),
               reinterpret_cast<const float*>(head.values), finite};
     case CacheType::bf16:
-      cache_.kernels.load_numbers(head.keys, Type::bf16, tile * layout.dim, room);
-      cache_.kernels.load_numbers(head.values, Type::bf16, tile * layout.width, values);
+      cache_.kernels.unpack_key_pairs(reinterpret_cast<const Bf16*>(head.keys), layout.dim, room);
+      cache_.kernels.unpack_value_pairs(reinterpret_cast<const Bf16*>(head.values),
+                                        layout.value_width, layout.width, values);
       return {room, values, finite};
     default:
       cache_.kernels.unpack_panels8(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,

@@ -18,6 +18,8 @@ constexpr Index split_tiles = 16;
 /// Calls that read less than this are over before another thread has woken up.
 constexpr Index bytes_worth_threads = Index{256} << 10;
 
+/// Numbers from one packed query row to the next.
+Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
 Index rows_of(const Call& call) { return call.group * call.queries; }
 
 /// What one task found out about each row.
@@ -33,7 +35,7 @@ class DecodeWorker {
   DecodeWorker(const KvCache::Body& cache, Index most_dim)
       : cache_(cache),
         thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]),
-        queries_(most_rows * most_dim),
+        queries_(most_rows * query_stride(most_dim)),
         scores_(tile * tile),
         lane_sums_(tile * max_lanes),
         sums_(tile),
@@ -57,12 +59,13 @@ class DecodeWorker {
     const Index rows = rows_of(call);
     for (Index r = 0; r < rows; ++r) {
       const Index query = r % call.queries;
-      float* row = queries_.data() + r * call.dim;
+      float* row = queries_.data() + r * query_stride(call.dim);
       call.kernels.load_numbers(call.q.row(0, kv_head * call.group + r / call.queries, query),
                                 call.q.type(), call.dim, row);
       const double factor = call.rule.query_factor(query);
       for (Index c = 0; c < call.dim; ++c)
         row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+      std::fill(row + call.dim, row + query_stride(call.dim), 0.0f);
     }
     std::fill_n(reference_.data(), rows, minus_infinity);
     std::fill_n(lane_sums_.data(), rows * max_lanes, 0.0f);
@@ -117,8 +120,8 @@ class DecodeWorker {
     if (mask_.whole() || finite) {
       clear_hidden(rows);
       thin_.gather(scores_.data(), rows, head.values,
-                   head.scales == nullptr ? nullptr : head.scales + tile, state_.width,
-                   out_.data());
+                   head.scales == nullptr ? nullptr : head.scales + tile, cache_.layout.value_width,
+                   state_.width, out_.data());
       return;
     }
     const PackedTile tile_of_values =

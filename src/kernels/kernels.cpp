@@ -17,6 +17,7 @@
 #include "kernels/math-inl.h"
 #include "kernels/number-inl.h"
 #include "kernels/pack-inl.h"
+#include "kernels/pair_pack-inl.h"
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
 #include "kernels/shape-inl.h"
@@ -52,11 +53,15 @@ inline constexpr Kernels kernels = {
     .store_numbers = StoreNumbers,
     .unpack_panels8 = UnpackPanels8,
     .unpack_rows8 = UnpackRows8,
+    .pack_key_pairs = PackKeyPairs,
+    .pack_value_pairs = PackValuePairs,
+    .unpack_key_pairs = UnpackKeyPairs,
+    .unpack_value_pairs = UnpackValuePairs,
     .scores = Scores,
     .gather = Gather,
     .gather_columns = GatherColumns,
     .thin = {{ThinScores<float>, ThinGather<float>},
-             {ThinScores<Bf16>, ThinGather<Bf16>},
+             {ThinScorePairs, ThinGatherPairs},
              {ThinScores<std::int8_t>, ThinGather<std::int8_t>}},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,

@@ -18,6 +18,13 @@ inline constexpr Index band_width = 2 * tile;
 /// Widest vector of any instruction set; buffers of "one vector per row" use it.
 inline constexpr Index max_lanes = 16;
 
+/// Values of a bf16 tile lie in 32 rows of pairs; the two slots of a pair are 16 apart.
+inline constexpr Index pair_rows = tile / 2;
+inline constexpr Index pair_gap = 16;
+constexpr Index first_slot_of_pair(Index row) {
+  return row / pair_gap * 2 * pair_gap + row % pair_gap;
+}
+
 /// Columns [begin, end) of a tile that a strip of rows touches, in multiples of the vector width.
 struct Clip {
   Index begin = 0;
@@ -86,6 +93,8 @@ struct DropTile {
 ///   strips  [16][depth][4]                   rows of a left operand
 ///   panels  [ceil(64/panel)][depth][panel]   64 columns of a right operand; the last may be narrower
 ///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, likewise
+///   key pairs    [pairs][64][2]              bf16, any pairs >= dim / 2: columns 2 p and 2 p + 1
+///   value pairs  [2][16][width][2]           bf16, any width >= dim: slots 32 g + i and 32 g + 16 + i
 // clang-format on
 struct Kernels {
   const char* name;
@@ -107,6 +116,15 @@ struct Kernels {
   void (*unpack_rows8)(const std::int8_t* rows, const float* scales, Index width,
                        float* out) noexcept;
 
+  // bf16 tiles in pairs, the same on every instruction set. Packing takes up to 64 rows of any
+  // type, rounds to nearest and fills up with zeros; false if a packed number is not finite.
+  // Unpacking makes panels and rows; width is at most pair_width.
+  bool (*pack_key_pairs)(const InputRows& rows, Index dim, Index pairs, Bf16* out) noexcept;
+  bool (*pack_value_pairs)(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept;
+  void (*unpack_key_pairs)(const Bf16* pairs, Index dim, float* panels) noexcept;
+  void (*unpack_value_pairs)(const Bf16* pairs, Index pair_width, Index width,
+                             float* rows) noexcept;
+
   // Products. Only the strips below `row_strips` and the columns or depths inside the clips are
   // touched; null clips: all.
   void (*scores)(const float* left_strips, const float* panels, Index depth, Index row_strips,
@@ -116,13 +134,15 @@ struct Kernels {
   void (*gather_columns)(const float* scores, const float* rows, Index width,
                          const Clip* query_clips, float* out) noexcept;
 
-  // A few query rows [rows][dim] against cached tiles of f32, bf16 or int8, in the order of
-  // CacheType; scales only for int8.
+  // A few query rows against cached tiles of f32 (panels and rows), bf16 (pairs) or int8, in the
+  // order of CacheType; scales only for int8. queries: [rows][dim rounded up to thin_step], zeros
+  // in the end. value_width: of the rows of the tile; out: [rows][width], in whole vectors.
+  static constexpr Index thin_step = 4;
   struct Thin {
     void (*scores)(const float* queries, Index rows, const void* keys, const float* scales,
                    Index dim, float* scores) noexcept;
     void (*gather)(float* probabilities, Index rows, const void* values, const float* scales,
-                   Index width, float* out) noexcept;
+                   Index value_width, Index width, float* out) noexcept;
   };
   Thin thin[3];
 
