@@ -27,8 +27,8 @@ const CacheOptions& checked(const CacheOptions& o) {
   return o;
 }
 
-/// Pairs of values fill whole tile rows of 64 bytes, whatever the instruction set.
-constexpr Index pair_columns = 16;
+/// Words of values fill whole rows of 64 bytes, whatever the instruction set.
+constexpr Index word_columns = 16;
 
 /// Writes numbers with a common scale; returns it.
 float quantize(const float* numbers, Index count, std::int8_t* out) {
@@ -54,25 +54,26 @@ PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
       dim(o.dim),
       value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
       width(round_up(value_dim, kernels.lanes)),
-      value_width(type == CacheType::bf16 ? round_up(value_dim, pair_columns) : width),
+      value_width(type == CacheType::f32 ? width : round_up(value_dim, word_columns)),
       panel(kernels.panel),
       number_bytes(number_bytes_of(type)),
-      key_bytes(tile * (type == CacheType::bf16 ? round_up(dim, 2) : dim) * number_bytes),
+      in_word(4 / number_bytes),
+      key_bytes(tile * round_up(dim, in_word) * number_bytes),
       value_bytes(tile * value_width * number_bytes),
       scale_bytes(type == CacheType::int8 ? 2 * tile * Index{sizeof(float)} : 0),
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
 Index PageLayout::key_at(Index slot, Index c) const {
-  if (type == CacheType::bf16) return (c / 2 * tile + slot) * 2 + c % 2;
+  if (type != CacheType::f32) return (c / in_word * tile + slot) * in_word + c % in_word;
   const Index first = slot / panel * panel;
   return first * dim + c * std::min(panel, tile - first) + slot - first;
 }
 
 Index PageLayout::value_at(Index slot, Index c) const {
-  if (type == CacheType::bf16) {
-    const Index row = slot / (2 * pair_gap) * pair_gap + slot % pair_gap;
-    return (row * value_width + c) * 2 + slot / pair_gap % 2;
+  if (type != CacheType::f32) {
+    const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
+    return (row * value_width + c) * in_word + slot / word_gap % in_word;
   }
   const Index first = c / panel * panel;
   return first * tile + slot * std::min(panel, width - first) + c - first;

@@ -16,8 +16,8 @@ struct PageHead {
   float* scales;  // [2][64]: keys, values; null unless int8
 };
 
-/// Where the parts of a page lie: for each head keys and values, as panels and rows or, for bf16,
-/// as pairs, and for int8 the scales of both.
+/// Where the parts of a page lie: for each head keys and values, as panels and rows of f32 or as
+/// words of two bf16 or four int8, and for int8 the scales of both.
 struct PageLayout {
   PageLayout(const CacheOptions& options, const Kernels& kernels);
 
@@ -25,7 +25,7 @@ struct PageLayout {
   Index dim, value_dim, width;  // width: value_dim in whole vectors
   Index value_width;            // of a stored row of values, no less
   Index panel;
-  Index number_bytes;
+  Index number_bytes, in_word;                // numbers of a 32-bit word
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
 

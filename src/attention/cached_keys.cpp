@@ -20,10 +20,11 @@ PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
                                         layout.value_width, layout.width, values);
       return {room, values, finite};
     default:
-      cache_.kernels.unpack_panels8(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,
-                                    layout.dim, room);
-      cache_.kernels.unpack_rows8(reinterpret_cast<const std::int8_t*>(head.values),
-                                  head.scales + tile, layout.width, values);
+      cache_.kernels.unpack_key_quads(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,
+                                      layout.dim, room);
+      cache_.kernels.unpack_value_quads(reinterpret_cast<const std::int8_t*>(head.values),
+                                        head.scales + tile, layout.value_width, layout.width,
+                                        values);
       return {room, values, finite};
   }
 }

@@ -49,7 +49,7 @@ class DecodeWorker {
     for (const Visit& visit : item.call.plan->visits(0)) {
       const Index last = std::min<Index>(end, visit.first + visit.count);
       for (Index j = std::max<Index>(first, visit.first); j < last; ++j)
-        this->visit(item, kv_head, j, visit.mask);
+        this->visit(item, kv_head, j, visit.mask, j + 1 < last ? j + 1 : j);
     }
     finish(item.call, part, out);
   }
@@ -103,25 +103,32 @@ class DecodeWorker {
     }
   }
 
-  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id) {
+  PageHead head_of(const DecodeItem& item, Index kv_head, Index key_tile) const {
+    return cache_.head(item.tokens.pages[static_cast<std::size_t>(key_tile)], kv_head);
+  }
+
+  /// `next` is the tile that comes after this one.
+  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id,
+             Index next) {
     const Call& call = item.call;
     const Index rows = rows_of(call);
     const Index page = item.tokens.pages[static_cast<std::size_t>(key_tile)];
     const PageHead head = cache_.head(page, kv_head);
-    const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
     take_mask(call, mask_id);
     saw_key_ |= static_cast<std::uint32_t>(mask_.rows_that_see());
-    thin_.scores(queries_.data(), rows, head.keys, head.scales, call.dim, scores_.data());
+    thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, head.values}, call.dim,
+                 scores_.data());
     if (call.rule.has_softcap())
       call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
                            call.rule.softcap_log2(), nullptr);
     if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile);
     call.kernels.absorb(scores_.data(), rows, mask_.clips(), mask_.words(), state_);
-    if (mask_.whole() || finite) {
+    if (mask_.whole() || cache_.pages[static_cast<std::size_t>(page)].finite) {
       clear_hidden(rows);
-      thin_.gather(scores_.data(), rows, head.values,
-                   head.scales == nullptr ? nullptr : head.scales + tile, cache_.layout.value_width,
-                   state_.width, out_.data());
+      const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
+      const ThinTile values{head.values, scales, cache_.layout.value_width,
+                            head_of(item, kv_head, next).keys};
+      thin_.gather(scores_.data(), rows, values, state_.width, out_.data());
       return;
     }
     const PackedTile tile_of_values =

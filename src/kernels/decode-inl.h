@@ -1,6 +1,6 @@
 // Products of a few query rows with cached tiles: every key and value is read once, and the reading
 // is what takes the time. Rows go in blocks of four, two or one; the fewer they are, the more
-// terms of the sum run side by side, so that twelve accumulators are always busy.
+// terms of the sum run side by side, so that all accumulators are always busy.
 #if defined(RAPT_DECODE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_DECODE_INL_H
 #undef RAPT_DECODE_INL_H
@@ -8,75 +8,114 @@
 #define RAPT_DECODE_INL_H
 #endif
 
-#include "kernels/number-inl.h"
 #include "kernels/pair_pack-inl.h"
 #include "kernels/product-inl.h"
+#include "kernels/quad_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// How far ahead of its use memory is asked for. Values follow their keys, so one stream runs
-/// through both.
-inline constexpr Index prefetch_bytes = 2048;
+// How a vector of stored lanes becomes vectors of numbers, one for each of `terms` neighbours in
+// the sum. `factor` is what the numbers are multiplied by.
 
-template <int vectors>
-HWY_INLINE void PrefetchRow(const void* b, Index number_bytes) {
-  const char* ahead = static_cast<const char*>(b) + prefetch_bytes;
-#pragma GCC unroll 8
-  for (Index line = 0; line < vectors * lane_count * number_bytes; line += 64)
-    __builtin_prefetch(ahead + line);
-}
-
-/// A right operand with one term of the sum in each row.
-template <class T>
-struct PlainRight {
+struct StoredFloats {
   static constexpr int terms = 1;
-  static constexpr Index step = 1, term_step = 1;  // in the left operand: row to row, term to term
-  static constexpr Index lane_bytes = sizeof(T);
-  const T* b;
-  Index stride;
-  HWY_INLINE const T* At(Index row) const { return b + row * stride; }
-  HWY_INLINE VF Load(Index row, int v, int) const {
-    return LoadFloats(DF(), At(row) + v * lane_count);
+  static constexpr float factor = 1;
+  static HWY_INLINE VF Load(const std::byte* from, int) {
+    return hn::LoadU(DF(), reinterpret_cast<const float*>(from));
   }
 };
 
-/// One with pairs of terms in each row of words.
-template <Index step_, Index term_step_>
-struct PairRight {
+struct StoredPairs {
   static constexpr int terms = 2;
-  static constexpr Index step = step_, term_step = term_step_;
-  static constexpr Index lane_bytes = 2 * sizeof(Bf16);
-  const Bf16* b;
-  Index stride;  // in words
-  HWY_INLINE const Bf16* At(Index row) const { return b + 2 * row * stride; }
-  HWY_INLINE VF Load(Index row, int v, int term) const {
-    const auto words = LoadWords(DWords(), At(row) + 2 * v * lane_count);
+  static constexpr float factor = 1;
+  static HWY_INLINE VF Load(const std::byte* from, int term) {
+    const auto words = LoadWords(DWords(), reinterpret_cast<const Bf16*>(from));
     return term == 0 ? FirstOfPairs(DF(), words) : SecondOfPairs(DF(), words);
   }
 };
-using KeyPairs = PairRight<2, 1>;
-using ValuePairs = PairRight<1, pair_gap>;
 
-/// Sums that run side by side for each row and vector.
-template <int rows>
-inline constexpr int side_by_side = 4 / rows;
+struct StoredQuads {
+  static constexpr int terms = 4;
+  static constexpr float factor = quad_factor;
+  static HWY_INLINE VF Load(const std::byte* from, int term) {
+    return NumbersOfQuads(LoadQuads(reinterpret_cast<const std::int8_t*>(from)), term);
+  }
+};
+
+/// Bytes of a lane, whatever is stored in it.
+inline constexpr Index lane_bytes = 4;
+
+/// Neighbouring terms of keys are columns; those of values are slots some rows apart.
+enum class Terms { columns, slots };
+
+/// Where the left operand of a term lies.
+template <class Stored, Terms terms>
+HWY_INLINE Index LeftOf(Index row, int term) {
+  if constexpr (terms == Terms::columns) return row * Stored::terms + term;
+  return row / word_gap * word_gap * Stored::terms + row % word_gap + word_gap * term;
+}
+
+/// Asks for memory ahead of its use. The processor does so by itself as long as addresses ascend,
+/// but does not know which tile comes next, and the products do not read quite in order: this
+/// stream does, one step for each step of theirs.
+class Ahead {
+ public:
+  Ahead(const std::byte* begin, Index bytes, const void* next)
+      : at_(reinterpret_cast<std::uintptr_t>(begin) + distance),
+        end_(reinterpret_cast<std::uintptr_t>(begin) + static_cast<std::uintptr_t>(bytes)),
+        jump_(reinterpret_cast<std::uintptr_t>(next) - end_) {}
+
+  template <int vectors>
+  HWY_INLINE void Step() {
+    if (HWY_UNLIKELY(at_ >= end_)) {
+      at_ += jump_;
+      end_ = ~std::uintptr_t{0};
+    }
+#pragma GCC unroll 4
+    for (std::uintptr_t line = 0; line < vectors * lane_count * lane_bytes; line += 64)
+      __builtin_prefetch(reinterpret_cast<const void*>(at_ + line));
+    at_ += vectors * lane_count * lane_bytes;
+  }
+
+ private:
+  /// As much as the products read out of order. With 2 KiB bf16 reads as fast, with 8 KiB slower.
+  static constexpr std::uintptr_t distance = 4096;
+  std::uintptr_t at_, end_, jump_;
+};
+
+/// Rows of lanes.
+struct ThinRight {
+  const std::byte* at;
+  Index row_bytes;
+};
+
+/// How the accumulators are used: rows x vectors x sums that run side by side.
+template <class Stored, int rows>
+struct ThinShape {
+  static constexpr bool many_registers = panel_vectors >= 4;
+  static constexpr bool words = Stored::terms > 1;
+  /// Words need registers on their way to numbers.
+  static constexpr int parts = words && !many_registers ? std::max(1, 2 / rows) : 4 / rows;
+  /// Panels of f32 are as wide as they are.
+  static constexpr int vectors = !words || many_registers ? panel_vectors : rows == 4 ? 2 : 4;
+};
 
 /// All terms of one row of the right operand, the n-th into part[n % parts], counted from `first`.
-template <int rows, int vectors, int parts, class Right>
-HWY_INLINE void ThinRow(const float* a, Index a_stride, const Right& right, Index k, int first,
+template <class Stored, Terms terms, int rows, int vectors, int parts>
+HWY_INLINE void ThinRow(const float* a, Index a_stride, const std::byte* b, Index k, int first,
                         VF (&part)[parts][rows][vectors]) {
   const DF d;
 #pragma GCC unroll 4
-  for (int t = 0; t < Right::terms; ++t) {
+  for (int t = 0; t < Stored::terms; ++t) {
     VF x[vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) x[v] = right.Load(k, v, t);
+    for (int v = 0; v < vectors; ++v) x[v] = Stored::Load(b + v * lane_count * lane_bytes, t);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
-      const VF left = hn::Set(d, a[r * a_stride + k * Right::step + t * Right::term_step]);
+      const VF left = hn::Set(d, a[r * a_stride + LeftOf<Stored, terms>(k, t)]);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
         VF& sum = part[(first + t) % parts][r][v];
@@ -86,12 +125,12 @@ HWY_INLINE void ThinRow(const float* a, Index a_stride, const Right& right, Inde
   }
 }
 
-/// acc[r][v] = the sum over `depth` rows of the right operand.
-template <int rows, int vectors, class Right>
-HWY_INLINE void ThinProduct(const float* a, Index a_stride, const Right& right, Index depth,
-                            VF (&acc)[rows][vectors]) {
-  constexpr int parts = side_by_side<rows>;
-  constexpr int together = std::max(1, parts / Right::terms);
+/// acc[r][v] = the sum over rows begin .. end - 1 of the right operand.
+template <class Stored, Terms terms, int rows, int vectors>
+HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinRight& right, Index begin,
+                            Index end, Ahead& ahead, VF (&acc)[rows][vectors]) {
+  constexpr int parts = ThinShape<Stored, rows>::parts;
+  constexpr int together = std::max(1, parts / Stored::terms);
   const DF d;
   VF part[parts][rows][vectors];
 #pragma GCC unroll 4
@@ -102,16 +141,17 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const Right& right, 
       for (int v = 0; v < vectors; ++v) part[s][r][v] = hn::Zero(d);
     }
   }
-  Index k = 0;
-  for (; k + together <= depth; k += together) {
+  Index k = begin;
+  for (; k + together <= end; k += together) {
 #pragma GCC unroll 4
     for (int i = 0; i < together; ++i) {
-      PrefetchRow<vectors>(right.At(k + i), Right::lane_bytes);
-      ThinRow(a, a_stride, right, k + i, i * Right::terms, part);
+      const std::byte* row = right.at + (k + i) * right.row_bytes;
+      ahead.Step<vectors>();
+      ThinRow<Stored, terms>(a, a_stride, row, k + i, i * Stored::terms, part);
     }
   }
-  for (Index rest = depth % together; rest > 0; --rest, ++k)
-    ThinRow(a, a_stride, right, k, 0, part);
+  for (Index rest = (end - begin) % together; rest > 0; --rest, ++k)
+    ThinRow<Stored, terms>(a, a_stride, right.at + k * right.row_bytes, k, 0, part);
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
@@ -136,47 +176,102 @@ struct ThinRows {
   Index out_stride;
 };
 
-/// out[r][v] (+)= the product over the whole depth, in blocks of `block` rows of the right operand.
-template <int rows, int vectors, class Right>
-HWY_INLINE void ThinBlocks(const ThinRows& at, Right right, Index depth, Index block, Store store) {
+/// out (+)= the product over rows begin .. end - 1.
+template <class Stored, Terms terms, int rows, int vectors>
+HWY_INLINE void ThinColumns(const ThinRows& at, const ThinRight& right, Index begin, Index end,
+                            Ahead& ahead) {
   const DF d;
-  for (Index k = 0; k < depth; k += block) {
-    VF acc[rows][vectors];
-    ThinProduct<rows>(at.a + k * Right::step, at.a_stride, right, std::min(block, depth - k), acc);
-    for (int r = 0; r < rows; ++r) {
-      for (int v = 0; v < vectors; ++v) {
-        float* to = at.out + r * at.out_stride + v * lane_count;
-        const bool add = store == Store::add || k > 0;
-        hn::StoreU(add ? hn::Add(hn::LoadU(d, to), acc[r][v]) : acc[r][v], d, to);
-      }
+  const VF factor = hn::Set(d, 1 / Stored::factor);
+  VF acc[rows][vectors];
+  ThinProduct<Stored, terms>(at.a, at.a_stride, right, begin, end, ahead, acc);
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v) {
+      float* to = at.out + r * at.out_stride + v * lane_count;
+      const bool add = terms == Terms::slots || begin > 0;
+      const VF before = add ? hn::LoadU(d, to) : hn::Zero(d);
+      hn::StoreU(hn::MulAdd(acc[r][v], factor, before), d, to);
     }
-    right.b = right.At(block);
   }
 }
 
-/// A panel of either product, `vectors` wide.
-template <int rows, class Right>
-HWY_INLINE void ThinPanel(Index vectors, const ThinRows& at, const Right& right, Index depth,
-                          Index block, Store store) {
+/// The same for as many columns as there are, at most ThinShape::vectors.
+template <class Stored, Terms terms, int rows>
+HWY_INLINE void ThinPanel(Index vectors, const ThinRows& at, const ThinRight& right, Index begin,
+                          Index end, Ahead& ahead) {
+  constexpr int most = ThinShape<Stored, rows>::vectors;
   switch (vectors) {
     case 1:
-      return ThinBlocks<rows, 1>(at, right, depth, block, store);
+      return ThinColumns<Stored, terms, rows, 1>(at, right, begin, end, ahead);
     case 2:
-      return ThinBlocks<rows, 2>(at, right, depth, block, store);
+      return ThinColumns<Stored, terms, rows, 2>(at, right, begin, end, ahead);
     case 3:
-      return ThinBlocks<rows, 3>(at, right, depth, block, store);
+      if constexpr (most >= 3)
+        return ThinColumns<Stored, terms, rows, 3>(at, right, begin, end, ahead);
+      break;
     default:
-      if constexpr (panel_vectors >= 4) return ThinBlocks<rows, 4>(at, right, depth, block, store);
+      if constexpr (most >= 4)
+        return ThinColumns<Stored, terms, rows, 4>(at, right, begin, end, ahead);
   }
 }
 
-/// Calls with(std::integral_constant rows, first row) for blocks of four, two and one.
-template <class With>
-HWY_INLINE void ForEachRowBlock(Index rows, const With& with) {
-  Index r = 0;
-  for (; r + 4 <= rows; r += 4) with(std::integral_constant<int, 4>(), r);
-  for (; r + 2 <= rows; r += 2) with(std::integral_constant<int, 2>(), r);
-  for (; r < rows; ++r) with(std::integral_constant<int, 1>(), r);
+/// Rows of the right operand that are summed in one go: a chain of f32 sums stays as short as in
+/// the other products.
+template <class Stored, Terms terms, int rows>
+inline constexpr Index thin_block =
+    (terms == Terms::columns ? stretch * ThinShape<Stored, rows>::parts : tile) / Stored::terms;
+
+/// Words: all columns of a few rows, then the next rows, so that memory is read nearly in order.
+template <class Stored, Terms terms, int rows>
+HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Index depth, Index columns,
+                          Ahead& ahead) {
+  constexpr Index most = ThinShape<Stored, rows>::vectors * lane_count;
+  constexpr Index block = std::min(word_gap, thin_block<Stored, terms, rows>);
+  for (Index k = 0; k < depth; k += block) {
+    for (Index first = 0; first < columns; first += most) {
+      ThinRight from = right;
+      from.at += first * lane_bytes;
+      ThinPanel<Stored, terms, rows>(std::min(most, columns - first) / lane_count,
+                                     {at.a, at.a_stride, at.out + first, at.out_stride}, from, k,
+                                     std::min(k + block, depth), ahead);
+    }
+  }
+}
+
+/// Floats: panels lie one behind the other.
+template <Terms terms, int rows>
+HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Index depth, Index columns,
+                           Ahead& ahead) {
+  constexpr Index block = thin_block<StoredFloats, terms, rows>;
+  for (Index first = 0; first < columns; first += panel_columns) {
+    ThinRight from = right;
+    const Index width = std::min(panel_columns, columns - first);
+    from.at += first * depth * lane_bytes;
+    from.row_bytes = width * lane_bytes;
+    for (Index k = 0; k < depth; k += block)
+      ThinPanel<StoredFloats, terms, rows>(width / lane_count,
+                                           {at.a, at.a_stride, at.out + first, at.out_stride}, from,
+                                           k, std::min(k + block, depth), ahead);
+  }
+}
+
+/// Rows in blocks of four, two and one.
+template <class Stored, Terms terms>
+HWY_INLINE void ThinAll(ThinRows at, Index rows, const ThinRight& right, Index depth, Index columns,
+                        Ahead ahead) {
+  const auto with = [&](auto count) {
+    constexpr int block = decltype(count)::value;
+    if constexpr (Stored::terms == 1) {
+      ThinFloats<terms, block>(at, right, depth, columns, ahead);
+    } else {
+      ThinWords<Stored, terms, block>(at, right, depth, columns, ahead);
+    }
+    at.a += block * at.a_stride;
+    at.out += block * at.out_stride;
+    rows -= block;
+  };
+  while (rows >= 4) with(std::integral_constant<int, 4>());
+  while (rows >= 2) with(std::integral_constant<int, 2>());
+  if (rows == 1) with(std::integral_constant<int, 1>());
 }
 
 /// numbers[r][c] *= factors[c]
@@ -190,76 +285,29 @@ HWY_INLINE void MultiplyColumns(float* numbers, Index rows, const float* factors
   }
 }
 
-HWY_INLINE Index QueryStride(Index dim) {
-  return (dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step;
-}
-
-/// One panel of scores for all rows, each chain of sums no longer than a stretch.
-template <class Right>
-HWY_INLINE void ThinScorePanel(const float* queries, Index rows, Index stride, const Right& right,
-                               Index depth, Index width, float* scores) {
-  ForEachRowBlock(rows, [&](auto count, Index r) {
-    constexpr int block = decltype(count)::value;
-    ThinPanel<block>(width / lane_count, {queries + r * stride, stride, scores + r * tile, tile},
-                     right, depth, stretch * side_by_side<block> / Right::terms, Store::set);
-  });
-}
-
-/// One panel of the output for all rows: out += probabilities · values.
-template <class Right>
-HWY_INLINE void ThinGatherPanel(const float* probabilities, Index rows, const Right& right,
-                                Index depth, Index columns, float* out, Index out_stride) {
-  ForEachRowBlock(rows, [&](auto count, Index r) {
-    ThinPanel<decltype(count)::value>(
-        columns / lane_count, {probabilities + r * tile, tile, out + r * out_stride, out_stride},
-        right, depth, depth, Store::add);
-  });
-}
-
 /// scores[r][64] = queries[r] · keys, times the keys' scales if there are any.
-template <class T>
-void ThinScores(const float* queries, Index rows, const void* keys, const float* scales, Index dim,
+template <class Stored>
+void ThinScores(const float* queries, Index rows, const ThinTile& keys, Index dim,
                 float* scores) noexcept {
-  for (Index first = 0; first < tile; first += panel_columns) {
-    const Index width = std::min(panel_columns, tile - first);
-    const PlainRight<T> panel{static_cast<const T*>(keys) + first * dim, width};
-    ThinScorePanel(queries, rows, QueryStride(dim), panel, dim, width, scores + first);
-  }
-  if (scales != nullptr) MultiplyColumns(scores, rows, scales);
+  const Index stride = (dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step;
+  const Index depth = (dim + Stored::terms - 1) / Stored::terms;
+  const auto* at = static_cast<const std::byte*>(keys.numbers);
+  ThinAll<Stored, Terms::columns>({queries, stride, scores, tile}, rows, {at, tile * lane_bytes},
+                                  depth, tile, {at, depth * tile * lane_bytes, keys.ahead});
+  if (keys.scales != nullptr) MultiplyColumns(scores, rows, keys.scales);
 }
 
 /// out[r][width] += probabilities[r] · values. With scales the probabilities are multiplied by
 /// them, in place.
-template <class T>
-void ThinGather(float* probabilities, Index rows, const void* values, const float* scales, Index,
-                Index width, float* out) noexcept {
-  if (scales != nullptr) MultiplyColumns(probabilities, rows, scales);
-  for (Index first = 0; first < width; first += panel_columns) {
-    const Index columns = std::min(panel_columns, width - first);
-    const PlainRight<T> panel{static_cast<const T*>(values) + first * tile, columns};
-    ThinGatherPanel(probabilities, rows, panel, tile, columns, out + first, width);
-  }
-}
-
-void ThinScorePairs(const float* queries, Index rows, const void* keys, const float*, Index dim,
-                    float* scores) noexcept {
-  for (Index first = 0; first < tile; first += panel_columns) {
-    const Index width = std::min(panel_columns, tile - first);
-    const KeyPairs panel{static_cast<const Bf16*>(keys) + 2 * first, tile};
-    ThinScorePanel(queries, rows, QueryStride(dim), panel, (dim + 1) / 2, width, scores + first);
-  }
-}
-
-void ThinGatherPairs(float* probabilities, Index rows, const void* values, const float*,
-                     Index value_width, Index width, float* out) noexcept {
-  for (Index first = 0; first < width; first += panel_columns) {
-    const Index columns = std::min(panel_columns, width - first);
-    for (Index pair = 0; pair < pair_rows; pair += pair_gap) {
-      const auto* words = static_cast<const Bf16*>(values) + 2 * (pair * value_width + first);
-      ThinGatherPanel(probabilities + first_slot_of_pair(pair), rows,
-                      ValuePairs{words, value_width}, pair_gap, columns, out + first, width);
-    }
-  }
+template <class Stored>
+void ThinGather(float* probabilities, Index rows, const ThinTile& values, Index width,
+                float* out) noexcept {
+  if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);
+  constexpr Index depth = tile / Stored::terms;
+  const auto* at = static_cast<const std::byte*>(values.numbers);
+  const Index row_bytes = values.width * lane_bytes;
+  ThinAll<Stored, Terms::slots>({probabilities, tile, out, width}, rows, {at, row_bytes}, depth,
+                                width, {at, depth * row_bytes, values.ahead});
 }
 
 }  // namespace HWY_NAMESPACE

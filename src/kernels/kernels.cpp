@@ -20,6 +20,7 @@
 #include "kernels/pair_pack-inl.h"
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
+#include "kernels/quad_pack-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/softmax-inl.h"
 
@@ -51,8 +52,8 @@ inline constexpr Kernels kernels = {
     .pack_rows = PackRows,
     .load_numbers = LoadNumbers,
     .store_numbers = StoreNumbers,
-    .unpack_panels8 = UnpackPanels8,
-    .unpack_rows8 = UnpackRows8,
+    .unpack_key_quads = UnpackKeyQuads,
+    .unpack_value_quads = UnpackValueQuads,
     .pack_key_pairs = PackKeyPairs,
     .pack_value_pairs = PackValuePairs,
     .unpack_key_pairs = UnpackKeyPairs,
@@ -60,9 +61,9 @@ inline constexpr Kernels kernels = {
     .scores = Scores,
     .gather = Gather,
     .gather_columns = GatherColumns,
-    .thin = {{ThinScores<float>, ThinGather<float>},
-             {ThinScorePairs, ThinGatherPairs},
-             {ThinScores<std::int8_t>, ThinGather<std::int8_t>}},
+    .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
+             {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
+             {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,

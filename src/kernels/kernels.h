@@ -18,11 +18,12 @@ inline constexpr Index band_width = 2 * tile;
 /// Widest vector of any instruction set; buffers of "one vector per row" use it.
 inline constexpr Index max_lanes = 16;
 
-/// Values of a bf16 tile lie in 32 rows of pairs; the two slots of a pair are 16 apart.
+/// Values of two or four slots lie in one word of a bf16 or int8 tile; those slots are 16 apart.
+inline constexpr Index word_gap = 16;
+/// Values of a bf16 tile lie in 32 rows of pairs.
 inline constexpr Index pair_rows = tile / 2;
-inline constexpr Index pair_gap = 16;
 constexpr Index first_slot_of_pair(Index row) {
-  return row / pair_gap * 2 * pair_gap + row % pair_gap;
+  return row / word_gap * 2 * word_gap + row % word_gap;
 }
 
 /// Columns [begin, end) of a tile that a strip of rows touches, in multiples of the vector width.
@@ -86,6 +87,14 @@ struct DropTile {
   float keep;               // factor of what is kept
 };
 
+/// Keys or values of a cached tile: f32 as panels or rows, bf16 in pairs, int8 in quads.
+struct ThinTile {
+  const void* numbers;
+  const float* scales;  // [64] of int8, else null
+  Index width;          // of a stored row of values
+  const void* ahead;    // what will be read after this tile, for prefetching
+};
+
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
@@ -95,6 +104,8 @@ struct DropTile {
 ///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, likewise
 ///   key pairs    [pairs][64][2]              bf16, any pairs >= dim / 2: columns 2 p and 2 p + 1
 ///   value pairs  [2][16][width][2]           bf16, any width >= dim: slots 32 g + i and 32 g + 16 + i
+///   key quads    [ceil(dim/4)][64][4]        int8: columns 4 i to 4 i + 3
+///   value quads  [16][width][4]              int8, any width >= dim: slots i, 16 + i, 32 + i, 48 + i
 // clang-format on
 struct Kernels {
   const char* name;
@@ -110,11 +121,12 @@ struct Kernels {
   void (*load_numbers)(const void* from, Type type, Index count, float* to) noexcept;
   void (*store_numbers)(const float* from, Index count, Type type, void* to) noexcept;
 
-  // 8-bit packed keys (a scale per column) and values (a scale per row) to f32.
-  void (*unpack_panels8)(const std::int8_t* panels, const float* scales, Index dim,
-                         float* out) noexcept;
-  void (*unpack_rows8)(const std::int8_t* rows, const float* scales, Index width,
-                       float* out) noexcept;
+  // int8 tiles in quads, with a scale for each slot, to panels and rows; width is at most
+  // quad_width.
+  void (*unpack_key_quads)(const std::int8_t* quads, const float* scales, Index dim,
+                           float* panels) noexcept;
+  void (*unpack_value_quads)(const std::int8_t* quads, const float* scales, Index quad_width,
+                             Index width, float* rows) noexcept;
 
   // bf16 tiles in pairs, the same on every instruction set. Packing takes up to 64 rows of any
   // type, rounds to nearest and fills up with zeros; false if a packed number is not finite.
@@ -134,15 +146,14 @@ struct Kernels {
   void (*gather_columns)(const float* scores, const float* rows, Index width,
                          const Clip* query_clips, float* out) noexcept;
 
-  // A few query rows against cached tiles of f32 (panels and rows), bf16 (pairs) or int8, in the
-  // order of CacheType; scales only for int8. queries: [rows][dim rounded up to thin_step], zeros
-  // in the end. value_width: of the rows of the tile; out: [rows][width], in whole vectors.
+  // A few query rows against cached tiles of f32, bf16 or int8, in the order of CacheType. queries:
+  // [rows][dim rounded up to thin_step], zeros in the end; out: [rows][width], in whole vectors.
   static constexpr Index thin_step = 4;
   struct Thin {
-    void (*scores)(const float* queries, Index rows, const void* keys, const float* scales,
-                   Index dim, float* scores) noexcept;
-    void (*gather)(float* probabilities, Index rows, const void* values, const float* scales,
-                   Index value_width, Index width, float* out) noexcept;
+    void (*scores)(const float* queries, Index rows, const ThinTile& keys, Index dim,
+                   float* scores) noexcept;
+    void (*gather)(float* probabilities, Index rows, const ThinTile& values, Index width,
+                   float* out) noexcept;
   };
   Thin thin[3];
 

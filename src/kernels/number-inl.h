@@ -55,13 +55,6 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const F16* from) {
   return hn::BitCast(d, hn::Or(bits, sign));
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const std::int8_t* from) {
-  const hn::RebindToSigned<D> di;
-  const hn::Rebind<std::int8_t, D> d8;
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
-}
-
 /// Calls with_numbers(typed pointer).
 template <class WithNumbers>
 HWY_INLINE auto Dispatch(const void* data, Type type, const WithNumbers& with_numbers) {

@@ -210,34 +210,6 @@ bool PackRows(const InputRows& rows, Index dim, const double* factors, float* ou
   });
 }
 
-void UnpackPanels8(const std::int8_t* panels, const float* scales, Index dim, float* out) noexcept {
-  const DF d;
-  for (Index first = 0; first < tile; first += panel_columns) {
-    const Index width = std::min(panel_columns, tile - first);
-    for (Index c = 0; c < dim; ++c) {
-      for (Index i = 0; i < width; i += lane_count) {
-        const Index at = first * dim + c * width + i;
-        hn::StoreU(hn::Mul(LoadFloats(d, panels + at), hn::LoadU(d, scales + first + i)), d,
-                   out + at);
-      }
-    }
-  }
-}
-
-void UnpackRows8(const std::int8_t* rows, const float* scales, Index width, float* out) noexcept {
-  const DF d;
-  for (Index first = 0; first < width; first += panel_columns) {
-    const Index columns = std::min(panel_columns, width - first);
-    for (Index r = 0; r < tile; ++r) {
-      const VF scale = hn::Set(d, scales[r]);
-      for (Index i = 0; i < columns; i += lane_count) {
-        const Index at = first * tile + r * columns + i;
-        hn::StoreU(hn::Mul(LoadFloats(d, rows + at), scale), d, out + at);
-      }
-    }
-  }
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace rapt
 HWY_AFTER_NAMESPACE();

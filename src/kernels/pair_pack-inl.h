@@ -213,7 +213,7 @@ bool PackValuePairs(const InputRows& rows, Index dim, Index width, Bf16* out) no
     };
     PairCheck<DWords> check;
     for (Index i = 0; i < pair_rows; ++i)
-      InterleaveRows(row(first_slot_of_pair(i)), row(first_slot_of_pair(i) + pair_gap), dim, width,
+      InterleaveRows(row(first_slot_of_pair(i)), row(first_slot_of_pair(i) + word_gap), dim, width,
                      out + 2 * i * width, check);
     return check.Finite();
   });
@@ -244,7 +244,7 @@ void UnpackValuePairs(const Bf16* pairs, Index pair_width, Index width, float* r
         const auto words = LoadWords(DWords(), pairs + (i * pair_width + first + c) * 2);
         float* to = rows + first * tile + slot * columns + c;
         hn::StoreU(FirstOfPairs(d, words), d, to);
-        hn::StoreU(SecondOfPairs(d, words), d, to + pair_gap * columns);
+        hn::StoreU(SecondOfPairs(d, words), d, to + word_gap * columns);
       }
     }
   }
