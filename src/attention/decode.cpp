@@ -103,6 +103,14 @@ class DecodeWorker {
     }
   }
 
+  /// The first keys of the tile, up to the last that any row sees, in whole vectors.
+  Index slots_in_sight(Index rows) const {
+    if (mask_.whole()) return tile;
+    Index end = 0;
+    for (Index s = 0; s < divide_up(rows, strip); ++s) end = std::max(end, mask_.clips()[s].end);
+    return end;
+  }
+
   PageHead head_of(const DecodeItem& item, Index kv_head, Index key_tile) const {
     return cache_.head(item.tokens.pages[static_cast<std::size_t>(key_tile)], kv_head);
   }
@@ -116,8 +124,9 @@ class DecodeWorker {
     const PageHead head = cache_.head(page, kv_head);
     take_mask(call, mask_id);
     saw_key_ |= static_cast<std::uint32_t>(mask_.rows_that_see());
-    thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, head.values}, call.dim,
-                 scores_.data());
+    const Index slots = slots_in_sight(rows);
+    thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, slots, head.values},
+                 call.dim, scores_.data());
     if (call.rule.has_softcap())
       call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
                            call.rule.softcap_log2(), nullptr);
@@ -126,7 +135,7 @@ class DecodeWorker {
     if (mask_.whole() || cache_.pages[static_cast<std::size_t>(page)].finite) {
       clear_hidden(rows);
       const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
-      const ThinTile values{head.values, scales, cache_.layout.value_width,
+      const ThinTile values{head.values, scales, cache_.layout.value_width, slots,
                             head_of(item, kv_head, next).keys};
       thin_.gather(scores_.data(), rows, values, state_.width, out_.data());
       return;
@@ -231,7 +240,8 @@ class DecodeRun {
       row.max = std::max(row.max, static_cast<double>(part.reference[r]));
       row.saw_key |= (part.saw_key >> r & 1) != 0;
     }
-    double wide[max_dim] = {};
+    double wide[max_dim];
+    std::fill_n(wide, call.value_dim, 0.0);
     for (Index i = 0; i < splits; ++i) {
       const Part& part = parts[static_cast<std::size_t>(i)];
       if (part.reference[r] == minus_infinity && part.sum[r] == 0) continue;

@@ -86,8 +86,18 @@ class Ahead {
   std::uintptr_t at_, end_, jump_;
 };
 
-/// Rows of lanes.
+/// A right operand as it is stored, and how much of it counts.
 struct ThinRight {
+  const std::byte* at;
+  Index rows, columns;  // columns in lanes
+  Index used_rows, used_columns;
+  const void* next;  // what is read afterwards
+
+  Index Bytes() const { return rows * columns * lane_bytes; }
+};
+
+/// Some columns of it.
+struct ThinPart {
   const std::byte* at;
   Index row_bytes;
 };
@@ -100,7 +110,10 @@ struct ThinShape {
   /// Words need registers on their way to numbers.
   static constexpr int parts = words && !many_registers ? std::max(1, 2 / rows) : 4 / rows;
   /// Panels of f32 are as wide as they are.
-  static constexpr int vectors = !words || many_registers ? panel_vectors : rows == 4 ? 2 : 4;
+  static constexpr int vectors = !words || many_registers ? panel_vectors
+                                 : rows == 4              ? 2
+                                 : Stored::terms == 4     ? 3
+                                                          : 4;
 };
 
 /// All terms of one row of the right operand, the n-th into part[n % parts], counted from `first`.
@@ -127,7 +140,7 @@ HWY_INLINE void ThinRow(const float* a, Index a_stride, const std::byte* b, Inde
 
 /// acc[r][v] = the sum over rows begin .. end - 1 of the right operand.
 template <class Stored, Terms terms, int rows, int vectors>
-HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinRight& right, Index begin,
+HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& right, Index begin,
                             Index end, Ahead& ahead, VF (&acc)[rows][vectors]) {
   constexpr int parts = ThinShape<Stored, rows>::parts;
   constexpr int together = std::max(1, parts / Stored::terms);
@@ -178,7 +191,7 @@ struct ThinRows {
 
 /// out (+)= the product over rows begin .. end - 1.
 template <class Stored, Terms terms, int rows, int vectors>
-HWY_INLINE void ThinColumns(const ThinRows& at, const ThinRight& right, Index begin, Index end,
+HWY_INLINE void ThinColumns(const ThinRows& at, const ThinPart& right, Index begin, Index end,
                             Ahead& ahead) {
   const DF d;
   const VF factor = hn::Set(d, 1 / Stored::factor);
@@ -196,7 +209,7 @@ HWY_INLINE void ThinColumns(const ThinRows& at, const ThinRight& right, Index be
 
 /// The same for as many columns as there are, at most ThinShape::vectors.
 template <class Stored, Terms terms, int rows>
-HWY_INLINE void ThinPanel(Index vectors, const ThinRows& at, const ThinRight& right, Index begin,
+HWY_INLINE void ThinPanel(Index vectors, const ThinRows& at, const ThinPart& right, Index begin,
                           Index end, Ahead& ahead) {
   constexpr int most = ThinShape<Stored, rows>::vectors;
   switch (vectors) {
@@ -222,48 +235,43 @@ inline constexpr Index thin_block =
 
 /// Words: all columns of a few rows, then the next rows, so that memory is read nearly in order.
 template <class Stored, Terms terms, int rows>
-HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Index depth, Index columns,
-                          Ahead& ahead) {
+HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
   constexpr Index most = ThinShape<Stored, rows>::vectors * lane_count;
   constexpr Index block = std::min(word_gap, thin_block<Stored, terms, rows>);
-  for (Index k = 0; k < depth; k += block) {
-    for (Index first = 0; first < columns; first += most) {
-      ThinRight from = right;
-      from.at += first * lane_bytes;
-      ThinPanel<Stored, terms, rows>(std::min(most, columns - first) / lane_count,
-                                     {at.a, at.a_stride, at.out + first, at.out_stride}, from, k,
-                                     std::min(k + block, depth), ahead);
+  for (Index k = 0; k < right.used_rows; k += block) {
+    for (Index first = 0; first < right.used_columns; first += most) {
+      ThinPanel<Stored, terms, rows>(std::min(most, right.used_columns - first) / lane_count,
+                                     {at.a, at.a_stride, at.out + first, at.out_stride},
+                                     {right.at + first * lane_bytes, right.columns * lane_bytes}, k,
+                                     std::min(k + block, right.used_rows), ahead);
     }
   }
 }
 
 /// Floats: panels lie one behind the other.
 template <Terms terms, int rows>
-HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Index depth, Index columns,
-                           Ahead& ahead) {
+HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
   constexpr Index block = thin_block<StoredFloats, terms, rows>;
-  for (Index first = 0; first < columns; first += panel_columns) {
-    ThinRight from = right;
-    const Index width = std::min(panel_columns, columns - first);
-    from.at += first * depth * lane_bytes;
-    from.row_bytes = width * lane_bytes;
-    for (Index k = 0; k < depth; k += block)
-      ThinPanel<StoredFloats, terms, rows>(width / lane_count,
-                                           {at.a, at.a_stride, at.out + first, at.out_stride}, from,
-                                           k, std::min(k + block, depth), ahead);
+  for (Index first = 0; first < right.used_columns; first += panel_columns) {
+    const Index width = std::min(panel_columns, right.columns - first);
+    const ThinPart panel{right.at + first * right.rows * lane_bytes, width * lane_bytes};
+    for (Index k = 0; k < right.used_rows; k += block)
+      ThinPanel<StoredFloats, terms, rows>(std::min(width, right.used_columns - first) / lane_count,
+                                           {at.a, at.a_stride, at.out + first, at.out_stride},
+                                           panel, k, std::min(k + block, right.used_rows), ahead);
   }
 }
 
 /// Rows in blocks of four, two and one.
 template <class Stored, Terms terms>
-HWY_INLINE void ThinAll(ThinRows at, Index rows, const ThinRight& right, Index depth, Index columns,
-                        Ahead ahead) {
+HWY_INLINE void ThinAll(ThinRows at, Index rows, const ThinRight& right) {
+  Ahead ahead(right.at, right.Bytes(), right.next);
   const auto with = [&](auto count) {
     constexpr int block = decltype(count)::value;
     if constexpr (Stored::terms == 1) {
-      ThinFloats<terms, block>(at, right, depth, columns, ahead);
+      ThinFloats<terms, block>(at, right, ahead);
     } else {
-      ThinWords<Stored, terms, block>(at, right, depth, columns, ahead);
+      ThinWords<Stored, terms, block>(at, right, ahead);
     }
     at.a += block * at.a_stride;
     at.out += block * at.out_stride;
@@ -285,15 +293,15 @@ HWY_INLINE void MultiplyColumns(float* numbers, Index rows, const float* factors
   }
 }
 
-/// scores[r][64] = queries[r] · keys, times the keys' scales if there are any.
+/// scores[r][slots] = queries[r] · keys, times the keys' scales if there are any.
 template <class Stored>
 void ThinScores(const float* queries, Index rows, const ThinTile& keys, Index dim,
                 float* scores) noexcept {
   const Index stride = (dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step;
   const Index depth = (dim + Stored::terms - 1) / Stored::terms;
-  const auto* at = static_cast<const std::byte*>(keys.numbers);
-  ThinAll<Stored, Terms::columns>({queries, stride, scores, tile}, rows, {at, tile * lane_bytes},
-                                  depth, tile, {at, depth * tile * lane_bytes, keys.ahead});
+  ThinAll<Stored, Terms::columns>(
+      {queries, stride, scores, tile}, rows,
+      {static_cast<const std::byte*>(keys.numbers), depth, tile, depth, keys.slots, keys.ahead});
   if (keys.scales != nullptr) MultiplyColumns(scores, rows, keys.scales);
 }
 
@@ -303,11 +311,11 @@ template <class Stored>
 void ThinGather(float* probabilities, Index rows, const ThinTile& values, Index width,
                 float* out) noexcept {
   if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);
-  constexpr Index depth = tile / Stored::terms;
-  const auto* at = static_cast<const std::byte*>(values.numbers);
-  const Index row_bytes = values.width * lane_bytes;
-  ThinAll<Stored, Terms::slots>({probabilities, tile, out, width}, rows, {at, row_bytes}, depth,
-                                width, {at, depth * row_bytes, values.ahead});
+  constexpr Index group = word_gap * Stored::terms;
+  const Index used = values.slots / group * word_gap + std::min(word_gap, values.slots % group);
+  ThinAll<Stored, Terms::slots>({probabilities, tile, out, width}, rows,
+                                {static_cast<const std::byte*>(values.numbers),
+                                 tile / Stored::terms, values.width, used, width, values.ahead});
 }
 
 }  // namespace HWY_NAMESPACE
