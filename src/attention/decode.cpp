@@ -83,23 +83,32 @@ class DecodeWorker {
               nullptr};
   }
 
-  /// One bit word per row: all query heads of the group see what the query sees.
+  /// One bit word per row: all query heads of the group see what the query sees. The heads of a
+  /// call share their masks, and short sequences have only one.
   void take_mask(const Call& call, std::int32_t mask_id) {
-    if (mask_id == Visit::whole) return mask_.set_whole();
-    const auto words = call.plan->mask(mask_id);
-    std::fill(words_, words_ + tile, std::uint64_t{0});
-    for (Index r = 0; r < rows_of(call); ++r)
-      words_[r] = words[static_cast<std::size_t>(r % call.queries)];
-    mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+    if (&call == mask_call_ && mask_id == mask_id_) return;
+    mask_call_ = &call;
+    mask_id_ = mask_id;
+    if (mask_id == Visit::whole) {
+      mask_.set_whole();
+    } else {
+      const auto words = call.plan->mask(mask_id);
+      std::fill(words_, words_ + tile, std::uint64_t{0});
+      for (Index r = 0; r < rows_of(call); ++r)
+        words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+      mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+    }
+    mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see());
   }
 
-  void add_bias(const Call& call, Index kv_head, Index key_tile) {
+  void add_bias(const Call& call, Index kv_head, Index key_tile, Index slots) {
     for (Index r = 0; r < rows_of(call); ++r) {
       const Index position = call.keys - call.queries + r % call.queries;
-      const float* bias =
-          call.rule.diagonal(kv_head * call.group + r / call.queries) + key_tile * tile - position;
+      float bias[tile];
+      call.rule.diagonal_part(kv_head * call.group + r / call.queries, key_tile * tile - position,
+                              slots, bias);
       float* row = scores_.data() + r * tile;
-      for (Index c = 0; c < tile; ++c) row[c] += bias[c];
+      for (Index c = 0; c < slots; ++c) row[c] += bias[c];
     }
   }
 
@@ -123,14 +132,14 @@ class DecodeWorker {
     const Index page = item.tokens.pages[static_cast<std::size_t>(key_tile)];
     const PageHead head = cache_.head(page, kv_head);
     take_mask(call, mask_id);
-    saw_key_ |= static_cast<std::uint32_t>(mask_.rows_that_see());
+    saw_key_ |= mask_sees_;
     const Index slots = slots_in_sight(rows);
     thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, slots, head.values},
                  call.dim, scores_.data());
     if (call.rule.has_softcap())
       call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
                            call.rule.softcap_log2(), nullptr);
-    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile);
+    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile, slots);
     call.kernels.absorb(scores_.data(), rows, mask_.clips(), mask_.words(), state_);
     if (mask_.whole() || cache_.pages[static_cast<std::size_t>(page)].finite) {
       clear_hidden(rows);
@@ -176,6 +185,9 @@ class DecodeWorker {
   Buffer<float> reference_, out_, room_;
   SoftmaxTile state_{};
   TileMask mask_;
+  const Call* mask_call_ = nullptr;
+  std::int32_t mask_id_ = 0;
+  std::uint32_t mask_sees_ = 0;  // a bit per row
   std::uint64_t words_[tile];
   std::uint32_t saw_key_ = 0;
 };

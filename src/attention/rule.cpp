@@ -41,39 +41,47 @@ Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
   // and keys.
   offset_ = lengths_.keys + tile;
   diagonal_length_ = lengths_.keys + lengths_.queries + 2 * tile;
-  make_buckets();
-  make_diagonals(heads);
+  heads_ = heads;
 }
 
-void Rule::make_buckets() {
-  if (!how_->bias.table) return;
+Index Rule::bucket_of(Index relative) const {
+  if (!how_->bias.table) return 0;
   const RelativeTable& table = *how_->bias.table;
-  buckets_vector_.resize(static_cast<std::size_t>(diagonal_length_));
-  for (Index i = 0; i < diagonal_length_; ++i) {
-    buckets_vector_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(
-        t5_bucket(i - offset_, table.values.size(0), table.max_distance, table.direction));
-  }
-  buckets_ = buckets_vector_.data();
+  return t5_bucket(relative, table.values.size(0), table.max_distance, table.direction);
 }
 
-void Rule::make_diagonals(Index heads) {
-  diagonals_ = Buffer<float>(checked_product({heads, diagonal_length_}));
-  for (Index head = 0; head < heads; ++head) {
-    float* out = diagonals_.data() + head * diagonal_length_;
-    for (Index i = 0; i < diagonal_length_; ++i) {
-      double bias = 0;
-      if (how_->bias.alibi) {
-        bias -= static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)]) *
-                static_cast<double>(std::abs(i - offset_));
-      }
-      if (how_->bias.table) {
-        const View& values = how_->bias.table->values;
-        bias += static_cast<double>(
-            values.data()[buckets_[i] * values.stride(0) + head * values.stride(1)]);
-      }
-      out[i] = in_log2(bias);
-    }
+float Rule::diagonal_at(Index head, Index relative, Index bucket) const {
+  double bias = 0;
+  if (how_->bias.alibi) {
+    bias -= static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)]) *
+            static_cast<double>(std::abs(relative));
   }
+  if (how_->bias.table) {
+    const View& values = how_->bias.table->values;
+    bias += static_cast<double>(values.data()[bucket * values.stride(0) + head * values.stride(1)]);
+  }
+  return in_log2(bias);
+}
+
+void Rule::make_tables() const {
+  if (how_->bias.table) {
+    buckets_.resize(static_cast<std::size_t>(diagonal_length_));
+    for (Index i = 0; i < diagonal_length_; ++i)
+      buckets_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(bucket_of(i - offset_));
+  }
+  diagonals_ = Buffer<float>(checked_product({heads_, diagonal_length_}));
+  for (Index head = 0; head < heads_; ++head)
+    for (Index i = 0; i < diagonal_length_; ++i)
+      diagonals_[head * diagonal_length_ + i] = diagonal_at(
+          head, i - offset_, buckets_.empty() ? 0 : buckets_[static_cast<std::size_t>(i)]);
+}
+
+void Rule::diagonal_part(Index head, Index first, Index count, float* out) const {
+  // Buckets grow with the distance and have a last one: far away they are all the same.
+  const Index low = bucket_of(first);
+  const bool same = low == bucket_of(first + count - 1);
+  for (Index i = 0; i < count; ++i)
+    out[i] = diagonal_at(head, first + i, same ? low : bucket_of(first + i));
 }
 
 double Rule::scale(Index query) const {
@@ -92,7 +100,9 @@ double Rule::largest_scale() const {
 double Rule::query_factor(Index query) const { return scale(query) * logit_factor(); }
 
 const float* Rule::diagonal(Index head) const {
-  return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;
+  if (!has_diagonal()) return nullptr;
+  std::call_once(tables_made_, [this] { make_tables(); });
+  return diagonals_.data() + head * diagonal_length_ + offset_;
 }
 
 bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
