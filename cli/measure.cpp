@@ -48,9 +48,12 @@ bool reset_peak_memory() {
 
 }  // namespace
 
-double sample_ms(const std::function<void()>& work) {
-  const double once = std::max(time_ms(work, 1), 1e-3);
-  return time_ms(work, std::max(1, static_cast<int>(std::ceil(shortest_sample_ms / once))));
+double best_ms(const std::function<void()>& work, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  double best = time_ms(work, 1);
+  for (int run = 1; run < 3 || Clock::now() < end; ++run) best = std::min(best, time_ms(work, 1));
+  return best;
 }
 
 double median(std::vector<double> numbers) { return quantile(std::move(numbers), 0.5); }

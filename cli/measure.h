@@ -24,8 +24,8 @@ struct Timing {
 Timing time_against_peak(const std::function<void()>& work, double flops, const Context& context,
                          int repeats);
 
-/// Milliseconds of one run; short work is run several times in a row.
-double sample_ms(const std::function<void()>& work);
+/// Milliseconds of the best of as many runs as fit into some time, and of three at least.
+double best_ms(const std::function<void()>& work, double seconds);
 
 /// How far the resident memory of this process rises above its present level while `work` runs, in
 /// bytes; nothing if the system does not let us ask.
