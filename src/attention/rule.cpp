@@ -50,17 +50,19 @@ Index Rule::bucket_of(Index relative) const {
   return t5_bucket(relative, table.values.size(0), table.max_distance, table.direction);
 }
 
+double Rule::table_number(Index head, Index bucket) const {
+  if (!how_->bias.table) return 0;
+  const View& values = how_->bias.table->values;
+  return static_cast<double>(values.data()[bucket * values.stride(0) + head * values.stride(1)]);
+}
+
 float Rule::diagonal_at(Index head, Index relative, Index bucket) const {
   double bias = 0;
   if (how_->bias.alibi) {
     bias -= static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)]) *
             static_cast<double>(std::abs(relative));
   }
-  if (how_->bias.table) {
-    const View& values = how_->bias.table->values;
-    bias += static_cast<double>(values.data()[bucket * values.stride(0) + head * values.stride(1)]);
-  }
-  return in_log2(bias);
+  return in_log2(bias + table_number(head, bucket));
 }
 
 void Rule::make_tables() const {
@@ -78,10 +80,26 @@ void Rule::make_tables() const {
 
 void Rule::diagonal_part(Index head, Index first, Index count, float* out) const {
   // Buckets grow with the distance and have a last one: far away they are all the same.
-  const Index low = bucket_of(first);
-  const bool same = low == bucket_of(first + count - 1);
-  for (Index i = 0; i < count; ++i)
-    out[i] = diagonal_at(head, first + i, same ? low : bucket_of(first + i));
+  const Index bucket = bucket_of(first);
+  const Index last_bucket = bucket_of(first + count - 1);
+  const double slope =
+      how_->bias.alibi
+          ? static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)])
+          : 0;
+  const double constant = table_number(head, bucket);
+  const auto farthest = static_cast<double>(std::max(std::abs(first), std::abs(first + count - 1)));
+  const double largest = (std::abs(slope) * farthest + std::abs(constant)) * log2_e;
+  if (bucket != last_bucket || !(largest < std::numeric_limits<float>::max())) {
+    for (Index i = 0; i < count; ++i) out[i] = diagonal_at(head, first + i, bucket_of(first + i));
+    return;
+  }
+  // diagonal_at without its questions: what a compiler makes vectors of.
+  const auto start = static_cast<double>(first);
+  const auto numbers = static_cast<std::int32_t>(count);
+  for (std::int32_t i = 0; i < numbers; ++i) {
+    const double distance = std::fabs(start + static_cast<double>(i));
+    out[i] = static_cast<float>(((0 - slope * distance) + constant) * log2_e);
+  }
 }
 
 double Rule::scale(Index query) const {

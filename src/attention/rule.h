@@ -60,6 +60,7 @@ class Rule {
  private:
   void make_tables() const;
   Index bucket_of(Index relative) const;
+  double table_number(Index head, Index bucket) const;
   float diagonal_at(Index head, Index relative, Index bucket) const;
   double logit_factor() const { return has_softcap() ? 1 / softcap_ : log2_e; }
 
