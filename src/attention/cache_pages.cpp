@@ -57,34 +57,34 @@ PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
       value_width(type == CacheType::f32 ? width : round_up(value_dim, word_columns)),
       panel(kernels.panel),
       number_bytes(number_bytes_of(type)),
-      in_word(4 / number_bytes),
-      key_bytes(tile * round_up(dim, in_word) * number_bytes),
+      key_bytes(tile * round_up(dim * number_bytes, 4)),
       value_bytes(tile * value_width * number_bytes),
       scale_bytes(type == CacheType::int8 ? 2 * tile * Index{sizeof(float)} : 0),
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
-Index PageLayout::key_at(Index slot, Index c) const {
-  if (type != CacheType::f32) return (c / in_word * tile + slot) * in_word + c % in_word;
-  const Index first = slot / panel * panel;
-  return first * dim + c * std::min(panel, tile - first) + slot - first;
-}
-
-Index PageLayout::value_at(Index slot, Index c) const {
-  if (type != CacheType::f32) {
-    const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
-    return (row * value_width + c) * in_word + slot / word_gap % in_word;
+void PageLayout::write(const PageHead& to, Index slot, const float* key, const float* value) const {
+  const Index first_key = slot / panel * panel;
+  const Index step = std::min(panel, tile - first_key);
+  auto* keys = reinterpret_cast<float*>(to.keys) + first_key * dim + slot - first_key;
+  for (Index c = 0; c < dim; ++c) keys[c * step] = key[c];
+  auto* values = reinterpret_cast<float*>(to.values);
+  for (Index first = 0; first < value_dim; first += panel) {
+    const Index columns = std::min(panel, width - first);
+    std::copy_n(value + first, std::min(columns, value_dim - first),
+                values + first * tile + slot * columns);
   }
-  const Index first = c / panel * panel;
-  return first * tile + slot * std::min(panel, width - first) + c - first;
 }
 
 template <class T>
 void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* value) const {
+  constexpr Index in_word = 4 / sizeof(T);
   auto* keys = reinterpret_cast<T*>(to.keys);
-  auto* values = reinterpret_cast<T*>(to.values);
-  for (Index c = 0; c < dim; ++c) keys[key_at(slot, c)] = key[c];
-  for (Index c = 0; c < value_dim; ++c) values[value_at(slot, c)] = value[c];
+  for (Index c = 0; c < dim; ++c)
+    keys[(c / in_word * tile + slot) * in_word + c % in_word] = key[c];
+  const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
+  auto* values = reinterpret_cast<T*>(to.values) + row * value_width * in_word;
+  for (Index c = 0; c < value_dim; ++c) values[c * in_word + slot / word_gap % in_word] = value[c];
 }
 
 KvCache::Body::Body(const CacheOptions& given, const Context& context_)

@@ -29,10 +29,8 @@ struct PageLayout {
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
 
-  /// Index of number c of token `slot` among a head's keys; likewise values.
-  Index key_at(Index slot, Index c) const;
-  Index value_at(Index slot, Index c) const;
   /// One token of a head, in numbers as they are stored.
+  void write(const PageHead& to, Index slot, const float* key, const float* value) const;
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
 };
