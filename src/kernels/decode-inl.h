@@ -218,8 +218,8 @@ HWY_INLINE void ThinGatherPanel(const float* probabilities, Index rows, const Ri
 
 /// scores[r][64] = queries[r] · keys, times the keys' scales if there are any.
 template <class T>
-void ThinScores(const float* queries, Index rows, const void* keys, const float* scales, Index dim,
-                float* scores) noexcept {
+inline void ThinScores(const float* queries, Index rows, const void* keys, const float* scales,
+                       Index dim, float* scores) noexcept {
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
     const PlainRight<T> panel{static_cast<const T*>(keys) + first * dim, width};
@@ -231,8 +231,8 @@ void ThinScores(const float* queries, Index rows, const void* keys, const float*
 /// out[r][width] += probabilities[r] · values. With scales the probabilities are multiplied by
 /// them, in place.
 template <class T>
-void ThinGather(float* probabilities, Index rows, const void* values, const float* scales, Index,
-                Index width, float* out) noexcept {
+inline void ThinGather(float* probabilities, Index rows, const void* values, const float* scales,
+                       Index, Index width, float* out) noexcept {
   if (scales != nullptr) MultiplyColumns(probabilities, rows, scales);
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
@@ -241,8 +241,8 @@ void ThinGather(float* probabilities, Index rows, const void* values, const floa
   }
 }
 
-void ThinScorePairs(const float* queries, Index rows, const void* keys, const float*, Index dim,
-                    float* scores) noexcept {
+inline void ThinScorePairs(const float* queries, Index rows, const void* keys, const float*,
+                           Index dim, float* scores) noexcept {
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
     const KeyPairs panel{static_cast<const Bf16*>(keys) + 2 * first, tile};
@@ -250,8 +250,8 @@ void ThinScorePairs(const float* queries, Index rows, const void* keys, const fl
   }
 }
 
-void ThinGatherPairs(float* probabilities, Index rows, const void* values, const float*,
-                     Index value_width, Index width, float* out) noexcept {
+inline void ThinGatherPairs(float* probabilities, Index rows, const void* values, const float*,
+                            Index value_width, Index width, float* out) noexcept {
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
     for (Index pair = 0; pair < pair_rows; pair += pair_gap) {

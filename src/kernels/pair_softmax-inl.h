@@ -1,0 +1,232 @@
+// The running softmax over bf16 probabilities. Rounding them costs 2^-9, so exp2 need not be better
+// than 2^-13: half the polynomial. The sums are those of the rounded numbers, so that rounding up
+// or down cancels between numerator and denominator.
+#if defined(RAPT_PAIR_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_PAIR_SOFTMAX_INL_H
+#undef RAPT_PAIR_SOFTMAX_INL_H
+#else
+#define RAPT_PAIR_SOFTMAX_INL_H
+#endif
+
+#include "kernels/pair_product-inl.h"
+#include "kernels/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <int n>
+HWY_INLINE void Cubic(const VF (&f)[n], const float (&terms)[4], VF (&p)[n]) {
+  const DF d;
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(hn::Set(d, terms[0]), f[i], hn::Set(d, terms[1]));
+#pragma GCC unroll 4
+  for (int term = 2; term < 4; ++term) {
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, terms[term]));
+  }
+}
+
+/// x[i] = 2^x[i] within 7.5e-5 of itself for x <= 127; 0 at -inf, NaN for NaN.
+template <int n>
+HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
+  const DF d;
+  VF f[n], p[n];
+#if HWY_TARGET == HWY_AVX3
+  // vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1). The
+  // fraction of -inf is 0, and 1 scaled by -inf is 0.
+  constexpr float terms[] = {0x1.3f96a4p-4f, 0x1.cefc4cp-3f, 0x1.64444cp-1f, 0x1.fff632p-1f};
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) f[i] = VF{_mm512_reduce_ps(x[i].raw, 0x09)};
+  Cubic(f, terms, p);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
+#else
+  // As Exp2Each does it, over [-1/2, 1/2].
+  constexpr float terms[] = {0x1.c3f760p-5f, 0x1.f0de1ap-3f, 0x1.62f31ap-1f, 0x1.fff692p-1f};
+  const hn::RebindToSigned<DF> di;
+  const VF magic = hn::Set(d, 12583039.0f);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) {
+    const VF clamped = AtLeast(d, -127.0f, x[i]);
+    x[i] = hn::Add(clamped, magic);
+    f[i] = hn::Sub(clamped, hn::Sub(x[i], magic));
+  }
+  Cubic(f, terms, p);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i)
+    x[i] = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
+#endif
+}
+
+/// A row's softmax in one go: maximum, exp2, rounding, sum. 32 columns are `group` words of pairs.
+struct PairRow {
+  const float* scores;
+  Bf16* probabilities;
+  Clip clip;           // in multiples of 32
+  std::uint64_t mask;  // of the columns
+  float factor;
+};
+
+template <bool masked>
+HWY_INLINE VF LoadLogits(const PairRow& row, Index column) {
+  const DF d;
+  const VF z = hn::LoadU(d, row.scores + column);
+  if constexpr (!masked) return z;
+  return hn::IfThenElse(BitsToMask(row.mask, column), z, hn::Set(d, minus_infinity));
+}
+
+template <bool masked>
+HWY_INLINE VF PairRowMax(const PairRow& row) {
+  VF most = LoadLogits<masked>(row, row.clip.begin);
+  for (Index c = row.clip.begin + lane_count; c < row.clip.end; c += lane_count)
+    most = hn::Max(most, LoadLogits<masked>(row, c));
+  return most;
+}
+
+template <class Engine, bool masked>
+HWY_INLINE void AbsorbPairRow(const PairRow& row, Index r, SoftmaxTile& state) {
+  const DF d;
+  const VF factor = hn::Set(d, row.factor);
+  const VF most = hn::Mul(PairRowMax<masked>(row), factor);
+  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.reference[r] + slack))))) {
+    Rescale(state, r, hn::GetLane(hn::MaxOfLanes(d, most)));
+  }
+  const VF base = hn::Set(d, std::max(state.reference[r], -std::numeric_limits<float>::max()));
+  VF sum = hn::LoadU(d, state.lane_sums + r * max_lanes);
+  auto* words = reinterpret_cast<std::uint32_t*>(row.probabilities);
+  for (Index first = row.clip.begin; first < row.clip.end; first += 32) {
+    for (Index i = 0; i < 16; i += lane_count) {
+      VF p[2];
+      p[0] = hn::MulSub(LoadLogits<masked>(row, first + i), factor, base);
+      p[1] = hn::MulSub(LoadLogits<masked>(row, first + 16 + i), factor, base);
+      RoughExp2Each(p);
+      const VU pairs = RoundedPairs(p[0], p[1]);
+      hn::StoreU(pairs, DU(), words + first / 2 + i);
+      sum = Engine::AddPairs(sum, pairs);
+    }
+  }
+  hn::StoreU(sum, d, state.lane_sums + r * max_lanes);
+}
+
+/// Rows [first, first + 16) below `rows`. Null factors: 1.
+template <class Engine>
+HWY_INLINE void AbsorbPairBlock(const float* scores, Index first, Index rows, Clip clip,
+                                const std::uint64_t* masks, const float* factors,
+                                SoftmaxTile& state, Bf16* probabilities) {
+  const Index end = std::min(rows, first + block_rows);
+  for (Index r = first; r < end; ++r) {
+    PairRow row{scores + r * tile, probabilities + r * tile, clip, ~std::uint64_t{0},
+                factors == nullptr ? 1.0f : factors[r]};
+    if (masks == nullptr) {
+      AbsorbPairRow<Engine, false>(row, r, state);
+    } else {
+      row.mask = masks[r];
+      AbsorbPairRow<Engine, true>(row, r, state);
+    }
+  }
+}
+
+template <class Engine>
+inline void AbsorbPairs(const float* scores, Index rows, const Clip* clips,
+                        const std::uint64_t* masks, const float* factors, SoftmaxTile& state,
+                        Bf16* probabilities) noexcept {
+  for (Index r = 0; r < rows; r += block_rows) {
+    const Clip clip = BlockClip(clips, r);
+    if (clip.end > 0)
+      AbsorbPairBlock<Engine>(scores, r, rows, clip, masks, factors, state, probabilities);
+  }
+}
+
+/// Columns that any of 16 rows sees, in multiples of 32.
+HWY_INLINE Clip VisibleColumns(const std::uint64_t* masks, Index row) {
+  if (masks == nullptr) return whole_row;
+  std::uint64_t any = 0;
+  for (Index r = row; r < row + block_rows; ++r) any |= masks[r];
+  if (any == 0) return {};
+  return {(any & 0xFFFFFFFFu) != 0 ? 0 : tile / 2, any >> 32 != 0 ? tile : tile / 2};
+}
+
+/// Sixteen rows at a time: the tile unit falls asleep when the softmax of more rows comes between
+/// two products, and takes as long as such a softmax to wake up.
+template <class Engine>
+inline void VisitPairs(const PairVisit& visit, SoftmaxTile& state) noexcept {
+  for (Index r = 0; r < visit.rows; r += block_rows) {
+    const Clip clip = VisibleColumns(visit.masks, r);
+    if (clip.end == 0) continue;
+    ScoreBlock<Engine>(visit.queries + r * visit.depth, visit.depth, visit.keys, clip,
+                       visit.scores + r * tile);
+    AbsorbPairBlock<Engine>(visit.scores, r, visit.rows, clip, visit.masks, visit.factors, state,
+                            visit.probabilities);
+    GatherBlock<Engine>(visit.probabilities + r * tile, visit.values, state.width, clip,
+                        state.out + r * state.width);
+  }
+}
+
+inline void ScaleRows(float* scores, Index rows, const Clip* clips, const float* factors) noexcept {
+  const DF d;
+  for (Index r = 0; r < rows; ++r) {
+    const Clip clip = ClipOf(clips, r);
+    const VF factor = hn::Set(d, factors[r]);
+    for (Index c = clip.begin; c < clip.end; c += lane_count) {
+      float* at = scores + r * tile + c;
+      hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at);
+    }
+  }
+}
+
+inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexcept {
+  const DF d;
+  auto* words = reinterpret_cast<std::uint32_t*>(probabilities);
+  for (Index r = 0; r < rows; ++r) {
+    for (Index first = 0; first < tile; first += 32) {
+      for (Index i = 0; i < 16; i += lane_count) {
+        const float* from = kept + r * tile + first + i;
+        const auto dropped = [&](Index at) {
+          return hn::RebindMask(DU(), hn::Eq(hn::LoadU(d, from + at), hn::Zero(d)));
+        };
+        const VU low = hn::IfThenZeroElse(dropped(0), hn::Set(DU(), 0x0000FFFFu));
+        const VU high = hn::IfThenZeroElse(dropped(16), hn::Set(DU(), 0xFFFF0000u));
+        std::uint32_t* at = words + r * tile / 2 + first / 2 + i;
+        hn::StoreU(hn::And(hn::LoadU(DU(), at), hn::Or(low, high)), DU(), at);
+      }
+    }
+  }
+}
+
+inline void PackNumbers(const float* numbers, Index rows, Bf16* left) noexcept {
+  const DF d;
+  auto* words = reinterpret_cast<std::uint32_t*>(left);
+  for (Index r = 0; r < rows; ++r) {
+    for (Index first = 0; first < tile; first += 32) {
+      for (Index i = 0; i < 16; i += lane_count) {
+        const float* from = numbers + r * tile + first + i;
+        hn::StoreU(RoundedPairs(hn::LoadU(d, from), hn::LoadU(d, from + 16)), DU(),
+                   words + r * tile / 2 + first / 2 + i);
+      }
+    }
+  }
+  std::fill(words + rows * tile / 2, words + tile * tile / 2, 0u);
+}
+
+inline void PackNatural(const float* numbers, Index rows, const float* factors,
+                        Bf16* pairs) noexcept {
+  const DF d;
+  auto* words = reinterpret_cast<std::uint32_t*>(pairs);
+  for (Index r = 0; r < tile; r += 2) {
+    for (Index c = 0; c < tile; c += lane_count) {
+      VF x[2];
+      for (Index i = 0; i < 2; ++i) {
+        x[i] = r + i < rows ? hn::LoadU(d, numbers + (r + i) * tile + c) : hn::Zero(d);
+        if (factors != nullptr && r + i < rows) x[i] = hn::Mul(x[i], hn::Set(d, factors[r + i]));
+      }
+      hn::StoreU(RoundedPairs(x[0], x[1]), DU(), words + r / 2 * tile + c);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif
