@@ -23,7 +23,7 @@ std::string score_text(const Call& call) {
 std::string why_widened(const Call& call) {
   if (call.how.stats) return "statistics need exact probabilities";
   if (call.relative) return "relative keys are a table of f32";
-  if (!amx().usable) return "no AMX: " + amx().why_not;
+  if (!amx().usable) return amx().why_not;
   return std::string("AMX is there, but ") + call.kernels.name + " was asked for";
 }
 

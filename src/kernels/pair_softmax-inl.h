@@ -60,71 +60,106 @@ HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
 #endif
 }
 
-/// A row's softmax in one go: maximum, exp2, rounding, sum. 32 columns are `group` words of pairs.
-struct PairRow {
-  const float* scores;
-  Bf16* probabilities;
-  Clip clip;           // in multiples of 32
-  std::uint64_t mask;  // of the columns
-  float factor;
+/// Sixteen rows of a tile and what becomes of them. Columns count in groups of 32, whose two halves
+/// are the two numbers of sixteen pairs.
+struct SoftmaxBlock {
+  const float* scores;         // [64][64]
+  Bf16* probabilities;         // [64][64]
+  const std::uint64_t* masks;  // null: all pairs are visible
+  const float* factors;        // null: 1
+  Index first, end;            // rows
+  Clip clip;                   // columns, in multiples of 32
+
+  HWY_INLINE VF Factor(Index r) const {
+    return hn::Set(DF(), factors == nullptr ? 1.0f : factors[r]);
+  }
 };
 
 template <bool masked>
-HWY_INLINE VF LoadLogits(const PairRow& row, Index column) {
+HWY_INLINE VF LoadScores(const SoftmaxBlock& block, Index r, Index column) {
   const DF d;
-  const VF z = hn::LoadU(d, row.scores + column);
+  const VF z = hn::LoadU(d, block.scores + r * tile + column);
   if constexpr (!masked) return z;
-  return hn::IfThenElse(BitsToMask(row.mask, column), z, hn::Set(d, minus_infinity));
+  return hn::IfThenElse(BitsToMask(block.masks[r], column), z, hn::Set(d, minus_infinity));
 }
 
+/// The lanes' largest logits of a row.
 template <bool masked>
-HWY_INLINE VF PairRowMax(const PairRow& row) {
-  VF most = LoadLogits<masked>(row, row.clip.begin);
-  for (Index c = row.clip.begin + lane_count; c < row.clip.end; c += lane_count)
-    most = hn::Max(most, LoadLogits<masked>(row, c));
-  return most;
+HWY_INLINE VF LargestLogits(const SoftmaxBlock& block, Index r, Clip clip) {
+  VF most = LoadScores<masked>(block, r, clip.begin);
+#pragma GCC unroll 4
+  for (Index c = clip.begin + lane_count; c < clip.end; c += lane_count)
+    most = hn::Max(most, LoadScores<masked>(block, r, c));
+  return hn::Mul(most, block.Factor(r));
 }
 
-template <class Engine, bool masked>
-HWY_INLINE void AbsorbPairRow(const PairRow& row, Index r, SoftmaxTile& state) {
+/// New references where a maximum outgrew the old one. The sweep that finds out does not branch: it
+/// hardly ever finds one.
+template <bool masked>
+HWY_INLINE void TakePairMaxima(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
   const DF d;
-  const VF factor = hn::Set(d, row.factor);
-  const VF most = hn::Mul(PairRowMax<masked>(row), factor);
-  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.reference[r] + slack))))) {
-    Rescale(state, r, hn::GetLane(hn::MaxOfLanes(d, most)));
+  const VF limit = hn::Set(d, slack);
+  Mask outgrown = hn::Gt(limit, limit);
+  for (Index r = block.first; r < block.end; ++r) {
+    const VF most = LargestLogits<masked>(block, r, clip);
+    outgrown = hn::Or(outgrown, hn::Gt(hn::Sub(most, hn::Set(d, state.reference[r])), limit));
   }
-  const VF base = hn::Set(d, std::max(state.reference[r], -std::numeric_limits<float>::max()));
-  VF sum = hn::LoadU(d, state.lane_sums + r * max_lanes);
-  auto* words = reinterpret_cast<std::uint32_t*>(row.probabilities);
-  for (Index first = row.clip.begin; first < row.clip.end; first += 32) {
-    for (Index i = 0; i < 16; i += lane_count) {
-      VF p[2];
-      p[0] = hn::MulSub(LoadLogits<masked>(row, first + i), factor, base);
-      p[1] = hn::MulSub(LoadLogits<masked>(row, first + 16 + i), factor, base);
-      RoughExp2Each(p);
-      const VU pairs = RoundedPairs(p[0], p[1]);
-      hn::StoreU(pairs, DU(), words + first / 2 + i);
+  if (HWY_LIKELY(hn::AllFalse(d, outgrown))) return;
+  for (Index r = block.first; r < block.end; ++r) {
+    const float most = hn::GetLane(hn::MaxOfLanes(d, LargestLogits<masked>(block, r, clip)));
+    if (most - state.reference[r] > slack) Rescale(state, r, most);
+  }
+}
+
+/// exp2 of 32 columns, rounded; the sum grows by them.
+template <class Engine, bool masked>
+HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base,
+                           VF sum) {
+  constexpr int vectors = lane_count == 16 ? 1 : 2;  // pairs of vectors that go together
+  auto* words = reinterpret_cast<std::uint32_t*>(block.probabilities + r * tile + column);
+#pragma GCC unroll 4
+  for (Index i = 0; i < 16; i += vectors * lane_count) {
+    VF p[2 * vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const Index c = column + i + v * lane_count;
+      p[2 * v] = hn::MulSub(LoadScores<masked>(block, r, c), factor, base);
+      p[2 * v + 1] = hn::MulSub(LoadScores<masked>(block, r, c + 16), factor, base);
+    }
+    RoughExp2Each(p);
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const VU pairs = RoundedPairs(p[2 * v], p[2 * v + 1]);
+      hn::StoreU(pairs, DU(), words + i + v * lane_count);
       sum = Engine::AddPairs(sum, pairs);
     }
   }
-  hn::StoreU(sum, d, state.lane_sums + r * max_lanes);
+  return sum;
 }
 
-/// Rows [first, first + 16) below `rows`. Null factors: 1.
+/// `clip` is the block's, as a constant where it is one.
+template <class Engine, bool masked>
+HWY_INLINE void SoftmaxRows(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
+  const DF d;
+  TakePairMaxima<masked>(block, clip, state);
+  for (Index r = block.first; r < block.end; ++r) {
+    const VF base = hn::Set(d, std::max(state.reference[r], -std::numeric_limits<float>::max()));
+    const VF factor = block.Factor(r);
+    float* lane_sums = state.lane_sums + r * max_lanes;
+    VF sum = hn::LoadU(d, lane_sums);
+#pragma GCC unroll 2
+    for (Index column = clip.begin; column < clip.end; column += 32)
+      sum = RoundedGroup<Engine, masked>(block, r, column, factor, base, sum);
+    hn::StoreU(sum, d, lane_sums);
+  }
+}
+
 template <class Engine>
-HWY_INLINE void AbsorbPairBlock(const float* scores, Index first, Index rows, Clip clip,
-                                const std::uint64_t* masks, const float* factors,
-                                SoftmaxTile& state, Bf16* probabilities) {
-  const Index end = std::min(rows, first + block_rows);
-  for (Index r = first; r < end; ++r) {
-    PairRow row{scores + r * tile, probabilities + r * tile, clip, ~std::uint64_t{0},
-                factors == nullptr ? 1.0f : factors[r]};
-    if (masks == nullptr) {
-      AbsorbPairRow<Engine, false>(row, r, state);
-    } else {
-      row.mask = masks[r];
-      AbsorbPairRow<Engine, true>(row, r, state);
-    }
+HWY_INLINE void AbsorbPairBlock(const SoftmaxBlock& block, SoftmaxTile& state) {
+  if (block.masks == nullptr) {
+    SoftmaxRows<Engine, false>(block, whole_row, state);
+  } else {
+    SoftmaxRows<Engine, true>(block, block.clip, state);
   }
 }
 
@@ -135,7 +170,8 @@ inline void AbsorbPairs(const float* scores, Index rows, const Clip* clips,
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
     if (clip.end > 0)
-      AbsorbPairBlock<Engine>(scores, r, rows, clip, masks, factors, state, probabilities);
+      AbsorbPairBlock<Engine>(
+          {scores, probabilities, masks, factors, r, std::min(rows, r + block_rows), clip}, state);
   }
 }
 
@@ -157,8 +193,9 @@ inline void VisitPairs(const PairVisit& visit, SoftmaxTile& state) noexcept {
     if (clip.end == 0) continue;
     ScoreBlock<Engine>(visit.queries + r * visit.depth, visit.depth, visit.keys, clip,
                        visit.scores + r * tile);
-    AbsorbPairBlock<Engine>(visit.scores, r, visit.rows, clip, visit.masks, visit.factors, state,
-                            visit.probabilities);
+    AbsorbPairBlock<Engine>({visit.scores, visit.probabilities, visit.masks, visit.factors, r,
+                             std::min(visit.rows, r + block_rows), clip},
+                            state);
     GatherBlock<Engine>(visit.probabilities + r * tile, visit.values, state.width, clip,
                         state.out + r * state.width);
   }
