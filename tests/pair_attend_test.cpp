@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "rapt/cache.h"
 #include "support/bound.h"
 #include "support/engine.h"
 
@@ -167,6 +168,39 @@ TEST(PairAttend, BitsDoNotDependOnThreadsOrCompany) {
         ASSERT_EQ(part.out.numbers<Bf16>()[static_cast<std::size_t>(owner * 6400 + i)],
                   one.out.numbers<Bf16>()[static_cast<std::size_t>((owner * 300 + 200) * 64 + i)])
             << owner << ' ' << i << " on " << context.isa();
+  }
+}
+
+/// `count` tokens of a [1, heads, tokens, dim] tensor of bf16.
+AnyView tokens_of(const Tensor& tensor, Index first, Index count) {
+  const BasicView<const Bf16> view(tensor.numbers<Bf16>(), tensor.shape());
+  Shape shape = tensor.shape();
+  shape[2] = count;
+  return AnyView::trusted(view.row(0, 0, first), Type::bf16, shape, view.strides());
+}
+
+TEST(PairAttend, ACacheOfHalvesGivesTheSameBits) {
+  for (const Context& context : every_pair_isa()) {
+    for (const Index dim : {64, 40}) {  // as pages lie, and with zeros added
+      Case c = parse_case("heads=4; kv_heads=2; queries=150; keys=150; pattern=causal");
+      c.dim = c.value_dim = dim;
+      Halves o(c);
+      o.how.strict = true;
+      const Attended want = attend(o.q, o.k, o.v, o.how, context);
+      KvCache cache({.kv_heads = 2, .dim = dim, .type = CacheType::bf16}, context);
+      const KvCache::Sequence sequence = cache.add();
+      for (Index first = 0; first < 150; first += 75) {
+        cache.append(sequence, tokens_of(o.k, first, 75), tokens_of(o.v, first, 75));
+        const Attended got =
+            attend(tokens_of(o.q, first, 75), cache, std::span(&sequence, 1), o.how, context);
+        for (Index head = 0; head < 4; ++head)
+          for (Index i = 0; i < 75 * dim; ++i)
+            ASSERT_EQ(
+                got.out.numbers<Bf16>()[static_cast<std::size_t>(head * 75 * dim + i)],
+                want.out.numbers<Bf16>()[static_cast<std::size_t>((head * 150 + first) * dim + i)])
+                << context.isa() << ", dim " << dim << ", head " << head << ", " << i;
+      }
+    }
   }
 }
 
