@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "rapt/cache.h"
@@ -201,6 +202,55 @@ TEST(PairAttend, ACacheOfHalvesGivesTheSameBits) {
                 << context.isa() << ", dim " << dim << ", head " << head << ", " << i;
       }
     }
+  }
+}
+
+TEST(PairAttend, ADominantKeyGivesItsValueHoweverLargeItsLogitIs) {
+  for (const Context& context : every_pair_isa()) {
+    for (const float m : {1e2f, 1e4f, 1e5f, 1e6f, 1e8f, 1e10f, 3e17f}) {
+      Small small({1, 1, 1, 2}, {1, 1, 3, 2});
+      at(small.q, 0, 0, 0, 0) = m, at(small.q, 0, 0, 0, 1) = 1;
+      const float keys[] = {m, 1, m / 2, 1, -m, 2}, values[] = {3, 5, 7, 9, 11, 13};
+      std::copy(keys, keys + 6, small.k.data());
+      std::copy(values, values + 6, small.v.data());
+      const Tensor q = small.q.converted(Type::bf16), k = small.k.converted(Type::bf16);
+      const Tensor v = small.v.converted(Type::bf16), dout = small.dout.converted(Type::bf16);
+      const Attended got = attend(q, k, v, {}, context);
+      EXPECT_EQ(got.out.numbers<Bf16>()[0], Bf16(3.0f)) << m << " on " << context.isa();
+      EXPECT_EQ(got.out.numbers<Bf16>()[1], Bf16(5.0f)) << m << " on " << context.isa();
+      EXPECT_EQ(got.rows.sum[0], 1) << m << " on " << context.isa();
+      const Gradients g = attend_backward(dout, q, k, v, got.out, got.rows, {}, context);
+      EXPECT_EQ(g.dv.numbers<Bf16>()[0], dout.numbers<Bf16>()[0]) << m << " on " << context.isa();
+    }
+  }
+}
+
+TEST(PairAttend, ARowHasItsBitsAloneWhateverTheScaleIs) {
+  Case c = parse_case("heads=16; kv_heads=16; queries=64; keys=64; pattern=causal; scale=log_n");
+  c.dim = c.value_dim = 64;
+  Halves o(c);
+  for (Bf16& x : o.q.numbers<Bf16>()) x = Bf16(4 * static_cast<float>(x));
+  for (const Context& context : every_pair_isa()) {
+    const Attended all = attend(o.q, o.k, o.v, o.how, context);
+    const Attended rest = attend(tokens_of(o.q, 1, 63), o.k, o.v, o.how, context);
+    for (Index head = 0; head < 16; ++head)
+      for (Index i = 0; i < 63 * 64; ++i)
+        ASSERT_EQ(rest.out.numbers<Bf16>()[static_cast<std::size_t>(head * 63 * 64 + i)],
+                  all.out.numbers<Bf16>()[static_cast<std::size_t>((head * 64 + 1) * 64 + i)])
+            << head << ' ' << i << " on " << context.isa();
+  }
+}
+
+TEST(PairAttend, NoKindOfNanIsRoundedAway) {
+  for (const Context& context : every_pair_isa()) {
+    const Halves o(parse_case("queries=70; keys=70; dim=16; value_dim=16; sinks=1"));
+    Tensor out;
+    const Attended got = o.attend_f32(out, context);
+    std::memset(out.data() + 5 * 16, 0xFF, 16 * sizeof(float));  // a NaN whose bits are all ones
+    const Gradients g = attend_backward(o.dout, o.q, o.k, o.v, out, got.rows, o.how, context);
+    EXPECT_TRUE(std::isnan(static_cast<float>(g.dq.numbers<Bf16>()[5 * 16]))) << context.isa();
+    EXPECT_TRUE(std::isnan(static_cast<float>(g.dk.numbers<Bf16>()[3 * 16]))) << context.isa();
+    EXPECT_FALSE(std::isnan(static_cast<float>(g.dq.numbers<Bf16>()[6 * 16]))) << context.isa();
   }
 }
 

@@ -57,7 +57,7 @@ TEST(PairKernels, OperandsArePackedAsTheyAre) {
       const InputRows rows{from.data(), Type::bf16, stride, count};
       Buffer<Bf16> left = filled(64 * depth, Bf16(7.0f)), columns = filled(64 * width, Bf16(7.0f));
       kernels->pairs->pack_left(rows, dim, depth, left.data());
-      kernels->pairs->pack_columns(rows, dim, width, columns.data());
+      EXPECT_TRUE(kernels->pairs->pack_columns(rows, dim, width, columns.data()));
       const auto want = [&](Index r, Index c) {
         return r < count && c < dim ? from[r * stride + c] : Bf16();
       };

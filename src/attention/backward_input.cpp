@@ -24,6 +24,11 @@ double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Ind
   return sum;
 }
 
+/// As f32; any NaN as one that survives rounding to bf16.
+float plain_nan(double x) {
+  return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
+}
+
 }  // namespace
 
 BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows)
@@ -49,9 +54,9 @@ BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const
         inverse_sum[row] = 1 / sum;
         delta[row] = static_cast<float>(mean / sum);
       } else {  // the denominator cannot hide in dout, which stays bf16
-        reference[row] = static_cast<float>(max + std::log2(sum));
+        reference[row] = plain_nan(max + std::log2(sum));
         inverse_sum[row] = 1;
-        delta[row] = static_cast<float>(mean);
+        delta[row] = plain_nan(mean);
       }
       if (sinks)
         sink_parts[row] = seen ? -mean * std::exp2(call.rule.sink_log2(head) - max) / sum : 0.0;

@@ -21,10 +21,12 @@ std::string score_text(const Call& call) {
 
 /// Why bf16 operands are not multiplied as they are.
 std::string why_widened(const Call& call) {
-  if (call.how.stats) return "statistics need exact probabilities";
-  if (call.relative) return "relative keys are a table of f32";
-  if (!amx().usable) return amx().why_not;
-  return std::string("AMX is there, but ") + call.kernels.name + " was asked for";
+  if (call.kernels.pairs == nullptr) {
+    return amx().usable ? std::string("AMX is there, but not in ") + call.kernels.name
+                        : amx().why_not;
+  }
+  return call.how.stats ? "statistics need exact probabilities"
+                        : "relative keys are a table of f32";
 }
 
 std::string operand_text(const Call& call) {
@@ -39,8 +41,9 @@ std::string operand_text(const Call& call) {
 }
 
 std::string kernel_text(const Call& call) {
-  return std::string(call.pairs == nullptr ? "fused f32" : "fused bf16") +
-         ", exact online softmax, f64 row sums and accumulators";
+  return call.pairs == nullptr
+             ? "fused f32, exact online softmax, f64 row sums and accumulators"
+             : "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators";
 }
 
 }  // namespace

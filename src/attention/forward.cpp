@@ -40,6 +40,7 @@ class QueryTile {
         sums_(tile),
         out_(tile * width_),
         wide_(tile * width_) {
+    std::fill(probabilities_.begin(), probabilities_.end(), Bf16());
     if (!call.how.stats) return;
     shift_ = Buffer<float>(tile);
     lane_stats_ = Buffer<float>(stat_count * tile * max_lanes);

@@ -6,17 +6,6 @@
 namespace rapt {
 namespace {
 
-bool all_finite(const InputRows& rows, Index dim) {
-  const auto* data = static_cast<const Bf16*>(rows.data);
-  for (Index r = 0; r < rows.count; ++r) {
-    for (Index c = 0; c < dim; ++c) {
-      constexpr std::uint16_t exponent = 0x7F80;
-      if ((data[r * rows.stride + c].bits & exponent) == exponent) return false;
-    }
-  }
-  return true;
-}
-
 template <class T>
 void clear(Buffer<T>& buffer) {
   std::fill(buffer.begin(), buffer.end(), T{0});
@@ -63,10 +52,9 @@ void PairGradients::take_keys(Index i, const InputRows& keys, const InputRows& v
 void PairGradients::take_queries(const InputRows& queries, const InputRows& douts,
                                  Index first_query) {
   rows_ = queries.count;
-  call_.pairs->pack_columns(queries, call_.dim, width_, query_columns_.data());
-  call_.pairs->pack_columns(douts, call_.value_dim, value_width_, dout_columns_.data());
-  queries_finite_ = all_finite(queries, call_.dim);
-  douts_finite_ = all_finite(douts, call_.value_dim);
+  queries_finite_ = call_.pairs->pack_columns(queries, call_.dim, width_, query_columns_.data());
+  douts_finite_ =
+      call_.pairs->pack_columns(douts, call_.value_dim, value_width_, dout_columns_.data());
   if (query_scales_.size() == 0) return;
   for (Index r = 0; r < rows_; ++r)
     query_scales_[r] = static_cast<float>(call_.rule.scale(first_query + r));

@@ -39,9 +39,9 @@ struct PairKernels {
   void (*begin)() noexcept;
   void (*end)() noexcept;
 
-  // Rows of bf16, zeros around them.
+  // Rows of bf16, zeros around them. False if a number of the columns is not finite.
   void (*pack_left)(const InputRows& rows, Index dim, Index depth, Bf16* out) noexcept;
-  void (*pack_columns)(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept;
+  bool (*pack_columns)(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept;
 
   // Products. Blocks of 16 rows x 32 columns or depths that no clip touches are left out; null
   // clips: none is.

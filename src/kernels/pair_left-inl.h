@@ -12,6 +12,8 @@
 
 #include "kernels/pack-inl.h"
 #include "kernels/pair_kernels.h"
+#include "kernels/pair_pack-inl.h"
+#include "kernels/pair_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
@@ -64,7 +66,14 @@ HWY_INLINE void TransposeEight(const std::uint16_t* from, Index stride, std::uin
 
 #endif
 
-inline void PackColumns(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
+/// Whether none of the bf16 numbers is infinite or NaN.
+HWY_INLINE bool AllFinite(const Bf16* numbers, Index count) {
+  PairCheck<DU> check;
+  for (Index i = 0; i < count; i += 2 * lane_count) check.See(LoadWords(DU(), numbers + i));
+  return check.Finite();
+}
+
+inline bool PackColumns(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
   const auto* data = static_cast<const std::uint16_t*>(rows.data);
   auto* to = reinterpret_cast<std::uint16_t*>(out);
   Index whole_rows = 0, whole_columns = 0;
@@ -81,6 +90,7 @@ inline void PackColumns(const InputRows& rows, Index dim, Index width, Bf16* out
     for (Index r = done; r < tile; ++r)
       to[c * tile + r] = c < dim && r < rows.count ? data[r * rows.stride + c] : std::uint16_t{0};
   }
+  return AllFinite(out, width * tile);
 }
 
 inline void TransposeColumns(const float* columns, Index width, float* rows) noexcept {

@@ -37,8 +37,9 @@ HWY_INLINE VF HighNumbers(VU words) {
   return hn::BitCast(DF(), hn::And(words, hn::Set(DU(), 0xFFFF0000u)));
 }
 
-/// Two vectors rounded to bf16, the first in the low halves. Halfway cases go away from zero; NaN
-/// stays NaN unless its mantissa is all ones down to the last 16 bits, which no product makes.
+/// Two vectors rounded to bf16, the first in the low halves. Halfway cases go away from zero. A NaN
+/// whose upper bits are all ones would wrap: such ones are replaced where numbers of the caller
+/// other than bf16 come in.
 HWY_INLINE VU RoundedPairs(VF low, VF high) {
   const DU d;
   const VU half = hn::Set(d, 0x8000u);

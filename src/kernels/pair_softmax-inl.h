@@ -1,6 +1,7 @@
-// The running softmax over bf16 probabilities. Rounding them costs 2^-9, so exp2 need not be better
-// than 2^-13: half the polynomial. The sums are those of the rounded numbers, so that rounding up
-// or down cancels between numerator and denominator.
+// The running softmax over bf16 probabilities. Rounding them costs up to 2^-8, so exp2 need not be
+// better than 7.5e-5: half the polynomial, and just what the bound u16 (1 + 2^-6) leaves room for.
+// The sums are those of the rounded numbers, so that rounding up or down cancels between numerator
+// and denominator.
 #if defined(RAPT_PAIR_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_PAIR_SOFTMAX_INL_H
 #undef RAPT_PAIR_SOFTMAX_INL_H
@@ -8,6 +9,7 @@
 #define RAPT_PAIR_SOFTMAX_INL_H
 #endif
 
+#include "kernels/pair_pack-inl.h"
 #include "kernels/pair_product-inl.h"
 #include "kernels/softmax-inl.h"
 
@@ -111,26 +113,27 @@ HWY_INLINE void TakePairMaxima(const SoftmaxBlock& block, Clip clip, SoftmaxTile
   }
 }
 
-/// exp2 of 32 columns, rounded; the sum grows by them.
+/// exp2 of 32 columns, rounded; the sum grows by them. Logits are rounded as the maximum was: with
+/// a fused multiply-add the largest of several millions would not be 0 below itself.
 template <class Engine, bool masked>
 HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base,
                            VF sum) {
   constexpr int vectors = lane_count == 16 ? 1 : 2;  // pairs of vectors that go together
-  auto* words = reinterpret_cast<std::uint32_t*>(block.probabilities + r * tile + column);
+  Bf16* to = block.probabilities + r * tile + column;
 #pragma GCC unroll 4
   for (Index i = 0; i < 16; i += vectors * lane_count) {
     VF p[2 * vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       const Index c = column + i + v * lane_count;
-      p[2 * v] = hn::MulSub(LoadScores<masked>(block, r, c), factor, base);
-      p[2 * v + 1] = hn::MulSub(LoadScores<masked>(block, r, c + 16), factor, base);
+      p[2 * v] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c), factor), base);
+      p[2 * v + 1] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c + 16), factor), base);
     }
     RoughExp2Each(p);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       const VU pairs = RoundedPairs(p[2 * v], p[2 * v + 1]);
-      hn::StoreU(pairs, DU(), words + i + v * lane_count);
+      StoreWords(pairs, DU(), to + 2 * (i + v * lane_count));
       sum = Engine::AddPairs(sum, pairs);
     }
   }
@@ -215,7 +218,6 @@ inline void ScaleRows(float* scores, Index rows, const Clip* clips, const float*
 
 inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexcept {
   const DF d;
-  auto* words = reinterpret_cast<std::uint32_t*>(probabilities);
   for (Index r = 0; r < rows; ++r) {
     for (Index first = 0; first < tile; first += 32) {
       for (Index i = 0; i < 16; i += lane_count) {
@@ -225,8 +227,8 @@ inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexc
         };
         const VU low = hn::IfThenZeroElse(dropped(0), hn::Set(DU(), 0x0000FFFFu));
         const VU high = hn::IfThenZeroElse(dropped(16), hn::Set(DU(), 0xFFFF0000u));
-        std::uint32_t* at = words + r * tile / 2 + first / 2 + i;
-        hn::StoreU(hn::And(hn::LoadU(DU(), at), hn::Or(low, high)), DU(), at);
+        Bf16* at = probabilities + r * tile + first + 2 * i;
+        StoreWords(hn::And(LoadWords(DU(), at), hn::Or(low, high)), DU(), at);
       }
     }
   }
@@ -234,23 +236,21 @@ inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexc
 
 inline void PackNumbers(const float* numbers, Index rows, Bf16* left) noexcept {
   const DF d;
-  auto* words = reinterpret_cast<std::uint32_t*>(left);
   for (Index r = 0; r < rows; ++r) {
     for (Index first = 0; first < tile; first += 32) {
       for (Index i = 0; i < 16; i += lane_count) {
         const float* from = numbers + r * tile + first + i;
-        hn::StoreU(RoundedPairs(hn::LoadU(d, from), hn::LoadU(d, from + 16)), DU(),
-                   words + r * tile / 2 + first / 2 + i);
+        StoreWords(RoundedPairs(hn::LoadU(d, from), hn::LoadU(d, from + 16)), DU(),
+                   left + r * tile + first + 2 * i);
       }
     }
   }
-  std::fill(words + rows * tile / 2, words + tile * tile / 2, 0u);
+  std::fill(left + rows * tile, left + tile * tile, Bf16());
 }
 
 inline void PackNatural(const float* numbers, Index rows, const float* factors,
                         Bf16* pairs) noexcept {
   const DF d;
-  auto* words = reinterpret_cast<std::uint32_t*>(pairs);
   for (Index r = 0; r < tile; r += 2) {
     for (Index c = 0; c < tile; c += lane_count) {
       VF x[2];
@@ -258,7 +258,7 @@ inline void PackNatural(const float* numbers, Index rows, const float* factors,
         x[i] = r + i < rows ? hn::LoadU(d, numbers + (r + i) * tile + c) : hn::Zero(d);
         if (factors != nullptr && r + i < rows) x[i] = hn::Mul(x[i], hn::Set(d, factors[r + i]));
       }
-      hn::StoreU(RoundedPairs(x[0], x[1]), DU(), words + r / 2 * tile + c);
+      StoreWords(RoundedPairs(x[0], x[1]), DU(), pairs + r * tile + 2 * c);
     }
   }
 }
