@@ -209,6 +209,14 @@ bool repeats_elements(const AnyView& view) {
   return false;
 }
 
+/// Pairs need all three operands in bf16. Statistics want exact probabilities and relative keys are
+/// a table of f32: both go through f32.
+const PairKernels* pairs_for(const Kernels& kernels, const AnyView& q, const AnyView& k,
+                             const AnyView& v, const Attention& how) {
+  const bool bf16 = q.type() == Type::bf16 && k.type() == Type::bf16 && v.type() == Type::bf16;
+  return bf16 && !how.stats && !how.bias.keys ? kernels.pairs : nullptr;
+}
+
 }  // namespace
 
 Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attention& how_,
@@ -219,6 +227,7 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
       how(how_),
       context(context_),
       kernels(kernels_of(context_)),
+      pairs(pairs_for(kernels, q_, k_, v_, how_)),
       batch(q.batch()),
       heads(q.heads()),
       kv_heads(k.heads()),

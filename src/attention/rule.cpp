@@ -10,6 +10,7 @@ namespace {
 /// Finite numbers stay finite: -FLT_MAX is how some callers write "almost hidden".
 float in_log2(double x) {
   constexpr double most = std::numeric_limits<float>::max();
+  if (std::isnan(x)) return std::numeric_limits<float>::quiet_NaN();  // one that rounding keeps
   const double scaled = x * log2_e;
   return static_cast<float>(std::isfinite(x) ? std::clamp(scaled, -most, most) : scaled);
 }
@@ -103,15 +104,14 @@ void Rule::diagonal_part(Index head, Index first, Index count, float* out) const
 }
 
 double Rule::scale(Index query) const {
-  if (how_->scale.rule != Scale::Rule::log_n) return constant_scale_;
+  if (!scale_varies()) return constant_scale_;
   const Index seen = plan_->keys_seen(query);
   return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant_scale_;
 }
 
 double Rule::largest_scale() const {
-  const double most = how_->scale.rule == Scale::Rule::log_n
-                          ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1)))
-                          : 1;
+  const double most =
+      scale_varies() ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1))) : 1;
   return std::abs(constant_scale_) * most;
 }
 
@@ -149,16 +149,20 @@ double Rule::sink_log2(Index head) const {
   return static_cast<double>(how_->sinks[static_cast<std::size_t>(head)]) * log2_e;
 }
 
+double Rule::kept_factor() const {
+  const double kept = 1 - how_->dropout.rate;
+  return kept > 0 ? 1 / kept : 0;
+}
+
 DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
   const Dropout& drop = how_->dropout;
-  const double kept = 1 - drop.rate;
   return {
       .key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
       .stream = static_cast<std::uint32_t>(stream),
       .row = static_cast<std::uint32_t>(query_tile * tile),
       .column = static_cast<std::uint32_t>(key_tile * tile),
       .threshold = static_cast<std::uint64_t>(drop.rate * 4294967296.0),
-      .keep = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
+      .keep = static_cast<float>(kept_factor())};
 }
 
 }  // namespace rapt

@@ -22,6 +22,7 @@ class Rule {
 
   /// What multiplies q·k of this query.
   double scale(Index query) const;
+  bool scale_varies() const { return how_->scale.rule == Scale::Rule::log_n; }
   /// An upper bound of its size over all queries.
   double largest_scale() const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
@@ -55,6 +56,8 @@ class Rule {
   double sink_log2(Index head) const;
 
   bool has_dropout() const { return how_->dropout.rate > 0; }
+  /// What dropout multiplies by what it keeps.
+  double kept_factor() const;
   DropTile drop_tile(Index stream, Index query_tile, Index key_tile) const;
 
  private:

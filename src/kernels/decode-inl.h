@@ -298,8 +298,8 @@ HWY_INLINE void MultiplyColumns(float* numbers, Index rows, const float* factors
 
 /// scores[r][slots] = queries[r] · keys, times the keys' scales if there are any.
 template <class Stored>
-void ThinScores(const float* queries, Index rows, const ThinTile& keys, Index dim,
-                float* scores) noexcept {
+inline void ThinScores(const float* queries, Index rows, const ThinTile& keys, Index dim,
+                       float* scores) noexcept {
   const Index stride = (dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step;
   const Index depth = (dim + Stored::terms - 1) / Stored::terms;
   ThinAll<Stored, Terms::columns>(
@@ -311,8 +311,8 @@ void ThinScores(const float* queries, Index rows, const ThinTile& keys, Index di
 /// out[r][width] += probabilities[r] · values. With scales the probabilities are multiplied by
 /// them, in place.
 template <class Stored>
-void ThinGather(float* probabilities, Index rows, const ThinTile& values, Index width,
-                float* out) noexcept {
+inline void ThinGather(float* probabilities, Index rows, const ThinTile& values, Index width,
+                       float* out) noexcept {
   if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);
   constexpr Index group = word_gap * Stored::terms;
   const Index used = values.slots / group * word_gap + std::min(word_gap, values.slots % group);

@@ -96,6 +96,8 @@ struct ThinTile {
   const void* ahead;    // what will be read after this tile, for prefetching
 };
 
+struct PairKernels;  // pair_kernels.h
+
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
@@ -192,9 +194,12 @@ struct Kernels {
   void (*exp2)(const float* x, Index count, float* y) noexcept;
   void (*tanh)(const float* x, Index count, float* y) noexcept;
   float (*read_loop)(const float* x, Index count) noexcept;
+
+  /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
+  const PairKernels* pairs = nullptr;
 };
 
-/// Best first; the last one runs everywhere.
+/// Best first; "scalar" runs everywhere.
 std::span<const Kernels* const> supported_kernels();
 
 }  // namespace rapt

@@ -68,7 +68,7 @@ HWY_INLINE auto Dispatch(const void* data, Type type, const WithNumbers& with_nu
   }
 }
 
-void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
+inline void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
   Dispatch(from, type, [&](const auto* numbers) {
     const hn::ScalableTag<float> d;
     constexpr Index step = hn::MaxLanes(hn::ScalableTag<float>());
@@ -78,7 +78,7 @@ void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
   });
 }
 
-void StoreNumbers(const float* from, Index count, Type type, void* to) noexcept {
+inline void StoreNumbers(const float* from, Index count, Type type, void* to) noexcept {
   if (type == Type::f32) {
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
   } else if (type == Type::bf16) {

@@ -132,7 +132,8 @@ HWY_INLINE void PackFour(const T* data, Index stride, Index first, Index count, 
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
-bool PackStrips(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
+inline bool PackStrips(const InputRows& rows, Index dim, const double* factors,
+                       float* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
     for (Index s = 0; s * strip < rows.count; ++s) {
@@ -143,7 +144,7 @@ bool PackStrips(const InputRows& rows, Index dim, const double* factors, float* 
   });
 }
 
-bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
+inline bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
     for (Index first = 0; first < tile; first += panel_columns) {
@@ -188,7 +189,7 @@ HWY_INLINE void PackRow(const T* row, Index present, Index columns, F factor, fl
   for (; c < columns; ++c) to[c] = 0;
 }
 
-bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
+inline bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
   for (Index r = rows.count; r < tile; ++r) ClearRow(width, r, out);
   return Dispatch(rows.data, rows.type, [&](const auto* data) {

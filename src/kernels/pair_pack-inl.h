@@ -161,7 +161,7 @@ HWY_INLINE void ClearSlots(Bf16* out, Index first, Index end, Index from) {
                 static_cast<std::size_t>(tile - from) * 2 * sizeof(Bf16));
 }
 
-bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* out) noexcept {
+inline bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* out) noexcept {
   const Index used = (dim + 1) / 2;
   ClearSlots(out, used, pairs, 0);
   if (rows.count == 0) {
@@ -206,7 +206,7 @@ HWY_INLINE void InterleaveRows(const T* first, const T* second, Index dim, Index
               static_cast<std::size_t>(width - dim) * 2 * sizeof(Bf16));
 }
 
-bool PackValuePairs(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
+inline bool PackValuePairs(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     const auto row = [&](Index slot) {
       return slot < rows.count ? data + slot * rows.stride : nullptr;
@@ -219,7 +219,7 @@ bool PackValuePairs(const InputRows& rows, Index dim, Index width, Bf16* out) no
   });
 }
 
-void UnpackKeyPairs(const Bf16* pairs, Index dim, float* panels) noexcept {
+inline void UnpackKeyPairs(const Bf16* pairs, Index dim, float* panels) noexcept {
   const DF d;
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
@@ -234,7 +234,8 @@ void UnpackKeyPairs(const Bf16* pairs, Index dim, float* panels) noexcept {
   }
 }
 
-void UnpackValuePairs(const Bf16* pairs, Index pair_width, Index width, float* rows) noexcept {
+inline void UnpackValuePairs(const Bf16* pairs, Index pair_width, Index width,
+                             float* rows) noexcept {
   const DF d;
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);

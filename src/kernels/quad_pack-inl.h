@@ -64,8 +64,8 @@ HWY_INLINE VF NumbersOfQuads(VInts words, int which) {
   return hn::ConvertTo(DF(), top);
 }
 
-void UnpackKeyQuads(const std::int8_t* quads, const float* scales, Index dim,
-                    float* panels) noexcept {
+inline void UnpackKeyQuads(const std::int8_t* quads, const float* scales, Index dim,
+                           float* panels) noexcept {
   const DF d;
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
@@ -81,8 +81,8 @@ void UnpackKeyQuads(const std::int8_t* quads, const float* scales, Index dim,
   }
 }
 
-void UnpackValueQuads(const std::int8_t* quads, const float* scales, Index quad_width, Index width,
-                      float* rows) noexcept {
+inline void UnpackValueQuads(const std::int8_t* quads, const float* scales, Index quad_width,
+                             Index width, float* rows) noexcept {
   const DF d;
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);

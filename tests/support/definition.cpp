@@ -153,22 +153,26 @@ double below(const Row& row, std::size_t j) {
 
 /// sum p_j * keep_j * v_j, the same of |v|, and of |v| times -log p: one row.
 struct Output {
-  Doubles value, size, far;
+  Doubles value, size, far, square;
 };
 
 Output output_of(const Problem& p, const Row& row) {
-  Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim)};
+  Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim),
+             Doubles(p.value_dim)};
   for (std::size_t j = 0; j < row.seen.size(); ++j)
     for (Index t = 0; t < p.value_dim; ++t) {
       const double term = row.probability[j] * row.keep[j] * p.v[row.at[j].v + t];
       out.value[t] += term;
       out.size[t] += std::fabs(term);
       out.far[t] += std::fabs(term) * below(row, j);
+      out.square[t] += term * term;
     }
   return out;
 }
 
-Truth truth(Index elements) { return {Doubles(elements), Doubles(elements), 0}; }
+Truth truth(Index elements) {
+  return {Doubles(elements), Doubles(elements), 0, Doubles(elements), Doubles(elements)};
+}
 
 void put(Truth& truth, Index index, double value, double unit) {
   truth.value[index] = value;
@@ -178,6 +182,13 @@ void put(Truth& truth, Index index, double value, double unit) {
 void add(Truth& truth, Index index, double value, double unit) {
   truth.value[index] += value;
   truth.unit[index] += unit;
+}
+
+/// A term of known size, besides.
+void add(Truth& truth, Index index, double value, double unit, double size) {
+  add(truth, index, value, unit);
+  truth.size[index] += size;
+  truth.square[index] += size * size;
 }
 
 /// The statistics of one row. With rounding of relative size e = u32 * (4 + S) in every
@@ -299,9 +310,12 @@ Defined define(const Problem& p) {
   for (Index r = 0; r < rows; ++r) {
     const Row row = row_of(p, r / p.queries / p.heads, r / p.queries % p.heads, r % p.queries);
     const Output out = output_of(p, row);
-    for (Index t = 0; t < p.value_dim; ++t)
-      put(defined.out, r * p.value_dim + t, out.value[t],
-          u32 * ((4 + row.S) * out.size[t] + out.far[t]));
+    for (Index t = 0; t < p.value_dim; ++t) {
+      const Index at = r * p.value_dim + t;
+      put(defined.out, at, out.value[t], u32 * ((4 + row.S) * out.size[t] + out.far[t]));
+      defined.out.size[at] = out.size[t];
+      defined.out.square[at] = out.square[t];
+    }
     put(defined.lse, r, row.lse, u32 * (4 + row.S + std::fabs(row.lse)));
     put(defined.row_lse, r, row.lse, u32 * (4 + row.S));
     put_stats(p, row, r, defined);
@@ -337,23 +351,29 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     for (Index t = 0; t < p.value_dim; ++t) {
       const double term = row.keep[j] * dout[t] * p.v[at.v + t];
       u += term, u_size += std::fabs(term);
-      add(d.dv, at.v + t, weight * dout[t], e * weight * std::fabs(dout[t]));
+      const double size = weight * std::fabs(dout[t]);
+      add(d.dv, at.v + t, weight * dout[t], e * size, size);
     }
-    const double dz = probability * (u - D), dz_unit = e * probability * (u_size + D_size);
-    if (p.how.bias.alibi) add(d.dslopes, head, -dz * at.distance, dz_unit * at.distance);
-    if (p.how.bias.table) add(d.dtable, at.table, dz, dz_unit);
-    if (p.how.bias.dense) add(d.ddense, at.dense, dz, dz_unit);
-    const double ds = scale * row.slope[j] * dz, ds_unit = scale_size * dz_unit;
+    const double dz = probability * (u - D), dz_size = probability * (u_size + D_size);
+    if (p.how.bias.alibi) {
+      const double size = dz_size * at.distance;
+      add(d.dslopes, head, -dz * at.distance, e * size, size);
+    }
+    if (p.how.bias.table) add(d.dtable, at.table, dz, e * dz_size, dz_size);
+    if (p.how.bias.dense) add(d.ddense, at.dense, dz, e * dz_size, dz_size);
+    const double ds = scale * row.slope[j] * dz, ds_size = scale_size * dz_size;
     for (Index c = 0; c < p.dim; ++c) {
       const double q = p.q[at.q + c], k = p.k[at.k + c];
       const double relative = p.how.bias.keys ? p.relative_keys[at.relative + c] : 0;
-      add(d.dq, at.q + c, ds * (k + relative), ds_unit * (std::fabs(k) + std::fabs(relative)));
-      add(d.dk, at.k + c, ds * q, ds_unit * std::fabs(q));
-      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, ds_unit * std::fabs(q));
+      const double dq_size = ds_size * (std::fabs(k) + std::fabs(relative));
+      const double dk_size = ds_size * std::fabs(q);
+      add(d.dq, at.q + c, ds * (k + relative), e * dq_size, dq_size);
+      add(d.dk, at.k + c, ds * q, e * dk_size, dk_size);
+      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, e * dk_size, dk_size);
     }
   }
   if (!p.sinks.empty() && !row.seen.empty())
-    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size);
+    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size, row.sink * D_size);
 }
 
 }  // namespace
