@@ -22,6 +22,8 @@ void run(const PeakOptions& options) {
     print({{"isa", context.isa()},
            {"threads", context.threads()},
            {"fma_gflops", peak.fma_gflops},
+           {"bf16_gflops", peak.bf16_gflops},
+           {"no_amx", why_no_amx()},
            {"exp_gops", peak.exp_gops},
            {"read_gbytes", peak.read_gbytes}});
     return;
@@ -29,6 +31,12 @@ void run(const PeakOptions& options) {
   fmt::print("{}, {} thread{}\n", context.isa(), context.threads(),
              context.threads() == 1 ? "" : "s");
   fmt::print("f32 multiply-add  {:8.1f} GFLOP/s\n", peak.fma_gflops);
+  if (peak.bf16_gflops > 0) {
+    fmt::print("bf16 products     {:8.1f} GFLOP/s\n", peak.bf16_gflops);
+  } else {
+    fmt::print("bf16 products     widened to f32; {}\n",
+               why_no_amx().empty() ? "ask for --isa AMX" : why_no_amx());
+  }
   fmt::print("exp2              {:8.2f} G/s\n", peak.exp_gops);
   fmt::print("memory read       {:8.1f} GB/s\n", peak.read_gbytes);
 }

@@ -54,7 +54,7 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
   work();  // the tables
   std::vector<double> times, copies, fractions;
   for (int repeat = 0; repeat < o.repeats; ++repeat) {
-    times.push_back(sample_ms(work));
+    times.push_back(best_ms(work, 0.03));
     copies.push_back(measure_copy_gbytes(context, bytes, 0.03));
     fractions.push_back(2 * static_cast<double>(bytes) / times.back() * 1e-6 / copies.back());
   }

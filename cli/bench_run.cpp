@@ -6,6 +6,7 @@
 
 #include "cli/child.h"
 #include "cli/measure.h"
+#include "rapt/machine.h"
 
 namespace rapt::cli {
 namespace {
@@ -96,12 +97,27 @@ std::optional<Index> Bench::extra_bytes(const Case& c, const Context& context, P
   return bytes && *bytes >= 0 ? bytes : std::nullopt;
 }
 
+/// The peak of what multiplies this case's operands.
+double Bench::peak() const {
+  const double bf16 = c_.dtype == "bf16" ? measure_bf16_gflops(context_, peak_seconds) : 0;
+  return bf16 > 0 ? bf16 : measure_fma_gflops(context_, peak_seconds);
+}
+
 Json Bench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
   if (pass == Pass::backward) prepare_backward();
-  const auto work = [&] { output_bytes_ = run(pass); };
-  work();
   const double flops = flops_of(c_, pairs_, pass);
-  const Timing timing = time_against_peak(work, flops, context_, repeats);
+  Contest contest{
+      .work = [&] { output_bytes_ = run(pass); }, .flops = flops, .peak = [&] { return peak(); }};
+  std::optional<Bench> in_f32;
+  if (c_.dtype != "f32") {
+    Case twin = c_;
+    twin.dtype = "f32";
+    in_f32.emplace(twin, context_);
+    if (pass == Pass::backward) in_f32->prepare_backward();
+    contest.rival = [&] { in_f32->run(pass); };
+  }
+  contest.work();
+  const Timing timing = time_against_peak(contest, repeats);
   const Lengths lengths = c_.lengths();
   return {{"case", c_.name},
           {"pattern", to_string(rule_.how.pattern)},
@@ -131,6 +147,7 @@ Json Bench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
           {"gflops", flops / timing.median_ms * 1e-6},
           {"peak_gflops", timing.peak_gflops},
           {"fraction_of_peak", timing.fraction},
+          {"times_f32", in_f32 ? Json(timing.speedup) : Json(nullptr)},
           {"extra_bytes", extra_bytes ? Json(*extra_bytes) : Json(nullptr)},
           {"output_bytes", output_bytes_}};
 }

@@ -24,6 +24,7 @@ class Bench {
  private:
   Tensor operand(const Shape& shape, std::uint64_t seed) const;
   Index run(Pass pass) const;
+  double peak() const;
   void prepare_backward();
   void prepare_backward_in_child();
   Index first_call_bytes(Pass pass);

@@ -8,12 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "rapt/machine.h"
-
 namespace rapt::cli {
 namespace {
 
-constexpr double peak_seconds = 0.02;
 constexpr double shortest_sample_ms = 20;
 
 double time_ms(const std::function<void()>& work, int times) {
@@ -48,33 +45,38 @@ bool reset_peak_memory() {
 
 }  // namespace
 
-double sample_ms(const std::function<void()>& work) {
-  const double once = std::max(time_ms(work, 1), 1e-3);
-  return time_ms(work, std::max(1, static_cast<int>(std::ceil(shortest_sample_ms / once))));
+double best_ms(const std::function<void()>& work, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  double best = time_ms(work, 1);
+  for (int run = 1; run < 3 || Clock::now() < end; ++run) best = std::min(best, time_ms(work, 1));
+  return best;
 }
 
 double median(std::vector<double> numbers) { return quantile(std::move(numbers), 0.5); }
 
-Timing time_against_peak(const std::function<void()>& work, double flops, const Context& context,
-                         int repeats) {
-  const double once_ms = time_ms(work, 1);
+Timing time_against_peak(const Contest& contest, int repeats) {
+  const double once_ms = time_ms(contest.work, 1);
   const int times =
       std::max(1, static_cast<int>(std::ceil(shortest_sample_ms / std::max(once_ms, 1e-3))));
-  std::vector<double> times_ms, peaks, fractions;
-  double before = measure_fma_gflops(context, peak_seconds);
+  std::vector<double> times_ms, peaks, fractions, speedups;
+  if (contest.rival) contest.rival();
+  double before = contest.peak();
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    times_ms.push_back(time_ms(work, times));
-    const double after = measure_fma_gflops(context, peak_seconds);
+    times_ms.push_back(time_ms(contest.work, times));
+    const double after = contest.peak();
     peaks.push_back((before + after) / 2);
-    fractions.push_back(flops / times_ms.back() * 1e-6 / peaks.back());
+    fractions.push_back(contest.flops / times_ms.back() * 1e-6 / peaks.back());
     before = after;
+    if (contest.rival) speedups.push_back(time_ms(contest.rival, times) / times_ms.back());
   }
   const double middle = median(times_ms);
   return {.median_ms = middle,
           .best_ms = *std::min_element(times_ms.begin(), times_ms.end()),
           .spread = (quantile(times_ms, 0.75) - quantile(times_ms, 0.25)) / middle,
           .peak_gflops = median(peaks),
-          .fraction = median(fractions)};
+          .fraction = median(fractions),
+          .speedup = speedups.empty() ? 0 : median(speedups)};
 }
 
 std::optional<Index> peak_memory_of(const std::function<void()>& work) {

@@ -8,6 +8,7 @@ namespace rapt {
 /// threads together.
 struct Peak {
   double fma_gflops = 0;   // f32 multiply-adds from registers, two flops each
+  double bf16_gflops = 0;  // bf16 products summed in f32; 0 where operands are widened to f32
   double exp_gops = 0;     // our exp2 over numbers in L1
   double read_gbytes = 0;  // streaming read of memory far larger than the caches
 };
@@ -24,5 +25,9 @@ RAPT_API double measure_copy_gbytes(const Context& context, Index bytes, double 
 
 /// Only the FMA peak: cheap enough to interleave with what it is compared to.
 RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
+/// Likewise the peak of bf16 products (AMX); 0 where there are none.
+RAPT_API double measure_bf16_gflops(const Context& context = {}, double seconds = 0.05);
+/// "" if this process can use AMX, else why it cannot.
+RAPT_API std::string why_no_amx();
 
 }  // namespace rapt

@@ -25,8 +25,9 @@ const Call& emplace_call(std::deque<Call>& calls, const AnyView& q, const KvCach
                          Index tokens, const Attention& how, const Context& context) {
   const PageLayout& layout = cache.layout;
   const Index heads = cache.options.kv_heads;
-  return calls.emplace_back(where, q, stand_in({1, heads, tokens, layout.dim}),
-                            stand_in({1, heads, tokens, layout.value_dim}), how, context);
+  const Type type = cache.options.type == CacheType::bf16 ? Type::bf16 : Type::f32;
+  return calls.emplace_back(where, q, stand_in({1, heads, tokens, layout.dim}, type),
+                            stand_in({1, heads, tokens, layout.value_dim}, type), how, context);
 }
 
 void check_fits(const AnyView& q, const KvCache& cache,
@@ -62,7 +63,7 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
     const KvCache::Body::Tokens& tokens =
         body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
     const Call& call = emplace_call(calls, item_of(q, item), body, tokens.count, how, context);
-    CachedKeys(body, tokens).check_visits(where, *call.plan);
+    CachedKeys(call, body, tokens).check_visits(where, *call.plan);
     items.push_back({call,
                      tokens,
                      {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
@@ -73,7 +74,7 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
     return attended;
   }
   for (const DecodeItem& item : items) {
-    CachedKeys keys(body, item.tokens);
+    CachedKeys keys(item.call, body, item.tokens);
     run_forward(item.call, keys, item.output);
   }
   return attended;

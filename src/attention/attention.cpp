@@ -75,7 +75,9 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
 Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                           const Rows& rows, const Attention& how, const Context& context) {
   const FlushDenormals guard;
-  const Call call("attend_backward", q, k, v, how, context);
+  Call call("attend_backward", q, k, v, how, context);
+  // The gradient of a dense bias is a pass of its own, in f32.
+  if (dout.type() != Type::bf16 || how.bias.dense) call.pairs = nullptr;
   check_operand("attend_backward", "dout", dout, out_shape(call));
   check_operand("attend_backward", "out", out, out_shape(call));
   check_rows(call, rows);

@@ -94,6 +94,7 @@ void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& su
     const Index owner = task % owners;
     const Index key_group = task / owners;
     ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
+    const PairSession session(call.pairs);
     try {
       KeyGroupWorker& hand = crew.get(worker, call, input, sums.queries);
       hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients, part);

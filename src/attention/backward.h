@@ -13,6 +13,7 @@ struct BackwardInput {
   Buffer<float> reference;     // what p is measured from, 0 for a row that sees nothing
   Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
   Buffer<float> delta;         // sum(dout * out) / denominator
+  // Where pairs multiply, the denominator is in `reference` instead, and in neither of the others.
   std::vector<double> dsinks;  // per head, empty without sinks
 };
 

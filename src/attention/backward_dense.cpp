@@ -55,7 +55,7 @@ class DenseWorker {
                               keys_.data());
     call_.kernels.pack_panels(rows_of(call_.v, item, kv_head, j * tile, count), call_.value_dim,
                               values_.data());
-    scoring_.differentiate(keys_.data(), values_.data(), j, mask_id);
+    scoring_.differentiate({.panels = keys_.data()}, {.panels = values_.data()}, j, mask_id);
     for (Index r = 0; r < scoring_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {
         const Index column = shape_[3] > 1 ? j * tile + c : 0;

@@ -24,6 +24,11 @@ double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Ind
   return sum;
 }
 
+/// As f32; any NaN as one that survives rounding to bf16.
+float plain_nan(double x) {
+  return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
+}
+
 }  // namespace
 
 BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows)
@@ -41,9 +46,18 @@ BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const
       const double sum = rows.sum[static_cast<std::size_t>(row)];
       const bool seen = max != -std::numeric_limits<double>::infinity() || sum != 0;
       const double mean = dot(call, dout, out, item, head, query);
-      reference[row] = seen ? static_cast<float>(max) : 0.0f;
-      inverse_sum[row] = seen ? 1 / sum : 0.0;
-      delta[row] = seen ? static_cast<float>(mean / sum) : 0.0f;
+      if (!seen) {
+        reference[row] = delta[row] = 0;
+        inverse_sum[row] = 0;
+      } else if (call.pairs == nullptr) {
+        reference[row] = static_cast<float>(max);
+        inverse_sum[row] = 1 / sum;
+        delta[row] = static_cast<float>(mean / sum);
+      } else {  // the denominator cannot hide in dout, which stays bf16
+        reference[row] = plain_nan(max + std::log2(sum));
+        inverse_sum[row] = 1;
+        delta[row] = plain_nan(mean);
+      }
       if (sinks)
         sink_parts[row] = seen ? -mean * std::exp2(call.rule.sink_log2(head) - max) / sum : 0.0;
     }

@@ -89,6 +89,7 @@ Index t5_bucket(Index relative, Index buckets, Index max_distance,
   const Index distance = both ? std::abs(relative) : std::max<Index>(-relative, 0);
   const Index exact = side / 2;
   if (distance < exact) return base + distance;
+  if (distance >= max_distance) return base + side - 1;
   // Divide before multiplying: distances on a bucket's edge fall one short the other way round.
   const double ratio = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
                        std::log(static_cast<double>(max_distance) / static_cast<double>(exact));

@@ -27,8 +27,11 @@ const CacheOptions& checked(const CacheOptions& o) {
   return o;
 }
 
+/// Words of values fill whole rows of 64 bytes, whatever the instruction set.
+constexpr Index word_columns = 16;
+
 /// Writes numbers with a common scale; returns it.
-float quantize(const float* numbers, Index count, std::int8_t* out, Index step) {
+float quantize(const float* numbers, Index count, std::int8_t* out) {
   float largest = 0;
   bool special = false;
   for (Index c = 0; c < count; ++c) {
@@ -39,7 +42,7 @@ float quantize(const float* numbers, Index count, std::int8_t* out, Index step) 
   const float inverse = scale > 0 ? 1 / scale : 0;
   for (Index c = 0; c < count; ++c) {
     const float scaled = special ? 0 : std::nearbyint(numbers[c] * inverse);
-    out[c * step] = static_cast<std::int8_t>(std::clamp(scaled, -127.0f, 127.0f));
+    out[c] = static_cast<std::int8_t>(std::clamp(scaled, -127.0f, 127.0f));
   }
   return scale;
 }
@@ -47,26 +50,41 @@ float quantize(const float* numbers, Index count, std::int8_t* out, Index step) 
 }  // namespace
 
 PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
-    : dim(o.dim),
+    : type(o.type),
+      dim(o.dim),
       value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
       width(round_up(value_dim, kernels.lanes)),
-      lanes(kernels.lanes),
+      value_width(type == CacheType::f32 ? width : round_up(value_dim, word_columns)),
       panel(kernels.panel),
-      number_bytes(number_bytes_of(o.type)),
-      key_bytes(tile * dim * number_bytes),
-      value_bytes(tile * width * number_bytes),
-      scale_bytes(o.type == CacheType::int8 ? 2 * tile * Index{sizeof(float)} : 0),
+      number_bytes(number_bytes_of(type)),
+      key_bytes(tile * round_up(dim * number_bytes, 4)),
+      value_bytes(tile * value_width * number_bytes),
+      scale_bytes(type == CacheType::int8 ? 2 * tile * Index{sizeof(float)} : 0),
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
-Index PageLayout::key_at(Index slot, Index c) const {
-  const Index first = slot / panel * panel;
-  return first * dim + c * std::min(panel, tile - first) + slot - first;
+void PageLayout::write(const PageHead& to, Index slot, const float* key, const float* value) const {
+  const Index first_key = slot / panel * panel;
+  const Index step = std::min(panel, tile - first_key);
+  auto* keys = reinterpret_cast<float*>(to.keys) + first_key * dim + slot - first_key;
+  for (Index c = 0; c < dim; ++c) keys[c * step] = key[c];
+  auto* values = reinterpret_cast<float*>(to.values);
+  for (Index first = 0; first < value_dim; first += panel) {
+    const Index columns = std::min(panel, width - first);
+    std::copy_n(value + first, std::min(columns, value_dim - first),
+                values + first * tile + slot * columns);
+  }
 }
 
-Index PageLayout::value_at(Index slot, Index c) const {
-  const Index first = c / panel * panel;
-  return first * tile + slot * std::min(panel, width - first) + c - first;
+template <class T>
+void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* value) const {
+  constexpr Index in_word = 4 / sizeof(T);
+  auto* keys = reinterpret_cast<T*>(to.keys);
+  for (Index c = 0; c < dim; ++c)
+    keys[(c / in_word * tile + slot) * in_word + c % in_word] = key[c];
+  const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
+  auto* values = reinterpret_cast<T*>(to.values) + row * value_width * in_word;
+  for (Index c = 0; c < value_dim; ++c) values[c * in_word + slot / word_gap % in_word] = value[c];
 }
 
 KvCache::Body::Body(const CacheOptions& given, const Context& context_)
@@ -154,29 +172,25 @@ Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
 void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const float* key,
                                 const float* value) {
   const PageHead to = head(page, kv_head);
-  const Index key_step = layout.dim > 1 ? layout.key_at(slot, 1) - layout.key_at(slot, 0) : 1;
-  const Index key_at = layout.key_at(slot, 0);
   bool finite = true;
   for (Index c = 0; c < layout.value_dim; ++c) finite &= std::isfinite(value[c]);
-  if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
   if (options.type == CacheType::f32) {
-    auto* keys = reinterpret_cast<float*>(to.keys);
-    auto* values = reinterpret_cast<float*>(to.values);
-    for (Index c = 0; c < layout.dim; ++c) keys[key_at + c * key_step] = key[c];
-    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = value[c];
+    layout.write(to, slot, key, value);
   } else if (options.type == CacheType::bf16) {
-    auto* keys = reinterpret_cast<Bf16*>(to.keys);
-    auto* values = reinterpret_cast<Bf16*>(to.values);
-    for (Index c = 0; c < layout.dim; ++c) keys[key_at + c * key_step] = Bf16(key[c]);
-    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = Bf16(value[c]);
+    Bf16 keys[max_dim], values[max_dim];
+    kernels.store_numbers(key, layout.dim, Type::bf16, keys);
+    kernels.store_numbers(value, layout.value_dim, Type::bf16, values);
+    // What is finite may round to infinity.
+    for (Index c = 0; c < layout.value_dim; ++c)
+      finite &= std::isfinite(static_cast<float>(values[c]));
+    layout.write(to, slot, keys, values);
   } else {
-    auto* keys = reinterpret_cast<std::int8_t*>(to.keys);
-    auto* values = reinterpret_cast<std::int8_t*>(to.values);
-    to.scales[slot] = quantize(key, layout.dim, keys + key_at, key_step);
-    std::int8_t row[max_dim];
-    to.scales[tile + slot] = quantize(value, layout.value_dim, row, 1);
-    for (Index c = 0; c < layout.value_dim; ++c) values[layout.value_at(slot, c)] = row[c];
+    std::int8_t keys[max_dim], values[max_dim];
+    to.scales[slot] = quantize(key, layout.dim, keys);
+    to.scales[tile + slot] = quantize(value, layout.value_dim, values);
+    layout.write(to, slot, keys, values);
   }
+  if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
 }
 
 void KvCache::Body::let_go(Tokens& tokens, Index oldest_query) {

@@ -9,27 +9,30 @@
 
 namespace rapt {
 
-/// Where the parts of a page lie: for each head, keys as panels, values as rows, and for int8 the
-/// scales of both.
-struct PageLayout {
-  PageLayout(const CacheOptions& options, const Kernels& kernels);
-
-  Index dim, value_dim, width;  // width: value_dim in whole vectors
-  Index lanes, panel;
-  Index number_bytes;
-  Index key_bytes, value_bytes, scale_bytes;  // of one head
-  Index head_bytes, page_bytes;
-
-  /// Index of number c of token `slot` among a head's keys; likewise values.
-  Index key_at(Index slot, Index c) const;
-  Index value_at(Index slot, Index c) const;
-};
-
 /// One head of one page.
 struct PageHead {
   std::byte* keys;
   std::byte* values;
   float* scales;  // [2][64]: keys, values; null unless int8
+};
+
+/// Where the parts of a page lie: for each head keys and values, as panels and rows of f32 or as
+/// words of two bf16 or four int8, and for int8 the scales of both.
+struct PageLayout {
+  PageLayout(const CacheOptions& options, const Kernels& kernels);
+
+  CacheType type;
+  Index dim, value_dim, width;  // width: value_dim in whole vectors
+  Index value_width;            // of a stored row of values, no less
+  Index panel;
+  Index number_bytes, in_word;                // numbers of a 32-bit word
+  Index key_bytes, value_bytes, scale_bytes;  // of one head
+  Index head_bytes, page_bytes;
+
+  /// One token of a head, in numbers as they are stored.
+  void write(const PageHead& to, Index slot, const float* key, const float* value) const;
+  template <class T>
+  void write(const PageHead& to, Index slot, const T* key, const T* value) const;
 };
 
 /// 64 tokens of all heads, counted by who refers to them.

@@ -1,29 +1,48 @@
 #include "attention/cached_keys.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace rapt {
 
+/// Pages as they lie, or their keys with zeros up to a depth of bf16 products.
+PackedTile CachedKeys::pairs_of(const PageHead& head, bool finite, float* room) const {
+  const auto* keys = reinterpret_cast<const Bf16*>(head.keys);
+  const auto* values = reinterpret_cast<const Bf16*>(head.values);
+  const Index numbers = layout().key_bytes / Index{sizeof(Bf16)};
+  if (numbers < key_pairs_) {
+    auto* padded = reinterpret_cast<Bf16*>(room);
+    std::fill(std::copy_n(keys, numbers, padded), padded + key_pairs_, Bf16());
+    keys = padded;
+  }
+  return {{.pairs = keys}, nullptr, values, finite};
+}
+
 PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
-  const PageLayout& layout = cache_.layout;
   const Index page = tokens_.pages[static_cast<std::size_t>(key_tile)];
   const PageHead head = cache_.head(page, kv_head);
   const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
-  float* values = room + tile * layout.dim;
+  if (key_pairs_ > 0) return pairs_of(head, finite, room);
+  float* values = room + tile * layout().dim;
   switch (cache_.options.type) {
     case CacheType::f32:
-      return {reinterpret_cast<const float*>(head.keys),
-              reinterpret_cast<const float*>(head.values), finite};
+      return {{.panels = reinterpret_cast<const float*>(head.keys)},
+              reinterpret_cast<const float*>(head.values),
+              nullptr,
+              finite};
     case CacheType::bf16:
-      cache_.kernels.load_numbers(head.keys, Type::bf16, tile * layout.dim, room);
-      cache_.kernels.load_numbers(head.values, Type::bf16, tile * layout.width, values);
-      return {room, values, finite};
+      cache_.kernels.unpack_key_pairs(reinterpret_cast<const Bf16*>(head.keys), layout().dim, room);
+      cache_.kernels.unpack_value_pairs(reinterpret_cast<const Bf16*>(head.values),
+                                        layout().value_width, layout().width, values);
+      return {{.panels = room}, values, nullptr, finite};
     default:
-      cache_.kernels.unpack_panels8(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,
-                                    layout.dim, room);
-      cache_.kernels.unpack_rows8(reinterpret_cast<const std::int8_t*>(head.values),
-                                  head.scales + tile, layout.width, values);
-      return {room, values, finite};
+      cache_.kernels.unpack_key_quads(reinterpret_cast<const std::int8_t*>(head.keys), head.scales,
+                                      layout().dim, room);
+      cache_.kernels.unpack_value_quads(reinterpret_cast<const std::int8_t*>(head.values),
+                                        head.scales + tile, layout().value_width, layout().width,
+                                        values);
+      return {{.panels = room}, values, nullptr, finite};
   }
 }
 

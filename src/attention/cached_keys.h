@@ -5,11 +5,17 @@
 
 namespace rapt {
 
-/// The tiles of one cached sequence, as they lie if they are f32, else unpacked for the caller.
+/// The tiles of one cached sequence, as they lie where the call can read them so, else unpacked for
+/// it.
 class CachedKeys : public KeySource {
  public:
+  /// As f32, or for a call that multiplies in bf16 as pairs.
   CachedKeys(const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
       : cache_(cache), tokens_(tokens) {}
+  CachedKeys(const Call& call, const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
+      : cache_(cache),
+        tokens_(tokens),
+        key_pairs_(call.pairs == nullptr ? 0 : tile * call.pair_depth(call.dim)) {}
 
   PackedTile get(Index item, Index kv_head, Index key_tile, float* room) override;
 
@@ -17,8 +23,12 @@ class CachedKeys : public KeySource {
   void check_visits(const char* where, const Plan& plan) const;
 
  private:
+  const PageLayout& layout() const { return cache_.layout; }
+  PackedTile pairs_of(const PageHead& head, bool finite, float* room) const;
+
   const KvCache::Body& cache_;
   const KvCache::Body::Tokens& tokens_;
+  Index key_pairs_ = 0;  // bf16 numbers the call wants in a tile of keys; 0: f32 panels
 };
 
 }  // namespace rapt

@@ -140,6 +140,15 @@ void check_factors(const char* where, const Attention& how, const Rule& rule) {
         ", expected 0 (none) or 2^-40 to 2^40");
 }
 
+/// Pairs need all three operands in bf16. Statistics want exact probabilities and relative keys and
+/// values are tables of f32: they go through f32.
+const PairKernels* pairs_for(const Kernels& kernels, const AnyView& q, const AnyView& k,
+                             const AnyView& v, const Attention& how) {
+  const bool bf16 = q.type() == Type::bf16 && k.type() == Type::bf16 && v.type() == Type::bf16;
+  const bool tables = how.bias.keys || !how.relative_values.empty();
+  return bf16 && !how.stats && !tables ? kernels.pairs : nullptr;
+}
+
 }  // namespace
 
 Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attention& how_,
@@ -151,6 +160,7 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
       how(how_),
       context(context_),
       kernels(kernels_of(context_)),
+      pairs(pairs_for(kernels, q_, k_, v_, how_)),
       batch(q.batch()),
       heads(q.heads()),
       kv_heads(k.heads()),

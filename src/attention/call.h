@@ -8,6 +8,7 @@
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
+#include "kernels/pair_kernels.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -24,6 +25,7 @@ struct Call {
   const Attention& how;
   const Context& context;
   const Kernels& kernels;
+  const PairKernels* pairs;             // multiplies the operands as bf16; null: widened to f32
   Index batch, heads, kv_heads, group;  // group: query heads per key head
   Index queries, keys, dim, value_dim;
   std::shared_ptr<const Plan> plan;
@@ -47,7 +49,11 @@ struct Call {
     return keys - queries + (query_tile - key_tile) * tile;
   }
   /// Numbers per packed row: a dimension in whole vectors.
-  Index padded(Index numbers) const { return round_up(numbers, kernels.lanes); }
+  Index padded(Index numbers) const {
+    return round_up(numbers, pairs == nullptr ? kernels.lanes : max_lanes);
+  }
+  /// dim as a depth of bf16 products.
+  Index pair_depth(Index numbers) const { return round_up(numbers, Index{32}); }
 };
 
 /// Largest dim of any operand.

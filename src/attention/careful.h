@@ -22,4 +22,19 @@ void gather(const Kernels& kernels, const float* scores, const RightRows& rows,
 void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows,
                     const TileMask& mask, Index row_count, float* out);
 
+/// 64 rows of bf16 in pairs (pair_kernels.h).
+struct PairRows {
+  const Bf16* numbers;
+  Index width;
+  bool finite;
+};
+
+/// As gather, of probabilities rounded to bf16.
+void gather(const PairKernels& pairs, const Bf16* probabilities, const PairRows& rows,
+            const TileMask& mask, Index row_count, float* out);
+/// out[width][64] += columns · natural, the 64 rows of `columns` transposed. `numbers` are what
+/// `natural` was rounded from, [64][64].
+void gather_columns(const PairKernels& pairs, const Bf16* natural, const float* numbers,
+                    const PairRows& columns, const TileMask& mask, Index row_count, float* out);
+
 }  // namespace rapt

@@ -18,6 +18,8 @@ constexpr Index split_tiles = 16;
 /// Calls that read less than this are over before another thread has woken up.
 constexpr Index bytes_worth_threads = Index{256} << 10;
 
+/// Numbers from one packed query row to the next.
+Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
 Index rows_of(const Call& call) { return call.group * call.queries; }
 
 /// What one task found out about each row.
@@ -33,7 +35,7 @@ class DecodeWorker {
   DecodeWorker(const KvCache::Body& cache, Index most_dim)
       : cache_(cache),
         thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]),
-        queries_(most_rows * most_dim),
+        queries_(most_rows * query_stride(most_dim)),
         scores_(tile * tile),
         lane_sums_(tile * max_lanes),
         sums_(tile),
@@ -47,7 +49,7 @@ class DecodeWorker {
     for (const Visit& visit : item.call.plan->visits(0)) {
       const Index last = std::min<Index>(end, visit.first + visit.count);
       for (Index j = std::max<Index>(first, visit.first); j < last; ++j)
-        this->visit(item, kv_head, j, visit.mask);
+        this->visit(item, kv_head, j, visit.mask, j + 1 < last ? j + 1 : j);
     }
     finish(item.call, part, out);
   }
@@ -57,12 +59,13 @@ class DecodeWorker {
     const Index rows = rows_of(call);
     for (Index r = 0; r < rows; ++r) {
       const Index query = r % call.queries;
-      float* row = queries_.data() + r * call.dim;
+      float* row = queries_.data() + r * query_stride(call.dim);
       call.kernels.load_numbers(call.q.row(0, kv_head * call.group + r / call.queries, query),
                                 call.q.type(), call.dim, row);
       const double factor = call.rule.query_factor(query);
       for (Index c = 0; c < call.dim; ++c)
         row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+      std::fill(row + call.dim, row + query_stride(call.dim), 0.0f);
     }
     std::fill_n(reference_.data(), rows, minus_infinity);
     std::fill_n(lane_sums_.data(), rows * max_lanes, 0.0f);
@@ -80,45 +83,70 @@ class DecodeWorker {
               nullptr};
   }
 
-  /// One bit word per row: all query heads of the group see what the query sees.
+  /// One bit word per row: all query heads of the group see what the query sees. The heads of a
+  /// call share their masks, and short sequences have only one.
   void take_mask(const Call& call, std::int32_t mask_id) {
-    if (mask_id == Visit::whole) return mask_.set_whole();
-    const auto words = call.plan->mask(mask_id);
-    std::fill(words_, words_ + tile, std::uint64_t{0});
-    for (Index r = 0; r < rows_of(call); ++r)
-      words_[r] = words[static_cast<std::size_t>(r % call.queries)];
-    mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+    if (&call == mask_call_ && mask_id == mask_id_) return;
+    mask_call_ = &call;
+    mask_id_ = mask_id;
+    if (mask_id == Visit::whole) {
+      mask_.set_whole();
+    } else {
+      const auto words = call.plan->mask(mask_id);
+      std::fill(words_, words_ + tile, std::uint64_t{0});
+      for (Index r = 0; r < rows_of(call); ++r)
+        words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+      mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+    }
+    mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see());
   }
 
-  void add_bias(const Call& call, Index kv_head, Index key_tile) {
+  void add_bias(const Call& call, Index kv_head, Index key_tile, Index slots) {
     for (Index r = 0; r < rows_of(call); ++r) {
       const Index position = call.keys - call.queries + r % call.queries;
-      const float* bias =
-          call.rule.diagonal(kv_head * call.group + r / call.queries) + key_tile * tile - position;
+      float bias[tile];
+      call.rule.diagonal_part(kv_head * call.group + r / call.queries, key_tile * tile - position,
+                              slots, bias);
       float* row = scores_.data() + r * tile;
-      for (Index c = 0; c < tile; ++c) row[c] += bias[c];
+      for (Index c = 0; c < slots; ++c) row[c] += bias[c];
     }
   }
 
-  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id) {
+  /// The first keys of the tile, up to the last that any row sees, in whole vectors.
+  Index slots_in_sight(Index rows) const {
+    if (mask_.whole()) return tile;
+    Index end = 0;
+    for (Index s = 0; s < divide_up(rows, strip); ++s) end = std::max(end, mask_.clips()[s].end);
+    return end;
+  }
+
+  PageHead head_of(const DecodeItem& item, Index kv_head, Index key_tile) const {
+    return cache_.head(item.tokens.pages[static_cast<std::size_t>(key_tile)], kv_head);
+  }
+
+  /// `next` is the tile that comes after this one.
+  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id,
+             Index next) {
     const Call& call = item.call;
     const Index rows = rows_of(call);
     const Index page = item.tokens.pages[static_cast<std::size_t>(key_tile)];
     const PageHead head = cache_.head(page, kv_head);
-    const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
     take_mask(call, mask_id);
-    saw_key_ |= static_cast<std::uint32_t>(mask_.rows_that_see());
-    thin_.scores(queries_.data(), rows, head.keys, head.scales, call.dim, scores_.data());
+    saw_key_ |= mask_sees_;
+    const Index slots = slots_in_sight(rows);
+    thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, slots, head.values},
+                 call.dim, scores_.data());
     if (call.rule.has_softcap())
       call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
                            call.rule.softcap_log2(), nullptr);
-    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile);
+    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile, slots);
     call.kernels.absorb(scores_.data(), rows, mask_.clips(), mask_.words(), state_);
-    if (mask_.whole() || finite) {
+    if (mask_.whole() || cache_.pages[static_cast<std::size_t>(page)].finite) {
       clear_hidden(rows);
-      thin_.gather(scores_.data(), rows, head.values,
-                   head.scales == nullptr ? nullptr : head.scales + tile, state_.width,
-                   out_.data());
+      const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
+      const ThinTile values{head.values, scales, cache_.layout.value_width, slots,
+                            head_of(item, kv_head, next).keys};
+      thin_.gather(scores_.data(), rows, values, state_.width, out_.data());
       return;
     }
     const PackedTile tile_of_values =
@@ -157,6 +185,9 @@ class DecodeWorker {
   Buffer<float> reference_, out_, room_;
   SoftmaxTile state_{};
   TileMask mask_;
+  const Call* mask_call_ = nullptr;
+  std::int32_t mask_id_ = 0;
+  std::uint32_t mask_sees_ = 0;  // a bit per row
   std::uint64_t words_[tile];
   std::uint32_t saw_key_ = 0;
 };
@@ -221,7 +252,8 @@ class DecodeRun {
       row.max = std::max(row.max, static_cast<double>(part.reference[r]));
       row.saw_key |= (part.saw_key >> r & 1) != 0;
     }
-    double wide[max_dim] = {};
+    double wide[max_dim];
+    std::fill_n(wide, call.value_dim, 0.0);
     for (Index i = 0; i < splits; ++i) {
       const Part& part = parts[static_cast<std::size_t>(i)];
       if (part.reference[r] == minus_infinity && part.sum[r] == 0) continue;

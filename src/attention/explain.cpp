@@ -2,6 +2,7 @@
 
 #include "attention/call.h"
 #include "attention/forward.h"
+#include "kernels/bf16_units.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -19,10 +20,31 @@ std::string score_text(const Call& call) {
   return text;
 }
 
-std::string operand_text(Type type) {
+/// Why bf16 operands are not multiplied as they are.
+std::string why_widened(const Call& call) {
+  if (call.kernels.pairs == nullptr) {
+    return amx().usable ? std::string("AMX is there, but not in ") + call.kernels.name
+                        : amx().why_not;
+  }
+  return call.how.stats ? "statistics need exact probabilities"
+                        : "relative keys and values are tables of f32";
+}
+
+std::string operand_text(const Call& call) {
+  const Type type = call.q.type();
   if (type == Type::f32) return "f32";
+  if (call.pairs != nullptr) {
+    return rapt::text(type) + std::string(", multiplied as they are by ") + call.pairs->engine +
+           ", summed in f32; probabilities rounded to bf16";
+  }
   return rapt::text(type) + ", widened to f32 where they are packed; results rounded once" +
-         (type == Type::bf16 ? "; no AMX kernel in this build" : "");
+         (type == Type::bf16 ? "; " + why_widened(call) : "");
+}
+
+std::string kernel_text(const Call& call) {
+  return call.pairs == nullptr
+             ? "fused f32, exact online softmax, f64 row sums and accumulators"
+             : "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators";
 }
 
 }  // namespace
@@ -33,8 +55,8 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
   const Plan& plan = *call.plan;
   const Index visited = plan.whole_tiles() + plan.masked_tiles();
   std::ostringstream text;
-  text << "kernel    fused f32, exact online softmax, f64 row sums and accumulators\n"
-       << "operands  " << operand_text(type) << "\n"
+  text << "kernel    " << kernel_text(call) << "\n"
+       << "operands  " << operand_text(call) << "\n"
        << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
        << strip << " x " << call.kernels.panel << "\n"
        << "tiles     " << tile << " queries x " << tile << " keys; " << visited << " of "

@@ -23,6 +23,8 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// f32; half a percent of the time. Counted from the first key of all, not of the tile's visits: so
 /// a query has the same bits alone, in a chunk or in a whole prompt.
 constexpr Index flush_interval = 16;
+/// Beside probabilities of eight bits twice as many are as good as exact.
+constexpr Index pair_flush_interval = 32;
 
 /// A tile of queries on its way past the keys.
 class QueryTile {
@@ -32,11 +34,15 @@ class QueryTile {
         scoring_(call),
         relative_values_(call.relative_values.get(), call.kernels),
         width_(call.padded(call.value_dim)),
+        flush_interval_(call.pairs == nullptr ? flush_interval : pair_flush_interval),
+        late_factor_(call.pairs == nullptr ? 1 : call.rule.kept_factor()),
+        probabilities_(call.pairs == nullptr ? 0 : tile * tile),
         reference_(tile),
         lane_sums_(tile * max_lanes),
         sums_(tile),
         out_(tile * width_),
         wide_(tile * width_) {
+    std::fill(probabilities_.begin(), probabilities_.end(), Bf16());
     if (!call.how.stats) return;
     shift_ = Buffer<float>(tile);
     lane_stats_ = Buffer<float>(stat_count * tile * max_lanes);
@@ -73,11 +79,15 @@ class QueryTile {
 
   /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
   void visit(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    if (key_tile / flush_interval != stretch_) {
+    if (key_tile / flush_interval_ != stretch_) {
       if (saw_key_ != 0) call_.kernels.flush(state_, scoring_.rows());
-      stretch_ = key_tile / flush_interval;
+      stretch_ = key_tile / flush_interval_;
     }
-    absorb(packed, key_tile, mask_id, scores);
+    if (call_.pairs == nullptr) {
+      absorb(packed, key_tile, mask_id, scores);
+    } else {
+      absorb_pairs(packed, key_tile, mask_id, scores);
+    }
   }
 
   void finish(const ForwardOutput& output) {
@@ -106,6 +116,57 @@ class QueryTile {
     relative_values_.add(scores, mask, rows, call_.distance(query_tile_, key_tile), out_.data());
   }
 
+  void absorb_pairs(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
+    const bool alone = scoring_.is_plain() && !call_.rule.has_dropout();
+    if (alone) {
+      scoring_.take_mask(key_tile, mask_id);
+      if (packed.finite || scoring_.mask().whole()) return visit_alone(packed, scores);
+    }
+    absorb_in_steps(packed, key_tile, mask_id, scores);
+  }
+
+  /// Nothing but products and softmax: the kernels do it in one go.
+  void visit_alone(const PackedTile& packed, float* scores) {
+    const TileMask& mask = scoring_.mask();
+    saw_key_ |= mask.rows_that_see();
+    call_.pairs->visit({.queries = scoring_.left(),
+                        .depth = call_.pair_depth(call_.dim),
+                        .keys = packed.keys.pairs,
+                        .values = packed.value_pairs,
+                        .rows = scoring_.rows(),
+                        .masks = mask.words(),
+                        .factors = scoring_.narrow_factors(),
+                        .scores = scores,
+                        .probabilities = probabilities_.data()},
+                       state_);
+  }
+
+  void absorb_in_steps(const PackedTile& packed, Index key_tile, std::int32_t mask_id,
+                       float* scores) {
+    const PairKernels& pairs = *call_.pairs;
+    const Index rows = scoring_.rows();
+    const bool plain = scoring_.is_plain();
+    if (plain) {
+      scoring_.take_mask(key_tile, mask_id);
+      scoring_.products(packed.keys, scores);
+    } else {
+      scoring_.logits(packed.keys, key_tile, mask_id, scores);
+    }
+    const TileMask& mask = scoring_.mask();
+    saw_key_ |= mask.rows_that_see();
+    pairs.absorb(scores, rows, mask.clips(), mask.words(),
+                 plain ? scoring_.narrow_factors() : nullptr, state_, probabilities_.data());
+    if (call_.rule.has_dropout()) {
+      // What is kept gets its factor at the end: here it would be rounded a second time.
+      std::fill(scores, scores + rows * tile, 1.0f);
+      call_.kernels.drop(scores, rows,
+                         call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
+      pairs.erase(scores, rows, probabilities_.data());
+    }
+    gather(pairs, probabilities_.data(), {packed.value_pairs, width_, packed.finite}, mask, rows,
+           out_.data());
+  }
+
   /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
   void note_first_key(const Clip* clips, const float* scores) {
     for (Index r = 0; r < scoring_.rows(); ++r) {
@@ -127,7 +188,7 @@ class QueryTile {
     const RowSum row{static_cast<double>(reference_[r]), sum, saw_key(r)};
     const Denominator all =
         write_row_result(call_, place, row, output, [&](double factor, float* out) {
-          call_.kernels.finish(state_, r, factor, call_.value_dim, out);
+          call_.kernels.finish(state_, r, factor * late_factor_, call_.value_dim, out);
         });
     if (output.stats != nullptr) {
       const Index at = output.first_row + call_.row(item_, head_, place.query);
@@ -141,8 +202,11 @@ class QueryTile {
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
+  Index flush_interval_;
+  double late_factor_;  // of everything that dropout kept
   Index stretch_ = 0;
-  std::uint64_t saw_key_ = 0;  // a bit per row
+  std::uint64_t saw_key_ = 0;   // a bit per row
+  Buffer<Bf16> probabilities_;  // [64][64], where pairs multiply
   Buffer<float> reference_, lane_sums_;
   Buffer<double> sums_;
   Buffer<float> out_;
@@ -158,10 +222,7 @@ class ForwardWorker {
   static constexpr Index tiles = forward_group;
 
   ForwardWorker(const Call& call, KeySource& keys)
-      : call_(call),
-        keys_(keys),
-        room_(tile * (call.dim + call.padded(call.value_dim))),
-        scores_(tile * tile) {
+      : call_(call), keys_(keys), room_(packed_room(call)), scores_(tile * tile) {
     for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {
       queries_.push_back(std::make_unique<QueryTile>(call));
     }
@@ -228,6 +289,7 @@ void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output)
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index owner = task / groups;
+    const PairSession session(call.pairs);
     crew.get(worker, call, keys)
         .run(owner / call.heads, owner % call.heads, order[static_cast<std::size_t>(task % groups)],
              output);

@@ -6,7 +6,8 @@ GradientScoring::GradientScoring(const Call& call, const BackwardInput& input)
     : call_(call),
       input_(input),
       scoring_(call),
-      douts_(tile * call.value_dim),
+      douts_(call.pairs == nullptr ? tile * call.value_dim : 0),
+      left_(call.pairs == nullptr ? 0 : tile * call.pair_depth(call.value_dim)),
       scores_(tile * tile),
       dprobs_(tile * tile),
       tanh_(call.rule.has_softcap() ? tile * tile : 0),
@@ -18,17 +19,31 @@ void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   query_tile_ = query_tile;
   first_row_ = call_.row(item, head, query_tile * tile);
   scoring_.take_queries(item, head, query_tile);
-  call_.kernels.pack_strips(rows_of(input_.dout, item, head, query_tile * tile, rows()),
-                            call_.value_dim, output_factors(), douts_.data());
   value_band_.begin();
+  const InputRows dout = rows_of(input_.dout, item, head, query_tile * tile, rows());
+  if (call_.pairs == nullptr) {
+    call_.kernels.pack_strips(dout, call_.value_dim, output_factors(), douts_.data());
+  } else {
+    call_.pairs->pack_left(dout, call_.value_dim, call_.pair_depth(call_.value_dim), left_.data());
+  }
 }
 
-void GradientScoring::differentiate(const float* keys, const float* values, Index key_tile,
+/// dprobs = dout · values
+void GradientScoring::multiply(RightTile values) {
+  if (call_.pairs == nullptr) {
+    call_.kernels.scores(douts_.data(), values.panels, call_.value_dim, row_strips(),
+                         mask().clips(), dprobs_.data());
+  } else {
+    call_.pairs->scores(left_.data(), call_.pair_depth(call_.value_dim), values.pairs, rows(),
+                        mask().clips(), dprobs_.data());
+  }
+}
+
+void GradientScoring::differentiate(RightTile keys, RightTile values, Index key_tile,
                                     std::int32_t mask_id) {
   const Kernels& kernels = call_.kernels;
   scoring_.logits(keys, key_tile, mask_id, scores_.data(), tanh_.data());
-  kernels.scores(douts_.data(), values, call_.value_dim, row_strips(), mask().clips(),
-                 dprobs_.data());
+  multiply(values);
   value_band_.add(douts_.data(), rows(), call_.distance(query_tile_, key_tile), mask().clips(),
                   dprobs_.data());
   const bool drop = call_.rule.has_dropout();

@@ -15,8 +15,8 @@ class GradientScoring {
   void take_queries(Index item, Index head, Index query_tile);
 
   /// Fills probabilities() (after dropout) and dlogits() for one key tile; zeros where mask()
-  /// hides. `keys` and `values` are panels.
-  void differentiate(const float* keys, const float* values, Index key_tile, std::int32_t mask_id);
+  /// hides.
+  void differentiate(RightTile keys, RightTile values, Index key_tile, std::int32_t mask_id);
   const TileMask& mask() const { return scoring_.mask(); }
   /// Turns dlogits() into gradients of scale * q·k.
   void uncap();
@@ -29,11 +29,14 @@ class GradientScoring {
   const double* output_factors() const { return input_.inverse_sum.data() + first_row_; }
 
  private:
+  void multiply(RightTile values);
+
   const Call& call_;
   const BackwardInput& input_;
   Scoring scoring_;
   Index item_ = 0, head_ = 0, query_tile_ = 0, first_row_ = 0;
   Buffer<float> douts_;  // strips, divided by the denominators
+  Buffer<Bf16> left_;    // the same for pair products, as they are
   Buffer<float> scores_, dprobs_, tanh_;
   TableBand value_band_;  // dout · relative value
 };

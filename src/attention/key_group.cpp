@@ -32,15 +32,18 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
       input_(input),
       sums_(sums),
       scoring_(call, input),
+      pairs_(call, tiles),
       width_(call.padded(call.dim)),
       value_width_(call.padded(call.value_dim)),
-      query_rows_(tile * width_),
-      dout_rows_(tile * value_width_),
+      query_rows_(call.pairs == nullptr ? tile * width_ : 0),
+      dout_rows_(call.pairs == nullptr ? tile * value_width_ : 0),
       dqueries_(tile * width_),
       key_band_(call.relative.get(), call.kernels),
       value_band_(call.relative_values.get(), call.kernels),
       relative_keys_(call.relative.get(), call.kernels),
       relative_values_(call.relative_values.get(), call.kernels) {
+  clear(dqueries_);
+  if (call.pairs != nullptr) return;
   for (Tile& key_tile : tiles_) {
     key_tile.key_panels = Buffer<float>(tile * call.dim);
     key_tile.key_rows = Buffer<float>(tile * width_);
@@ -50,7 +53,6 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
     key_tile.dkeys_wide = Buffer<double>(tile * width_);
     key_tile.dvalues_wide = Buffer<double>(tile * value_width_);
   }
-  clear(dqueries_);
 }
 
 void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
@@ -61,10 +63,14 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
     const Index key = (first_ + i) * tile;
     const Index count = call_.tile_keys(first_ + i);
     const InputRows k = rows_of(call_.k, item, kv_head, key, count);
+    const InputRows v = rows_of(call_.v, item, kv_head, key, count);
+    if (call_.pairs != nullptr) {
+      pairs_.take_keys(i, k, v);
+      continue;
+    }
     key_tile.keys_finite = call_.kernels.pack_panels(k, call_.dim, key_tile.key_panels.data());
     call_.kernels.pack_rows(k, call_.dim, nullptr, key_tile.key_rows.data());
-    call_.kernels.pack_panels(rows_of(call_.v, item, kv_head, key, count), call_.value_dim,
-                              key_tile.value_panels.data());
+    call_.kernels.pack_panels(v, call_.value_dim, key_tile.value_panels.data());
     clear(key_tile.dkeys);
     clear(key_tile.dvalues);
     clear(key_tile.dkeys_wide);
@@ -96,11 +102,12 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
   const Index query = query_tile * tile;
-  queries_finite_ = call_.kernels.pack_rows(rows_of(call_.q, item, head, query, scoring_.rows()),
-                                            call_.dim, scoring_.factors(), query_rows_.data());
+  const InputRows q = rows_of(call_.q, item, head, query, scoring_.rows());
+  const InputRows dout = rows_of(input_.dout, item, head, query, scoring_.rows());
+  if (call_.pairs != nullptr) return pairs_.take_queries(q, dout, query);
+  queries_finite_ = call_.kernels.pack_rows(q, call_.dim, scoring_.factors(), query_rows_.data());
   douts_finite_ =
-      call_.kernels.pack_rows(rows_of(input_.dout, item, head, query, scoring_.rows()),
-                              call_.value_dim, scoring_.output_factors(), dout_rows_.data());
+      call_.kernels.pack_rows(dout, call_.value_dim, scoring_.output_factors(), dout_rows_.data());
 }
 
 void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
@@ -108,7 +115,7 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   take_queries(item, head, query_tile);
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
-    visit(tiles_[i], first_ + i, cursors_[i].mask(), query_tile, head, score);
+    visit(i, cursors_[i].mask(), query_tile, head, score);
   }
   finish_relative_gradients();
   const Index owner = item * call_.heads + head;
@@ -119,13 +126,25 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   std::fill(dqueries_.data() + scoring_.rows() * width_, dqueries_.end(), 0.0f);
 }
 
-void KeyGroupWorker::visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile,
-                           Index head, ScoreGradients& score) {
-  scoring_.differentiate(key_tile.key_panels.data(), key_tile.value_panels.data(), j, mask_id);
+RightTile KeyGroupWorker::keys_of(Index i) const {
+  return call_.pairs == nullptr ? RightTile{.panels = tiles_[i].key_panels.data()} : pairs_.keys(i);
+}
+
+RightTile KeyGroupWorker::values_of(Index i) const {
+  return call_.pairs == nullptr ? RightTile{.panels = tiles_[i].value_panels.data()}
+                                : pairs_.values(i);
+}
+
+void KeyGroupWorker::visit(Index i, std::int32_t mask_id, Index query_tile, Index head,
+                           ScoreGradients& score) {
+  const Index j = first_ + i;
+  scoring_.differentiate(keys_of(i), values_of(i), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, head, score);
   scoring_.uncap();
   relative_gradients(call_.distance(query_tile, j));
-  products(key_tile);
+  if (call_.pairs == nullptr) return products(tiles_[i]);
+  pairs_.products(i, scoring_.probabilities(), scoring_.dlogits(), scoring_.mask(),
+                  dqueries_.data());
 }
 
 /// dV += P' dO, dK += dS' Q, dQ += dS K
@@ -187,6 +206,7 @@ RelativeBandGradient::Queries KeyGroupWorker::value_band_queries() {
 void KeyGroupWorker::flush() {
   relative_keys_.flush();
   relative_values_.flush();
+  if (call_.pairs != nullptr) return pairs_.flush();
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());
@@ -195,8 +215,22 @@ void KeyGroupWorker::flush() {
   }
 }
 
+void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head, Gradients& gradients) {
+  const auto copy = [&](const float* from, Index width, const AnyMutableView& to, Index numbers) {
+    for (Index r = 0; r < call_.tile_keys(first_ + i); ++r)
+      call_.kernels.store_numbers(from + r * width, numbers, to.type(),
+                                  to.row(item, kv_head, (first_ + i) * tile + r));
+  };
+  copy(pairs_.dkeys(i), width_, gradients.dk, call_.dim);
+  copy(pairs_.dvalues(i), value_width_, gradients.dv, call_.value_dim);
+}
+
 void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
   for (Index i = 0; i < count_; ++i) {
+    if (call_.pairs != nullptr) {
+      write_pairs(i, item, kv_head, gradients);
+      continue;
+    }
     const Tile& key_tile = tiles_[i];
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
       const Index key = (first_ + i) * tile + r;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/gradient_tile.h"
+#include "attention/pair_gradients.h"
 #include "attention/relative_band.h"
 #include "attention/shared_sums.h"
 #include "attention/visit_cursor.h"
@@ -40,9 +41,11 @@ class KeyGroupWorker {
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
                      ScoreGradients& score);
-  void visit(Tile& key_tile, Index j, std::int32_t mask_id, Index query_tile, Index head,
-             ScoreGradients& score);
+  void visit(Index i, std::int32_t mask_id, Index query_tile, Index head, ScoreGradients& score);
   void products(Tile& key_tile);
+  RightTile keys_of(Index i) const;
+  RightTile values_of(Index i) const;
+  void write_pairs(Index i, Index item, Index kv_head, Gradients& gradients);
   void bias_gradients(Index query_tile, Index j, Index head, ScoreGradients& score);
   void relative_gradients(Index distance);
   void finish_relative_gradients();
@@ -55,6 +58,7 @@ class KeyGroupWorker {
   const BackwardInput& input_;
   QuerySums& sums_;
   GradientScoring scoring_;
+  PairGradients pairs_;  // instead of the tiles below where the call multiplies in bf16
   Index width_, value_width_;
   Index first_ = 0, count_ = 0;  // key tiles of the group
   Tile tiles_[tiles];

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "base/buffer.h"
+#include "kernels/bf16_units.h"
 #include "kernels/context.h"
+#include "kernels/pair_kernels.h"
 
 namespace rapt {
 namespace {
@@ -83,10 +85,24 @@ double measure_fma_gflops(const Context& context, double seconds) {
   return best_rate(context, seconds, [&](Index) { return kernels.fma_loop(100000); }) / 1e9;
 }
 
+double measure_bf16_gflops(const Context& context, double seconds) {
+  const PairKernels* pairs = kernels_of(context).pairs;
+  if (pairs == nullptr) return 0;
+  return best_rate(context, seconds,
+                   [&](Index) {
+                     const PairSession session(pairs);
+                     return pairs->peak_loop(10000);
+                   }) /
+         1e9;
+}
+
+std::string why_no_amx() { return amx().why_not; }
+
 Peak measure_peak(const Context& context, double seconds) {
   constexpr Index far_beyond_caches = Index{1} << 28;
-  const double share = seconds / 3;
+  const double share = seconds / 4;
   return {.fma_gflops = measure_fma_gflops(context, share),
+          .bf16_gflops = measure_bf16_gflops(context, share),
           .exp_gops = measure_exp_gops(context, share),
           .read_gbytes = measure_read_gbytes(context, far_beyond_caches, share)};
 }

@@ -3,14 +3,15 @@
 #include <atomic>
 #include <vector>
 
-#include "attention/call.h"
+#include "attention/scoring.h"
 
 namespace rapt {
 
 /// 64 keys and values in the layout the kernels read.
 struct PackedTile {
-  const float* keys;
+  RightTile keys;
   const float* values;
+  const Bf16* value_pairs;  // instead of values where call.pairs multiplies
   bool finite;  // false if a value is NaN or infinite: 0 * value is then not 0, and hidden keys
                 // need care
 };
@@ -19,9 +20,14 @@ struct PackedTile {
 class KeySource {
  public:
   virtual ~KeySource() = default;
-  /// `room` is the caller's: [64][dim] and [64][value_dim in whole vectors] floats to unpack into.
+  /// `room` is the caller's, packed_room(call) floats to unpack into.
   virtual PackedTile get(Index item, Index kv_head, Index key_tile, float* room) = 0;
 };
+
+/// Numbers that one tile of keys and values takes at most, in any layout.
+inline Index packed_room(const Call& call) {
+  return tile * (call.pair_depth(call.dim) + call.padded(call.value_dim));
+}
 
 /// Keys and values of every (batch item, key head), packed by whoever asks for a tile first: it is
 /// then in that thread's cache, and tiles that no query visits cost nothing.
@@ -37,8 +43,10 @@ class PackedKeys : public KeySource {
   State pack(Index item, Index kv_head, Index key_tile, Index at);
 
   const Call& call_;
-  Index kv_heads_, tiles_, width_;
+  Index kv_heads_, tiles_;
+  Index key_size_, value_size_;  // numbers in a tile
   Buffer<float> keys_, values_;
+  Buffer<Bf16> key_pairs_, value_pairs_;
   std::vector<std::atomic<State>> states_;
 };
 

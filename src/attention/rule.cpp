@@ -10,6 +10,7 @@ namespace {
 /// Finite numbers stay finite: -FLT_MAX is how some callers write "almost hidden".
 float in_log2(double x) {
   constexpr double most = std::numeric_limits<float>::max();
+  if (std::isnan(x)) return std::numeric_limits<float>::quiet_NaN();  // one that rounding keeps
   const double scaled = x * log2_e;
   return static_cast<float>(std::isfinite(x) ? std::clamp(scaled, -most, most) : scaled);
 }
@@ -48,30 +49,22 @@ Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
   // and keys.
   offset_ = lengths_.keys + tile;
   diagonal_length_ = lengths_.keys + lengths_.queries + 2 * tile;
-  make_buckets();
-  make_diagonals(heads);
+  heads_ = heads;
 }
 
-void Rule::make_buckets() {
-  if (!how_->bias.table) return;
+Index Rule::bucket_of(Index relative) const {
+  if (!how_->bias.table) return 0;
   const RelativeTable& table = *how_->bias.table;
-  buckets_vector_.resize(static_cast<std::size_t>(diagonal_length_));
-  for (Index i = 0; i < diagonal_length_; ++i) {
-    buckets_vector_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(
-        t5_bucket(i - offset_, table.values.size(0), table.max_distance, table.direction));
-  }
-  buckets_ = buckets_vector_.data();
+  return t5_bucket(relative, table.values.size(0), table.max_distance, table.direction);
 }
 
-void Rule::make_diagonals(Index heads) {
-  diagonals_ = Buffer<float>(checked_product({heads, diagonal_length_}));
-  for (Index head = 0; head < heads; ++head) {
-    float* out = diagonals_.data() + head * diagonal_length_;
-    for (Index i = 0; i < diagonal_length_; ++i) out[i] = in_log2(bias_at(head, i - offset_));
-  }
+double Rule::table_number(Index head, Index bucket) const {
+  if (!how_->bias.table) return 0;
+  const View& values = how_->bias.table->values;
+  return static_cast<double>(values.data()[bucket * values.stride(0) + head * values.stride(1)]);
 }
 
-double Rule::bias_at(Index head, Index relative) const {
+float Rule::diagonal_at(Index head, Index relative, Index bucket) const {
   const auto distance = static_cast<double>(std::abs(relative));
   const auto of_head = [&](const std::vector<float>& numbers) {
     return static_cast<double>(numbers[static_cast<std::size_t>(head)]);
@@ -80,12 +73,45 @@ double Rule::bias_at(Index head, Index relative) const {
   if (how_->bias.alibi) bias -= of_head(how_->bias.alibi->slopes) * distance;
   if (const auto& kerple = how_->bias.kerple)
     bias -= of_head(kerple->amplitudes) * kerple_growth(*kerple, head, distance);
+  return in_log2(bias + table_number(head, bucket));
+}
+
+void Rule::make_tables() const {
   if (how_->bias.table) {
-    const View& values = how_->bias.table->values;
-    bias += static_cast<double>(
-        values.data()[bucket(relative) * values.stride(0) + head * values.stride(1)]);
+    buckets_.resize(static_cast<std::size_t>(diagonal_length_));
+    for (Index i = 0; i < diagonal_length_; ++i)
+      buckets_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(bucket_of(i - offset_));
   }
-  return bias;
+  diagonals_ = Buffer<float>(checked_product({heads_, diagonal_length_}));
+  for (Index head = 0; head < heads_; ++head)
+    for (Index i = 0; i < diagonal_length_; ++i)
+      diagonals_[head * diagonal_length_ + i] = diagonal_at(
+          head, i - offset_, buckets_.empty() ? 0 : buckets_[static_cast<std::size_t>(i)]);
+}
+
+void Rule::diagonal_part(Index head, Index first, Index count, float* out) const {
+  // Buckets grow with the distance and have a last one: far away they are all the same.
+  const Index bucket = bucket_of(first);
+  const Index last_bucket = bucket_of(first + count - 1);
+  const double slope =
+      how_->bias.alibi
+          ? static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)])
+          : 0;
+  const double constant = table_number(head, bucket);
+  const auto farthest = static_cast<double>(std::max(std::abs(first), std::abs(first + count - 1)));
+  const double largest = (std::abs(slope) * farthest + std::abs(constant)) * log2_e;
+  if (how_->bias.kerple || bucket != last_bucket ||
+      !(largest < std::numeric_limits<float>::max())) {
+    for (Index i = 0; i < count; ++i) out[i] = diagonal_at(head, first + i, bucket_of(first + i));
+    return;
+  }
+  // diagonal_at without its questions: what a compiler makes vectors of.
+  const auto start = static_cast<double>(first);
+  const auto numbers = static_cast<std::int32_t>(count);
+  for (std::int32_t i = 0; i < numbers; ++i) {
+    const double distance = std::fabs(start + static_cast<double>(i));
+    out[i] = static_cast<float>(((0 - slope * distance) + constant) * log2_e);
+  }
 }
 
 Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
@@ -100,22 +126,23 @@ Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
 }
 
 double Rule::scale(Index query) const {
-  if (how_->scale.rule != Scale::Rule::log_n) return constant_scale_;
+  if (!scale_varies()) return constant_scale_;
   const Index seen = plan_->keys_seen(query);
   return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant_scale_;
 }
 
 double Rule::largest_scale() const {
-  const double most = how_->scale.rule == Scale::Rule::log_n
-                          ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1)))
-                          : 1;
+  const double most =
+      scale_varies() ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1))) : 1;
   return std::abs(constant_scale_) * most;
 }
 
 double Rule::query_factor(Index query) const { return scale(query) * logit_factor(); }
 
 const float* Rule::diagonal(Index head) const {
-  return has_diagonal() ? diagonals_.data() + head * diagonal_length_ + offset_ : nullptr;
+  if (!has_diagonal()) return nullptr;
+  std::call_once(tables_made_, [this] { make_tables(); });
+  return diagonals_.data() + head * diagonal_length_ + offset_;
 }
 
 bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
@@ -144,16 +171,20 @@ double Rule::sink_log2(Index head) const {
   return static_cast<double>(how_->sinks[static_cast<std::size_t>(head)]) * log2_e;
 }
 
+double Rule::kept_factor() const {
+  const double kept = 1 - how_->dropout.rate;
+  return kept > 0 ? 1 / kept : 0;
+}
+
 DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
   const Dropout& drop = how_->dropout;
-  const double kept = 1 - drop.rate;
   return {
       .key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
       .stream = static_cast<std::uint32_t>(stream),
       .row = static_cast<std::uint32_t>(query_tile * tile),
       .column = static_cast<std::uint32_t>(key_tile * tile),
       .threshold = static_cast<std::uint64_t>(drop.rate * 4294967296.0),
-      .keep = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
+      .keep = static_cast<float>(kept_factor())};
 }
 
 }  // namespace rapt

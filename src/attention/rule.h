@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "base/buffer.h"
@@ -20,6 +22,7 @@ class Rule {
 
   /// What multiplies q·k of this query.
   double scale(Index query) const;
+  bool scale_varies() const { return how_->scale.rule == Scale::Rule::log_n; }
   /// An upper bound of its size over all queries.
   double largest_scale() const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
@@ -31,16 +34,22 @@ class Rule {
   float softcap_log2() const { return static_cast<float>(softcap_ * log2_e); }
 
   /// Bias by relative position: diagonal(head)[key position - query position], null if there is
-  /// none.
+  /// none. The first call makes the tables of all heads.
   const float* diagonal(Index head) const;
+  /// The same numbers for relative positions first .. first + count - 1, without tables: for calls
+  /// whose few queries would not repay them.
+  void diagonal_part(Index head, Index first, Index count, float* out) const;
   bool has_diagonal() const { return diagonal_length_ > 0; }
   /// Slopes of KERPLE's bias in its amplitude and in its rate.
   struct KerpleSlopes {
     double amplitude, rate;
   };
   KerpleSlopes kerple_slopes(Index head, Index relative) const;
-  /// T5 bucket of a relative position, looked up.
-  std::int32_t bucket(Index relative) const { return buckets_[relative + offset_]; }
+  /// T5 bucket of a relative position, looked up; only after diagonal().
+  std::int32_t bucket(Index relative) const {
+    assert(!buckets_.empty());
+    return buckets_[static_cast<std::size_t>(relative + offset_)];
+  }
 
   /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist. A bias of
   /// -inf hides its pair: its bit in `mask` is cleared. True if any was.
@@ -52,12 +61,15 @@ class Rule {
   double sink_log2(Index head) const;
 
   bool has_dropout() const { return how_->dropout.rate > 0; }
+  /// What dropout multiplies by what it keeps.
+  double kept_factor() const;
   DropTile drop_tile(Index stream, Index query_tile, Index key_tile) const;
 
  private:
-  void make_diagonals(Index heads);
-  double bias_at(Index head, Index relative) const;
-  void make_buckets();
+  void make_tables() const;
+  Index bucket_of(Index relative) const;
+  double table_number(Index head, Index bucket) const;
+  float diagonal_at(Index head, Index relative, Index bucket) const;
   double logit_factor() const { return has_softcap() ? 1 / softcap_ : log2_e; }
 
   const Attention* how_;
@@ -67,9 +79,10 @@ class Rule {
   double softcap_;
   Index offset_ = 0;  // index of relative position 0 in a diagonal
   Index diagonal_length_ = 0;
-  Buffer<float> diagonals_;  // [heads][diagonal_length]
-  std::vector<std::int32_t> buckets_vector_;
-  const std::int32_t* buckets_ = nullptr;
+  Index heads_ = 0;
+  mutable std::once_flag tables_made_;
+  mutable Buffer<float> diagonals_;  // [heads][diagonal_length]
+  mutable std::vector<std::int32_t> buckets_;
 };
 
 }  // namespace rapt

@@ -6,6 +6,12 @@
 
 namespace rapt {
 
+/// 64 rows that a tile of queries is multiplied with: f32 panels, or pairs of bf16.
+struct RightTile {
+  const float* panels = nullptr;
+  const Bf16* pairs = nullptr;
+};
+
 /// Makes the logits of one tile after the other for a tile of queries: product, relative keys,
 /// soft-cap, biases. Forward and backward share it, so they see the same bits.
 class Scoring {
@@ -17,20 +23,31 @@ class Scoring {
 
   /// Logits [64][64] in units of log2 of the pairs that mask() then tells; numbers outside its
   /// clips stay as they were. `tanh_out` keeps what the soft-cap needs in backward, if not null.
-  void logits(const float* keys, Index key_tile, std::int32_t mask_id, float* scores,
+  void logits(RightTile keys, Index key_tile, std::int32_t mask_id, float* scores,
               float* tanh_out = nullptr);
   const TileMask& mask() const { return mask_; }
+
+  /// Whether logits are products times positive factors and nothing more, so that the pair kernels
+  /// can go from products to probabilities by themselves, with the mask and what follows.
+  bool is_plain() const { return plain_; }
+  void take_mask(Index key_tile, std::int32_t mask_id);
+  void products(RightTile keys, float* scores);
+  const Bf16* left() const { return left_.data(); }
+  const float* narrow_factors() const { return narrow_factors_.data(); }
 
   Index rows() const { return rows_; }
   Index row_strips() const { return divide_up(rows_, strip); }
   const double* factors() const { return factors_.data(); }
 
  private:
-  void take_mask(Index key_tile, std::int32_t mask_id);
+  void multiply(RightTile keys, float* scores);
 
   const Call& call_;
   Index item_ = 0, head_ = 0, query_tile_ = 0, rows_ = 0;
-  Buffer<float> queries_;   // strips
+  Buffer<float> queries_;         // strips
+  Buffer<Bf16> left_;             // the queries for pair products, as they are
+  Buffer<float> narrow_factors_;  // [64], for pair products: what queries_ has in it already
+  bool plain_ = false;
   Buffer<double> factors_;  // [64]
   Buffer<float> dense_;     // [64][64]
   TileMask mask_;

@@ -41,8 +41,8 @@ HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t wo
   }
 }
 
-void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
-                   const GradientTile& state) noexcept {
+inline void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
+                          const GradientTile& state) noexcept {
   for (Index r = 0; r < rows; ++r) {
     float* row = scores + r * tile;
     float* drow = dprobs + r * tile;
@@ -54,17 +54,17 @@ void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t
   }
 }
 
-void Widen(float* numbers, double* wide, Index count) noexcept {
+inline void Widen(float* numbers, double* wide, Index count) noexcept {
   WidenInto<Store::add>(numbers, wide, count);
 }
 
-void Narrow(const double* wide, const float* rest, double factor, Index count,
-            float* out) noexcept {
+inline void Narrow(const double* wide, const float* rest, double factor, Index count,
+                   float* out) noexcept {
   NarrowRow(wide, rest, factor, count, out);
 }
 
 /// diagonals[63 + c - r] += dlogits[r][c]
-void SumDiagonals(const float* dlogits, Index rows, double* diagonals) noexcept {
+inline void SumDiagonals(const float* dlogits, Index rows, double* diagonals) noexcept {
   for (Index r = 0; r < rows; ++r) {
     double* at = diagonals + tile - 1 - r;
     for (Index c = 0; c < tile; ++c) at[c] += static_cast<double>(dlogits[r * tile + c]);
@@ -98,7 +98,7 @@ HWY_INLINE void PhiloxRow(const DropTile& how, std::uint32_t row,
 }
 
 /// Zero for the dropped pairs (even of a NaN), times `keep` for the others.
-void Drop(float* scores, Index rows, const DropTile& how) noexcept {
+inline void Drop(float* scores, Index rows, const DropTile& how) noexcept {
   std::uint32_t words[4][tile / 4];
   for (Index r = 0; r < rows; ++r) {
     PhiloxRow(how, how.row + static_cast<std::uint32_t>(r), words);

@@ -2,12 +2,9 @@
 
 #include <vector>
 
-// The targets worth a copy of the code; the static target of a plain x86-64 build is scalar and
-// runs everywhere.
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-#endif
+#include "kernels/bf16_units.h"
+#include "kernels/pair_kernels.h"
+#include "kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/kernels.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
@@ -17,8 +14,10 @@
 #include "kernels/math-inl.h"
 #include "kernels/number-inl.h"
 #include "kernels/pack-inl.h"
+#include "kernels/pair_pack-inl.h"
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
+#include "kernels/quad_pack-inl.h"
 #include "kernels/rope-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/softmax-inl.h"
@@ -51,14 +50,18 @@ inline constexpr Kernels kernels = {
     .pack_rows = PackRows,
     .load_numbers = LoadNumbers,
     .store_numbers = StoreNumbers,
-    .unpack_panels8 = UnpackPanels8,
-    .unpack_rows8 = UnpackRows8,
+    .unpack_key_quads = UnpackKeyQuads,
+    .unpack_value_quads = UnpackValueQuads,
+    .pack_key_pairs = PackKeyPairs,
+    .pack_value_pairs = PackValuePairs,
+    .unpack_key_pairs = UnpackKeyPairs,
+    .unpack_value_pairs = UnpackValuePairs,
     .scores = Scores,
     .gather = Gather,
     .gather_columns = GatherColumns,
-    .thin = {{ThinScores<float>, ThinGather<float>},
-             {ThinScores<Bf16>, ThinGather<Bf16>},
-             {ThinScores<std::int8_t>, ThinGather<std::int8_t>}},
+    .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
+             {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
+             {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,
@@ -93,7 +96,7 @@ namespace {
 
 HWY_EXPORT(KernelsOfTarget);
 
-std::vector<const Kernels*> list_kernels() {
+std::vector<const Kernels*> list_targets() {
   std::vector<const Kernels*> list;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
@@ -102,6 +105,31 @@ std::vector<const Kernels*> list_kernels() {
   }
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return list;
+}
+
+/// The best target with an engine for bf16 on top.
+Kernels with_pairs(const Kernels& best, const char* name, const PairKernels* pairs) {
+  Kernels kernels = best;
+  kernels.name = name;
+  kernels.pairs = pairs;
+  return kernels;
+}
+
+std::vector<const Kernels*> list_kernels() {
+  std::vector<const Kernels*> list = list_targets();
+  const Kernels& best = *list.front();
+  // AVX512-BF16 comes after plain AVX-512, which is the faster one on the CPUs we know.
+  if (const PairKernels* vectors = pair_kernels_of(PairEngine::vectors)) {
+    static const Kernels kernels = with_pairs(best, "AVX512-BF16", vectors);
+    list.insert(list.begin() + 1, &kernels);
+  }
+  if (const PairKernels* tiles = pair_kernels_of(PairEngine::tiles)) {
+    static const Kernels kernels = with_pairs(best, "AMX", tiles);
+    list.insert(list.begin(), &kernels);
+  }
+  static const Kernels portable = with_pairs(best, "pairs", pair_kernels_of(PairEngine::portable));
+  list.push_back(&portable);
   return list;
 }
 

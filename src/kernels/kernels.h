@@ -18,6 +18,14 @@ inline constexpr Index band_width = 2 * tile;
 /// Widest vector of any instruction set; buffers of "one vector per row" use it.
 inline constexpr Index max_lanes = 16;
 
+/// Values of two or four slots lie in one word of a bf16 or int8 tile; those slots are 16 apart.
+inline constexpr Index word_gap = 16;
+/// Values of a bf16 tile lie in 32 rows of pairs.
+inline constexpr Index pair_rows = tile / 2;
+constexpr Index first_slot_of_pair(Index row) {
+  return row / word_gap * 2 * word_gap + row % word_gap;
+}
+
 /// Columns [begin, end) of a tile that a strip of rows touches, in multiples of the vector width.
 struct Clip {
   Index begin = 0;
@@ -94,6 +102,17 @@ struct RotaryRows {
   bool back;                  // by the negative angles
 };
 
+/// Keys or values of a cached tile: f32 as panels or rows, bf16 in pairs, int8 in quads.
+struct ThinTile {
+  const void* numbers;
+  const float* scales;  // [64] of int8, else null
+  Index width;          // of a stored row of values
+  Index slots;          // the first ones that count, in whole vectors; p is 0 beyond
+  const void* ahead;    // what will be read after this tile, for prefetching
+};
+
+struct PairKernels;  // pair_kernels.h
+
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
@@ -101,6 +120,10 @@ struct RotaryRows {
 ///   strips  [16][depth][4]                   rows of a left operand
 ///   panels  [ceil(64/panel)][depth][panel]   64 columns of a right operand; the last may be narrower
 ///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, likewise
+///   key pairs    [pairs][64][2]              bf16, any pairs >= dim / 2: columns 2 p and 2 p + 1
+///   value pairs  [2][16][width][2]           bf16, any width >= dim: slots 32 g + i and 32 g + 16 + i
+///   key quads    [ceil(dim/4)][64][4]        int8: columns 4 i to 4 i + 3
+///   value quads  [16][width][4]              int8, any width >= dim: slots i, 16 + i, 32 + i, 48 + i
 // clang-format on
 struct Kernels {
   const char* name;
@@ -116,11 +139,21 @@ struct Kernels {
   void (*load_numbers)(const void* from, Type type, Index count, float* to) noexcept;
   void (*store_numbers)(const float* from, Index count, Type type, void* to) noexcept;
 
-  // 8-bit packed keys (a scale per column) and values (a scale per row) to f32.
-  void (*unpack_panels8)(const std::int8_t* panels, const float* scales, Index dim,
-                         float* out) noexcept;
-  void (*unpack_rows8)(const std::int8_t* rows, const float* scales, Index width,
-                       float* out) noexcept;
+  // int8 tiles in quads, with a scale for each slot, to panels and rows; width is at most
+  // quad_width.
+  void (*unpack_key_quads)(const std::int8_t* quads, const float* scales, Index dim,
+                           float* panels) noexcept;
+  void (*unpack_value_quads)(const std::int8_t* quads, const float* scales, Index quad_width,
+                             Index width, float* rows) noexcept;
+
+  // bf16 tiles in pairs, the same on every instruction set. Packing takes up to 64 rows of any
+  // type, rounds to nearest and fills up with zeros; false if a packed number is not finite.
+  // Unpacking makes panels and rows; width is at most pair_width.
+  bool (*pack_key_pairs)(const InputRows& rows, Index dim, Index pairs, Bf16* out) noexcept;
+  bool (*pack_value_pairs)(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept;
+  void (*unpack_key_pairs)(const Bf16* pairs, Index dim, float* panels) noexcept;
+  void (*unpack_value_pairs)(const Bf16* pairs, Index pair_width, Index width,
+                             float* rows) noexcept;
 
   // Products. Only the strips below `row_strips` and the columns or depths inside the clips are
   // touched; null clips: all.
@@ -131,13 +164,14 @@ struct Kernels {
   void (*gather_columns)(const float* scores, const float* rows, Index width,
                          const Clip* query_clips, float* out) noexcept;
 
-  // A few query rows [rows][dim] against cached tiles of f32, bf16 or int8, in the order of
-  // CacheType; scales only for int8.
+  // A few query rows against cached tiles of f32, bf16 or int8, in the order of CacheType. queries:
+  // [rows][dim rounded up to thin_step], zeros in the end; out: [rows][width], in whole vectors.
+  static constexpr Index thin_step = 4;
   struct Thin {
-    void (*scores)(const float* queries, Index rows, const void* keys, const float* scales,
-                   Index dim, float* scores) noexcept;
-    void (*gather)(float* probabilities, Index rows, const void* values, const float* scales,
-                   Index width, float* out) noexcept;
+    void (*scores)(const float* queries, Index rows, const ThinTile& keys, Index dim,
+                   float* scores) noexcept;
+    void (*gather)(float* probabilities, Index rows, const ThinTile& values, Index width,
+                   float* out) noexcept;
   };
   Thin thin[3];
 
@@ -179,9 +213,12 @@ struct Kernels {
   void (*exp2)(const float* x, Index count, float* y) noexcept;
   void (*tanh)(const float* x, Index count, float* y) noexcept;
   float (*read_loop)(const float* x, Index count) noexcept;
+
+  /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
+  const PairKernels* pairs = nullptr;
 };
 
-/// Best first; the last one runs everywhere.
+/// Best first; "scalar" runs everywhere.
 std::span<const Kernels* const> supported_kernels();
 
 }  // namespace rapt

@@ -131,13 +131,6 @@ HWY_INLINE hn::Vec<D> LoadFloats(D d, const Number* from) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const std::int8_t* from) {
-  const hn::RebindToSigned<D> di;
-  const hn::Rebind<std::int8_t, D> d8;
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(d8, from)));
-}
-
-template <class D>
 HWY_INLINE void StoreFloats(hn::Vec<D> x, D d, float* to) {
   hn::StoreU(x, d, to);
 }
@@ -161,7 +154,7 @@ HWY_INLINE auto Dispatch(const void* data, Type type, const WithNumbers& with_nu
   }
 }
 
-void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
+inline void LoadNumbers(const void* from, Type type, Index count, float* to) noexcept {
   Dispatch(from, type, [&](const auto* numbers) {
     const hn::ScalableTag<float> d;
     constexpr Index step = hn::MaxLanes(hn::ScalableTag<float>());
@@ -181,7 +174,7 @@ HWY_INLINE void DispatchType(Type type, const WithType& with_type) {
   with_type(F16());
 }
 
-void StoreNumbers(const float* from, Index count, Type type, void* to) noexcept {
+inline void StoreNumbers(const float* from, Index count, Type type, void* to) noexcept {
   DispatchType(type, [&]<class Number>(Number) {
     const hn::ScalableTag<float> d;
     constexpr Index step = hn::MaxLanes(hn::ScalableTag<float>());

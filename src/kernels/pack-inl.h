@@ -132,7 +132,8 @@ HWY_INLINE void PackFour(const T* data, Index stride, Index first, Index count, 
   if (four.missing > 0) ClearColumns(out, out_stride, dim, 4 - four.missing);
 }
 
-bool PackStrips(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
+inline bool PackStrips(const InputRows& rows, Index dim, const double* factors,
+                       float* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
     for (Index s = 0; s * strip < rows.count; ++s) {
@@ -143,7 +144,7 @@ bool PackStrips(const InputRows& rows, Index dim, const double* factors, float* 
   });
 }
 
-bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
+inline bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
     for (Index first = 0; first < tile; first += panel_columns) {
@@ -188,7 +189,7 @@ HWY_INLINE void PackRow(const T* row, Index present, Index columns, F factor, fl
   for (; c < columns; ++c) to[c] = 0;
 }
 
-bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
+inline bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
   for (Index r = rows.count; r < tile; ++r) ClearRow(width, r, out);
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
@@ -208,34 +209,6 @@ bool PackRows(const InputRows& rows, Index dim, const double* factors, float* ou
     }
     return finite.Finite();
   });
-}
-
-void UnpackPanels8(const std::int8_t* panels, const float* scales, Index dim, float* out) noexcept {
-  const DF d;
-  for (Index first = 0; first < tile; first += panel_columns) {
-    const Index width = std::min(panel_columns, tile - first);
-    for (Index c = 0; c < dim; ++c) {
-      for (Index i = 0; i < width; i += lane_count) {
-        const Index at = first * dim + c * width + i;
-        hn::StoreU(hn::Mul(LoadFloats(d, panels + at), hn::LoadU(d, scales + first + i)), d,
-                   out + at);
-      }
-    }
-  }
-}
-
-void UnpackRows8(const std::int8_t* rows, const float* scales, Index width, float* out) noexcept {
-  const DF d;
-  for (Index first = 0; first < width; first += panel_columns) {
-    const Index columns = std::min(panel_columns, width - first);
-    for (Index r = 0; r < tile; ++r) {
-      const VF scale = hn::Set(d, scales[r]);
-      for (Index i = 0; i < columns; i += lane_count) {
-        const Index at = first * tile + r * columns + i;
-        hn::StoreU(hn::Mul(LoadFloats(d, rows + at), scale), d, out + at);
-      }
-    }
-  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Twelve independent chains from registers: enough for four cycles of latency on three ports.
-double FmaLoop(Index iterations) noexcept {
+inline double FmaLoop(Index iterations) noexcept {
   constexpr int chains = 12;
   const DF d;
   const VF shrink = hn::Set(d, 0.999f);
@@ -57,15 +57,15 @@ struct TanhOf {
   HWY_INLINE VF operator()(VF x) const { return Tanh(DF(), x); }
 };
 
-void Exp2Numbers(const float* x, Index count, float* y) noexcept {
+inline void Exp2Numbers(const float* x, Index count, float* y) noexcept {
   ForEachVector(x, count, y, Exp2Of());
 }
-void TanhNumbers(const float* x, Index count, float* y) noexcept {
+inline void TanhNumbers(const float* x, Index count, float* y) noexcept {
   ForEachVector(x, count, y, TanhOf());
 }
 
 /// Sum of `count` numbers, a multiple of 64.
-float ReadLoop(const float* x, Index count) noexcept {
+inline float ReadLoop(const float* x, Index count) noexcept {
   const DF d;
   VF acc[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
   for (Index i = 0; i + 4 * lane_count <= count; i += 4 * lane_count) {

@@ -158,7 +158,7 @@ enum class Span { panel, part };
 
 /// Every strip over the whole depth: the loop that carries nearly all flops.
 template <int vectors, Index row_step, Index depth_step, Store store, Span span>
-HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_strips) {
+inline HWY_NOINLINE void WholeStrips(const StripWalk& walk, Index depth, Index row_strips) {
   const Index b_stride = span == Span::panel ? vectors * lane_count : walk.b_stride;
   for (Index s = 0; s < row_strips; ++s) {
     const float* a = walk.a + s * walk.a_step;
@@ -217,7 +217,8 @@ HWY_INLINE void ScoresOfBlock(const float* a, const float* b, const DepthBlock& 
 }
 
 /// scores += more, two tiles
-void AddTile(float* scores, Index row_strips, const Clip* clips, const float* more) noexcept {
+inline void AddTile(float* scores, Index row_strips, const Clip* clips,
+                    const float* more) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
     const Clip clip = ClipOf(clips, r);
@@ -233,8 +234,8 @@ void AddTile(float* scores, Index row_strips, const Clip* clips, const float* mo
 inline constexpr Index depth_block = 128;
 
 /// S[64][64] = A B over `depth`.
-void Scores(const float* a, const float* b, Index depth, Index row_strips, const Clip* clips,
-            float* scores) noexcept {
+inline void Scores(const float* a, const float* b, Index depth, Index row_strips, const Clip* clips,
+                   float* scores) noexcept {
   ScoresOfBlock(a, b, {depth, 0, std::min(depth, depth_block)}, row_strips, clips, scores);
   for (Index first = depth_block; first < depth; first += depth_block) {
     HWY_ALIGN float part[tile * tile];
@@ -270,13 +271,13 @@ HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width
   }
 }
 
-void Gather(const float* scores, const float* rows, Index width, Index row_strips,
-            const Clip* clips, float* out) noexcept {
+inline void Gather(const float* scores, const float* rows, Index width, Index row_strips,
+                   const Clip* clips, float* out) noexcept {
   GatherStrips<tile, 1>(scores, rows, width, row_strips, clips, out);
 }
 
-void GatherColumns(const float* scores, const float* rows, Index width, const Clip* query_clips,
-                   float* out) noexcept {
+inline void GatherColumns(const float* scores, const float* rows, Index width,
+                          const Clip* query_clips, float* out) noexcept {
   GatherStrips<1, tile>(scores, rows, width, strips, query_clips, out);
 }
 

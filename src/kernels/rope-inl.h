@@ -134,7 +134,7 @@ HWY_INLINE void Pass(const From* x, Index begin, Index end, To* y) {
 }
 
 template <class Pairs>
-void Rotate(const RotaryRows& rows) noexcept {
+inline void Rotate(const RotaryRows& rows) noexcept {
   const Pairs at{rows.pairs};
   const float side = rows.back ? -1.0f : 1.0f;
   DispatchType(rows.from_type, [&]<class From>(From) {

@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// scores = cap * tanh(scores); the tangents are kept for backward if asked for.
-void Softcap(float* scores, Index row_strips, const Clip* clips, float cap,
-             float* tanh_out) noexcept {
+inline void Softcap(float* scores, Index row_strips, const Clip* clips, float cap,
+                    float* tanh_out) noexcept {
   const DF d;
   const VF factor = hn::Set(d, cap);
   for (Index r = 0; r < row_strips * strip; ++r) {
@@ -31,8 +31,8 @@ void Softcap(float* scores, Index row_strips, const Clip* clips, float cap,
 }
 
 /// scores[r][c] += diagonal[c - r]
-void AddDiagonal(float* scores, Index row_strips, const Clip* clips,
-                 const float* diagonal) noexcept {
+inline void AddDiagonal(float* scores, Index row_strips, const Clip* clips,
+                        const float* diagonal) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
     const Clip clip = ClipOf(clips, r);
@@ -44,7 +44,8 @@ void AddDiagonal(float* scores, Index row_strips, const Clip* clips,
 }
 
 /// scores[r][c] += band[r][64 + c - r]
-void AddBand(float* scores, Index row_strips, const Clip* clips, const float* band) noexcept {
+inline void AddBand(float* scores, Index row_strips, const Clip* clips,
+                    const float* band) noexcept {
   const DF d;
   for (Index r = 0; r < row_strips * strip; ++r) {
     const float* middle = band + r * band_width + tile - r;
@@ -57,7 +58,7 @@ void AddBand(float* scores, Index row_strips, const Clip* clips, const float* ba
 }
 
 /// dlogits *= 1 - tanh^2; a hidden pair stays 0 whatever its tangent is
-void Uncap(float* dlogits, const float* tanh_of, Index rows) noexcept {
+inline void Uncap(float* dlogits, const float* tanh_of, Index rows) noexcept {
   const DF d;
   const VF one = hn::Set(d, 1.0f);
   for (Index i = 0; i < rows * tile; i += lane_count) {

@@ -77,7 +77,7 @@ inline constexpr StatPower stat_powers[] = {{stat_largest, 1}, {stat_others, 1},
                                             {stat_others2, 2}, {stat_others3, 3},
                                             {stat_pz, 1},      {stat_distance, 1}};
 
-HWY_NOINLINE void RescaleStats(SoftmaxTile& state, Index r, float factor) {
+inline HWY_NOINLINE void RescaleStats(SoftmaxTile& state, Index r, float factor) {
   for (const auto [stat, power] : stat_powers) {
     float f = factor;
     for (int i = 1; i < power; ++i) f *= factor;
@@ -87,7 +87,7 @@ HWY_NOINLINE void RescaleStats(SoftmaxTile& state, Index r, float factor) {
 }
 
 /// The row's maximum grew: measure p from the new one.
-HWY_NOINLINE void Rescale(SoftmaxTile& state, Index r, float most) {
+inline HWY_NOINLINE void Rescale(SoftmaxTile& state, Index r, float most) {
   const float old = state.reference[r];
   state.reference[r] = most;
   if (old == minus_infinity) {
@@ -209,8 +209,8 @@ HWY_INLINE void TakeMaxima(float* scores, Index rows, const Clip* clips, const s
   }
 }
 
-void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-            SoftmaxTile& state) noexcept {
+inline void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                   SoftmaxTile& state) noexcept {
   if (clips == nullptr) {
     TakeMaxima<false>(scores, rows, clips, masks, state);
     for (Index r = 0; r < rows; ++r) {
@@ -239,8 +239,8 @@ HWY_INLINE void FlushStats(SoftmaxTile& state, Index r) {
   }
 }
 
-void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-                 SoftmaxTile& state, Index distance) noexcept {
+inline void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                        SoftmaxTile& state, Index distance) noexcept {
   if (clips == nullptr) {
     TakeMaxima<false>(scores, rows, clips, masks, state);
   } else {
@@ -272,7 +272,7 @@ HWY_INLINE void WidenInto(float* numbers, double* wide, Index count) {
 }
 
 /// Moves the f32 sums into the f64 ones: what keeps a million keys exact.
-void Flush(SoftmaxTile& state, Index rows) noexcept {
+inline void Flush(SoftmaxTile& state, Index rows) noexcept {
   const Index count = rows * state.width;
   if (state.wide_used) {
     WidenInto<Store::add>(state.out, state.wide, count);
@@ -316,7 +316,8 @@ HWY_INLINE void NarrowRow(const double* wide, const float* rest, double factor, 
   }
 }
 
-void Finish(const SoftmaxTile& state, Index row, double factor, Index dim, float* out) noexcept {
+inline void Finish(const SoftmaxTile& state, Index row, double factor, Index dim,
+                   float* out) noexcept {
   const double* wide = state.wide_used ? state.wide + row * state.width : nullptr;
   NarrowRow(wide, state.out + row * state.width, factor, dim, out);
 }

@@ -184,23 +184,28 @@ PairValue value_of(const Problem& p, const Place& at, Index t) {
 
 /// sum p_j * keep_j * v_j, the same of |v|, and of |v| times -log p: one row.
 struct Output {
-  Doubles value, size, far;
+  Doubles value, size, far, square;
 };
 
 Output output_of(const Problem& p, const Row& row) {
-  Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim)};
+  Output out{Doubles(p.value_dim), Doubles(p.value_dim), Doubles(p.value_dim),
+             Doubles(p.value_dim)};
   for (std::size_t j = 0; j < row.seen.size(); ++j)
     for (Index t = 0; t < p.value_dim; ++t) {
       const double weight = row.probability[j] * row.keep[j];
       const PairValue value = value_of(p, row.at[j], t);
+      const double size = weight * value.size;
       out.value[t] += weight * value.number;
-      out.size[t] += weight * value.size;
-      out.far[t] += weight * value.size * below(row, j);
+      out.size[t] += size;
+      out.far[t] += size * below(row, j);
+      out.square[t] += size * size;
     }
   return out;
 }
 
-Truth truth(Index elements) { return {Doubles(elements), Doubles(elements), 0}; }
+Truth truth(Index elements) {
+  return {Doubles(elements), Doubles(elements), 0, Doubles(elements), Doubles(elements)};
+}
 
 void put(Truth& truth, Index index, double value, double unit) {
   truth.value[index] = value;
@@ -210,6 +215,13 @@ void put(Truth& truth, Index index, double value, double unit) {
 void add(Truth& truth, Index index, double value, double unit) {
   truth.value[index] += value;
   truth.unit[index] += unit;
+}
+
+/// A term of known size, besides.
+void add(Truth& truth, Index index, double value, double unit, double size) {
+  add(truth, index, value, unit);
+  truth.size[index] += size;
+  truth.square[index] += size * size;
 }
 
 /// The statistics of one row. With rounding of relative size e = u32 * (4 + S) in every
@@ -267,9 +279,12 @@ Defined define(const Problem& p) {
   for (Index r = 0; r < rows; ++r) {
     const Row row = row_of(p, r / p.queries / p.heads, r / p.queries % p.heads, r % p.queries);
     const Output out = output_of(p, row);
-    for (Index t = 0; t < p.value_dim; ++t)
-      put(defined.out, r * p.value_dim + t, out.value[t],
-          u32 * ((4 + row.S) * out.size[t] + out.far[t]));
+    for (Index t = 0; t < p.value_dim; ++t) {
+      const Index at = r * p.value_dim + t;
+      put(defined.out, at, out.value[t], u32 * ((4 + row.S) * out.size[t] + out.far[t]));
+      defined.out.size[at] = out.size[t];
+      defined.out.square[at] = out.square[t];
+    }
     put(defined.lse, r, row.lse, u32 * (4 + row.S + std::fabs(row.lse)));
     put(defined.row_lse, r, row.lse, u32 * (4 + row.S));
     put_stats(p, row, r, defined);
@@ -306,30 +321,37 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
       const PairValue value = value_of(p, at, t);
       u += row.keep[j] * dout[t] * value.number;
       u_size += row.keep[j] * std::fabs(dout[t]) * value.size;
-      add(d.dv, at.v + t, weight * dout[t], e * weight * std::fabs(dout[t]));
+      const double size = weight * std::fabs(dout[t]);
+      add(d.dv, at.v + t, weight * dout[t], e * size, size);
       if (!p.relative_values.empty())
-        add(d.drelative_values, at.value + t, weight * dout[t], e * weight * std::fabs(dout[t]));
+        add(d.drelative_values, at.value + t, weight * dout[t], e * size, size);
     }
-    const double dz = probability * (u - D), dz_unit = e * probability * (u_size + D_size);
-    if (p.how.bias.alibi) add(d.dslopes, head, -dz * at.distance, dz_unit * at.distance);
+    const double dz = probability * (u - D), dz_size = probability * (u_size + D_size);
+    const auto add_sized = [&](Truth& truth, Index index, double slope) {
+      const double size = dz_size * std::fabs(slope);
+      add(truth, index, dz * slope, e * size, size);
+    };
+    if (p.how.bias.alibi) add_sized(d.dslopes, head, -at.distance);
     if (p.how.bias.kerple) {
       const KerpleTerm term = kerple_of(p, head, at.distance);
-      add(d.dkerple, head, dz * term.amplitude, dz_unit * std::fabs(term.amplitude));
-      add(d.dkerple, p.heads + head, dz * term.rate, dz_unit * std::fabs(term.rate));
+      add_sized(d.dkerple, head, term.amplitude);
+      add_sized(d.dkerple, p.heads + head, term.rate);
     }
-    if (p.how.bias.table) add(d.dtable, at.table, dz, dz_unit);
-    if (p.how.bias.dense) add(d.ddense, at.dense, dz, dz_unit);
-    const double ds = scale * row.slope[j] * dz, ds_unit = scale_size * dz_unit;
+    if (p.how.bias.table) add_sized(d.dtable, at.table, 1);
+    if (p.how.bias.dense) add_sized(d.ddense, at.dense, 1);
+    const double ds = scale * row.slope[j] * dz, ds_size = scale_size * dz_size;
     for (Index c = 0; c < p.dim; ++c) {
       const double q = p.q[at.q + c], k = p.k[at.k + c];
       const double relative = p.how.bias.keys ? p.relative_keys[at.relative + c] : 0;
-      add(d.dq, at.q + c, ds * (k + relative), ds_unit * (std::fabs(k) + std::fabs(relative)));
-      add(d.dk, at.k + c, ds * q, ds_unit * std::fabs(q));
-      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, ds_unit * std::fabs(q));
+      const double dq_size = ds_size * (std::fabs(k) + std::fabs(relative));
+      const double dk_size = ds_size * std::fabs(q);
+      add(d.dq, at.q + c, ds * (k + relative), e * dq_size, dq_size);
+      add(d.dk, at.k + c, ds * q, e * dk_size, dk_size);
+      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, e * dk_size, dk_size);
     }
   }
   if (!p.sinks.empty() && !row.seen.empty())
-    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size);
+    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size, row.sink * D_size);
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ Doubles doubles(View view);
 struct Truth {
   Doubles value, unit;
   double floor = 0;  // allowance for underflow, the same for every element
+  // Of out and the gradients: the sizes of the terms of the sum and of their squares, what rounding
+  // each probability and its gradient to bf16 may cost (numerics.md b.2, b.3).
+  Doubles size = {}, square = {};
 };
 
 /// Forward, [batch, heads, queries(, value_dim)].
@@ -52,5 +55,6 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
 constexpr double u32 = 0x1p-24;
+constexpr double u16 = 0x1p-8;
 
 }  // namespace rapt::test

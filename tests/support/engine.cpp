@@ -2,14 +2,28 @@
 
 #include <algorithm>
 
+#include "kernels/kernels.h"
+
 namespace rapt::test {
 
+namespace {
+
+std::vector<Context> contexts(bool with_pairs) {
+  std::vector<Context> all;
+  for (const Kernels* kernels : supported_kernels())
+    if ((kernels->pairs != nullptr) == with_pairs) all.emplace_back(2, kernels->name);
+  return all;
+}
+
+}  // namespace
+
 const std::vector<Context>& every_isa() {
-  static const std::vector<Context> all = [] {
-    std::vector<Context> contexts;
-    for (const std::string& isa : supported_isas()) contexts.emplace_back(2, isa);
-    return contexts;
-  }();
+  static const std::vector<Context> all = contexts(false);
+  return all;
+}
+
+const std::vector<Context>& every_pair_isa() {
+  static const std::vector<Context> all = contexts(true);
   return all;
 }
 

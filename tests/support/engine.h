@@ -8,8 +8,11 @@
 
 namespace rapt::test {
 
-/// A context of every instruction set of this machine, best first, with two threads each.
+/// A context of every instruction set of this machine, best first, with two threads each; those
+/// that differ in nothing but bf16 are left out.
 const std::vector<Context>& every_isa();
+/// Those that multiply bf16 operands as they are.
+const std::vector<Context>& every_pair_isa();
 
 /// What the engine answers.
 struct Answer {

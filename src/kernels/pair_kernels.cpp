@@ -1,0 +1,64 @@
+#include "kernels/pair_kernels.h"
+
+#include <vector>
+
+#include "kernels/bf16_units.h"
+#include "kernels/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/pair_kernels.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/pair_left-inl.h"
+#include "kernels/pair_peak-inl.h"
+#include "kernels/pair_product-inl.h"
+#include "kernels/pair_softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+
+template <class Engine>
+inline constexpr PairKernels pair_kernels = {
+    .engine = Engine::name,
+    .begin = Engine::Begin,
+    .end = Engine::End,
+    .pack_left = PackLeft,
+    .pack_columns = PackColumns,
+    .scores = PairScores<Engine>,
+    .gather = PairGather<Engine>,
+    .gather_columns = PairGatherColumns<Engine>,
+    .scale = ScaleRows,
+    .absorb = AbsorbPairs<Engine>,
+    .erase = ErasePairs,
+    .visit = VisitPairs<Engine>,
+    .pack_numbers = PackNumbers,
+    .pack_natural = PackNatural,
+    .transpose = TransposeColumns,
+    .peak_loop = Engine::PeakLoop,
+};
+
+const PairKernels* PairKernelsOfTarget(PairEngine engine) {
+#if HWY_TARGET == HWY_AVX3
+  if (engine == PairEngine::tiles) return &pair_kernels<TilePairs>;
+  if (engine == PairEngine::vectors) return &pair_kernels<VectorPairs>;
+#endif
+  return engine == PairEngine::portable ? &pair_kernels<PortablePairs> : nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rapt {
+
+HWY_EXPORT(PairKernelsOfTarget);
+
+const PairKernels* pair_kernels_of(PairEngine engine) {
+  const bool usable = engine == PairEngine::portable ||
+                      (engine == PairEngine::tiles ? amx().usable : has_avx512_bf16());
+  return usable ? HWY_DYNAMIC_DISPATCH(PairKernelsOfTarget)(engine) : nullptr;
+}
+
+}  // namespace rapt
+#endif
