@@ -5,6 +5,7 @@
 #include "attention/context.h"
 #include "attention/relative_tiles.h"
 #include "attention/rule.h"
+#include "attention/slot_rule.h"
 #include "base/buffer.h"
 #include "base/sizes.h"
 #include "kernels/pair_kernels.h"
@@ -30,6 +31,7 @@ struct Call {
   std::shared_ptr<const Plan> plan;
   Rule rule;
   std::unique_ptr<const RelativeTiles> relative;  // null without relative keys
+  const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }

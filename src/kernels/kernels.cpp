@@ -18,6 +18,7 @@
 #include "kernels/peak-inl.h"
 #include "kernels/product-inl.h"
 #include "kernels/shape-inl.h"
+#include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -74,6 +75,8 @@ inline constexpr Kernels kernels = {
     .widen = Widen,
     .narrow = Narrow,
     .sum_diagonals = SumDiagonals,
+    .signed_argmax = SignedArgmax,
+    .slot_words = SlotWords,
     .fma_loop = FmaLoop,
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,
