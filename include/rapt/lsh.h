@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "rapt/pattern.h"
@@ -39,6 +40,14 @@ struct Lsh {
 /// Text: lsh(chunk, rounds, {buckets}, seed, before, after, separate, once); whatever follows the
 /// chunk may be left out from the end.
 RAPT_API Pattern lsh(const Lsh& options);
+
+/// The lsh leaf of a pattern, if it has one. Throws std::invalid_argument if it stands where it may
+/// not.
+RAPT_API std::optional<Lsh> lsh_part(const Pattern& pattern);
+
+/// Pairs of slots that one head multiplies at this length, those included that another pattern
+/// hides.
+RAPT_API Index lsh_pairs(const Lsh& options, Index tokens);
 
 /// The factors that stand for empty `buckets` at this length.
 RAPT_API std::vector<Index> lsh_buckets(Index tokens, Index chunk);

@@ -3,6 +3,7 @@
 
 #include "attention/pattern_node.h"
 #include "base/check.h"
+#include "base/sizes.h"
 
 namespace rapt {
 namespace {
@@ -73,6 +74,15 @@ Pattern lsh(const Lsh& options) {
   }
   check(product <= 0x1p30, "lsh: ", product, " buckets, expected at most 2^30");
   return Pattern(std::make_shared<const LshNode>(options));
+}
+
+std::optional<Lsh> lsh_part(const Pattern& pattern) { return split_lsh(pattern).lsh; }
+
+Index lsh_pairs(const Lsh& options, Index tokens) {
+  if (tokens <= options.chunk) return checked_product({tokens, tokens});
+  const Index chunks = checked_product({options.rounds, divide_up(tokens, options.chunk)});
+  const Index seen = std::min(chunks, 1 + options.before + options.after);
+  return checked_product({chunks, options.chunk, seen, options.chunk});
 }
 
 std::vector<Index> lsh_buckets(Index tokens, Index chunk) {
