@@ -198,5 +198,178 @@ TEST(Lsh, TokensAreSortedByThePublishedBuckets) {
   }
 }
 
+/// A call and its rule in doubles, one pair of slots at a time.
+struct Hashed {
+  Hashed(const Lsh& options, Pattern pattern, Index count)
+      : lsh(options), rest(std::move(pattern)), tokens(count) {}
+
+  Lsh lsh;
+  Pattern rest;
+  Index heads = 2, tokens, dim = 8, value_dim = 5;
+  Doubles q, k, v;
+  std::shared_ptr<const LshOrder> order;
+
+  Pattern pattern() const { return rapt::lsh(lsh) & rest; }
+
+  /// How often chunk b stands among those that a slot of chunk a sees.
+  Index meetings(Index a, Index b) const {
+    if (!order->sorted()) return 1;
+    const Index chunks = order->slots() / lsh.chunk;
+    Index count = 0;
+    for (Index step = -lsh.before; step <= lsh.after; ++step)
+      count += ((a / lsh.chunk + step) % chunks + chunks) % chunks == b / lsh.chunk;
+    return count;
+  }
+
+  /// Slots of key j that slots of query i see.
+  Index all_meetings(Index head, Index i, Index j) const {
+    Index count = 0;
+    for (Index a = 0; a < order->slots(); ++a)
+      for (Index b = 0; b < order->slots(); ++b)
+        count += order->queries(head)[a] == i && order->keys(head)[b] == j && meetings(a, b) > 0;
+    return count;
+  }
+
+  double factor(const Doubles& x, Index row) const {
+    if (lsh.keys == Lsh::Keys::separate) return 1;
+    double square = 0;
+    for (Index c = 0; c < dim; ++c) square += x[row * dim + c] * x[row * dim + c];
+    return 1 / std::sqrt(square / static_cast<double>(dim) + 1e-6);
+  }
+
+  /// out [heads, tokens, value_dim] of these operands; the order stays as it is.
+  Doubles out(const Doubles& q_, const Doubles& k_, const Doubles& v_) const {
+    Doubles all;
+    for (Index head = 0; head < heads; ++head) {
+      const std::int32_t *queries = order->queries(head), *keys = order->keys(head);
+      std::vector<Doubles> sums(static_cast<std::size_t>(tokens), Doubles(value_dim));
+      Doubles weight(tokens), most(tokens, -1e300);
+      for (int pass = 0; pass < 2; ++pass)
+        for (Index a = 0; a < order->slots(); ++a)
+          for (Index b = 0; b < order->slots(); ++b) {
+            const Index i = queries[a], j = keys[b];
+            if (i < 0 || j < 0 || meetings(a, b) == 0) continue;
+            const bool self = i == j && lsh.keys == Lsh::Keys::shared;
+            const Ranges seen = rest.keys_of(i, {tokens, tokens});
+            const bool visible = std::any_of(seen.begin(), seen.end(), [&](const Range& r) {
+              return r.begin <= j && j < r.end;
+            });
+            if (!visible && !self) continue;
+            double z = 0;
+            for (Index c = 0; c < dim; ++c)
+              z += q_[(head * tokens + i) * dim + c] * k_[(head * tokens + j) * dim + c];
+            z *= factor(k_, head * tokens + j) / std::sqrt(static_cast<double>(dim));
+            if (self) z = -1e5;
+            if (pass == 0) {
+              most[i] = std::max(most[i], z);
+              continue;
+            }
+            double p = std::exp(z - most[i]);
+            if (!self && lsh.duplicates == Lsh::Duplicates::once) {
+              p /= static_cast<double>(all_meetings(head, i, j));
+            } else if (!self) {
+              p *= static_cast<double>(meetings(a, b));
+            }
+            weight[i] += p;
+            for (Index t = 0; t < value_dim; ++t)
+              sums[i][t] += p * v_[(head * tokens + j) * value_dim + t];
+          }
+      for (Index i = 0; i < tokens; ++i)
+        for (Index t = 0; t < value_dim; ++t)
+          all.push_back(weight[i] == 0 ? 0 : sums[i][t] / weight[i]);
+    }
+    return all;
+  }
+};
+
+Doubles moved(const Doubles& x, const Doubles& along, double step) {
+  Doubles y = x;
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += step * along[i];
+  return y;
+}
+
+double dot(const Doubles& a, std::span<const float> b) {
+  double total = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) total += a[i] * static_cast<double>(b[i]);
+  return total;
+}
+
+/// Forward against the definition, each gradient along a random direction against differences of
+/// it.
+void expect_defined(Hashed h) {
+  const Shape shape{1, h.heads, h.tokens, h.dim};
+  const bool shared = h.lsh.keys == Lsh::Keys::shared;
+  const Tensor q = random_tensor(shape, 1), other = random_tensor(shape, 2);
+  const Tensor& k = shared ? q : other;
+  const Tensor v = random_tensor({1, h.heads, h.tokens, h.value_dim}, 3);
+  const Tensor dout = random_tensor(v.shape(), 4);
+  h.q = doubles(q.view()), h.k = doubles(k.view()), h.v = doubles(v.view());
+  const Attention how{.pattern = h.pattern()};
+  for (const Context& context : every_isa()) {
+    const std::string at = to_string(how.pattern) + " on " + context.isa();
+    const Attended got = attend(q, k, v, how, context);
+    h.order = got.rows.order;
+    const Doubles want = h.out(h.q, h.k, h.v);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      // A token alone with itself is rounded as Transformers rounds it.
+      ASSERT_NEAR(got.out.numbers()[i], want[i],
+                  2e-6 + 5e-3 * std::fabs(want[i]) * (got.lse.numbers()[i / 5] < -1e4f))
+          << i << ' ' << at;
+    const Gradients g = attend_backward(dout, q, k, v, got.out, got.rows, how, context);
+    const auto along = [&](std::uint64_t seed, std::size_t count) {
+      const std::vector<float> numbers = normals(static_cast<Index>(count), seed);
+      return Doubles(numbers.begin(), numbers.end());
+    };
+    constexpr double step = 1e-5;
+    const auto slope = [&](const auto& out_at) {
+      return (dot(out_at(step), dout.numbers()) - dot(out_at(-step), dout.numbers())) / (2 * step);
+    };
+    const Doubles to_q = along(5, h.q.size()), to_k = along(6, h.k.size()),
+                  to_v = along(7, h.v.size());
+    const double dq = slope([&](double s) { return h.out(moved(h.q, to_q, s), h.k, h.v); });
+    const double dk = slope([&](double s) { return h.out(h.q, moved(h.k, to_k, s), h.v); });
+    const double dv = slope([&](double s) { return h.out(h.q, h.k, moved(h.v, to_v, s)); });
+    const double size = std::sqrt(static_cast<double>(h.q.size()));
+    const bool lonely = std::any_of(got.lse.numbers().begin(), got.lse.numbers().end(),
+                                    [](float x) { return x < -1e4f; });
+    EXPECT_NEAR(dot(to_q, g.dq.numbers()), dq, 2e-5 * size) << at;
+    EXPECT_NEAR(dot(to_k, g.dk.numbers()), dk, 2e-5 * size) << at;
+    EXPECT_NEAR(dot(to_v, g.dv.numbers()), dv, (lonely ? 1e-2 : 2e-5) * size) << at;
+  }
+}
+
+TEST(Lsh, AnswersAreThoseOfTheDefinition) {
+  for (const Lsh& options :
+       {Lsh{.chunk = 8, .rounds = 3, .buckets = {4, 2}}, Lsh{.chunk = 16, .rounds = 1, .after = 1},
+        Lsh{.chunk = 64, .rounds = 2, .seed = 3},
+        Lsh{.chunk = 8, .rounds = 2, .keys = Lsh::Keys::separate}, Lsh{.chunk = 300, .rounds = 2}})
+    for (const char* rest : {"full", "causal", "keys(61) & causal", "documents({30, 40})",
+                             "window(9, 2) | tokens({0, 40})"})
+      expect_defined(Hashed(options, Pattern::parse(rest), 77));
+  // A ring shorter than the neighbourhood, and keys that count once.
+  expect_defined(Hashed({.chunk = 40, .rounds = 1, .before = 1, .after = 1}, full(), 77));
+  expect_defined(
+      Hashed({.chunk = 8, .rounds = 3, .duplicates = Lsh::Duplicates::once}, causal(), 30));
+}
+
+TEST(Lsh, BitsDoNotDependOnThreads) {
+  const Tensor q = random_tensor({2, 3, 333, 16}, 1), v = random_tensor({2, 3, 333, 16}, 2);
+  const Attention how{.pattern = lsh({.chunk = 16, .rounds = 3}) & causal()};
+  const Attended one = attend(q, q, v, how, Context(1)), three = attend(q, q, v, how, Context(3));
+  EXPECT_SAME_BITS(one, three);
+  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one.out, one.rows, how, Context(1)),
+                   attend_backward(v, q, q, v, one.out, one.rows, how, Context(3)));
+}
+
+TEST(Lsh, MistakesAreNamed) {
+  const Tensor q = random_tensor({1, 2, 100, 8}, 1), k = random_tensor({1, 1, 100, 8}, 2);
+  EXPECT_THROW(attend(q, k, k, {.pattern = lsh({})}), std::invalid_argument);
+  EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}) | causal()}), std::invalid_argument);
+  EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}) & lsh({})}), std::invalid_argument);
+  EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}), .bias = alibi(2)}), std::invalid_argument);
+  EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}), .rotations = q.view()}), std::invalid_argument);
+  EXPECT_THROW(Plan(lsh({}), {100, 100}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -13,6 +13,11 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
+AnyMutableView writable(Buffer<float>& numbers, Index width) {
+  return AnyMutableView::trusted(numbers.data(), Type::f32, {1, 1, numbers.size() / width, width},
+                                 {numbers.size(), numbers.size(), width, 1});
+}
+
 /// The slots of each position, round after round.
 Buffer<std::int32_t> places_of(const LshOrder& order, const std::int32_t* positions) {
   Buffer<std::int32_t> places(order.rounds() * order.tokens());
@@ -30,26 +35,35 @@ double lse_of(const Rows& rows, Index slot) {
   return SlotRule::natural(rows.max[at]) + std::log(rows.sum[at]);
 }
 
-/// One token's denominator over all rounds. Transformers rounds it to f32 in each round and once
-/// more over the rounds, and does not normalise again; for a token that sees only itself that is a
-/// few parts in a thousand.
-float joint_lse(const Rows& rows, const Buffer<std::int32_t>& places, Index tokens, Index rounds,
-                Index position) {
-  double most = minus_infinity;
-  for (Index r = 0; r < rounds; ++r)
-    most = std::max(
-        most, static_cast<double>(static_cast<float>(lse_of(rows, places[r * tokens + position]))));
-  if (rounds == 1 || most == minus_infinity) return static_cast<float>(most);
-  double sum = 0;
-  for (Index r = 0; r < rounds; ++r)
-    sum += std::exp(static_cast<float>(lse_of(rows, places[r * tokens + position])) - most);
-  return static_cast<float>(most + std::log(sum));
-}
+constexpr Index most_rounds = 1024;
+
+/// One token's denominators, of each round and of all. Transformers rounds them to f32 in each
+/// round and once more over the rounds, and does not normalise again; for a token that sees only
+/// itself that is a few parts in a thousand.
+struct JointLse {
+  double of_round[most_rounds];
+  float all;
+
+  JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds) {
+    double most = minus_infinity;
+    for (Index r = 0; r < rounds; ++r) {
+      of_round[r] = lse_of(rows, places[r * tokens]);
+      const auto rounded = static_cast<double>(static_cast<float>(of_round[r]));
+      most = rounded <= most ? most : rounded;  // a NaN stays
+    }
+    all = static_cast<float>(most);
+    if (rounds == 1 || !std::isfinite(all)) return;
+    double sum = 0;
+    for (Index r = 0; r < rounds; ++r)
+      sum += std::exp(static_cast<double>(static_cast<float>(of_round[r])) - most);
+    all = static_cast<float>(most + std::log(sum));
+  }
+};
 
 /// Joins the rounds of one head.
 class Join {
  public:
-  Join(const LshCall& lsh, const Tensor& slot_out, const Rows& slot_rows, AnyMutableView out,
+  Join(const LshCall& lsh, const Buffer<float>& slot_out, const Rows& slot_rows, AnyMutableView out,
        Attended& attended)
       : lsh_(lsh),
         slot_out_(slot_out),
@@ -68,20 +82,18 @@ class Join {
  private:
   void join(Index item, Index head, Index position) {
     const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
-    const float lse = joint_lse(slot_rows_, places_, tokens, rounds, position);
-    double sums[max_dim] = {};
+    const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds);
+    const float lse = joint.all;
+    float sums[max_dim];
+    // A denominator of NaN comes out; one of -inf is a token that sees nothing.
+    std::fill(sums, sums + numbers, std::isnan(lse) ? lse : 0.0f);
     for (Index r = 0; r < rounds && std::isfinite(lse); ++r) {
-      const Index slot = places_[r * tokens + position];
-      const double weight = std::exp(lse_of(slot_rows_, slot) - static_cast<double>(lse));
-      const float* from = slot_out_.data() + slot * numbers;
-      for (Index c = 0; c < numbers; ++c) sums[c] += weight * static_cast<double>(from[c]);
+      const auto weight =
+          static_cast<float>(std::exp(joint.of_round[r] - static_cast<double>(lse)));
+      const float* from = slot_out_.data() + places_[r * tokens + position] * numbers;
+      for (Index c = 0; c < numbers; ++c) sums[c] += weight * from[c];
     }
-    write_row(lsh_.kernels(), out_.type(), out_.row(item, head, position), numbers,
-              [&](float* row) {
-                const double special = std::isnan(lse) ? static_cast<double>(lse) : 0;
-                std::transform(sums, sums + numbers, row,
-                               [&](double x) { return static_cast<float>(x + special); });
-              });
+    lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
     const Index at = (item * lsh_.heads() + head) * tokens + position;
     attended_.lse.data()[at] = lse;
     const double exponent = SlotRule::in_log2(static_cast<double>(lse));
@@ -92,7 +104,7 @@ class Join {
   }
 
   const LshCall& lsh_;
-  const Tensor& slot_out_;
+  const Buffer<float>& slot_out_;
   const Rows& slot_rows_;
   AnyMutableView out_;
   Attended& attended_;
@@ -168,7 +180,7 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.order = lsh.shared_order();
-  Tensor slot_out({1, 1, lsh.slots(), lsh.value_dim()});
+  Buffer<float> slot_out(checked_product({lsh.slots(), lsh.value_dim()}));
   Tensor slot_lse({1, 1, lsh.slots()});
   Rows slot_rows;
   slot_rows.max.resize(static_cast<std::size_t>(lsh.slots()));
@@ -176,7 +188,8 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
     const Index item = owner / lsh.heads(), head = owner % lsh.heads();
     lsh.take(item, head);
-    run_forward(lsh.call(), {slot_out, &slot_lse, &slot_rows, nullptr});
+    run_forward(lsh.call(), lsh.keys(),
+                {writable(slot_out, lsh.value_dim()), &slot_lse, &slot_rows, nullptr});
     Join(lsh, slot_out, slot_rows, out, attended).run(item, head);
   }
   return attended;
@@ -195,19 +208,21 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
   gradients.dq = Tensor(q.shape(), q.type());
   gradients.dk = Tensor(k.shape(), k.type());
   gradients.dv = Tensor(v.shape(), v.type());
-  Tensor slot_dout({1, 1, lsh.slots(), lsh.value_dim()});
-  Tensor slot_out({1, 1, lsh.slots(), lsh.value_dim()});
+  const Index value_numbers = checked_product({lsh.slots(), lsh.value_dim()});
+  Buffer<float> slot_dout(value_numbers), slot_out(value_numbers);
+  Gradients slots;
+  slots.dq = Tensor({1, 1, lsh.slots(), lsh.dim()});
+  slots.dk = Tensor({1, 1, lsh.slots(), lsh.dim()});
+  slots.dv = Tensor({1, 1, lsh.slots(), lsh.value_dim()});
   for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
     const Index item = owner / lsh.heads(), head = owner % lsh.heads();
     lsh.take(item, head);
-    lsh.gather(dout, item, head, lsh.query_positions(), nullptr, slot_dout);
-    lsh.gather(out, item, head, lsh.query_positions(), nullptr, slot_out);
+    lsh.take_keys();
+    lsh.gather(dout, lsh.query_positions(), nullptr, slot_dout.data());
+    lsh.gather(out, lsh.query_positions(), nullptr, slot_out.data());
     const Rows slot_rows = rows_in_slots(lsh, rows, owner);
-    const BackwardInput input(lsh.call(), slot_dout, slot_out, slot_rows);
-    Gradients slots;
-    slots.dq = Tensor({1, 1, lsh.slots(), lsh.dim()});
-    slots.dk = Tensor({1, 1, lsh.slots(), lsh.dim()});
-    slots.dv = Tensor({1, 1, lsh.slots(), lsh.value_dim()});
+    const BackwardInput input(lsh.call(), slot_view(slot_dout, lsh.value_dim()),
+                              slot_view(slot_out, lsh.value_dim()), slot_rows);
     run_backward(lsh.call(), input, slots);
     join_gradients(lsh, lsh.query_positions(), slots.dq, gradients.dq, item, head, {});
     join_gradients(lsh, lsh.key_positions(), slots.dv, gradients.dv, item, head, {});

@@ -74,19 +74,17 @@ LshCall::LshCall(const char* where, AnyView q, AnyView k, AnyView v, const Atten
                  ? checked(where, std::move(order), q, lsh_)
                  : sort_tokens({q_, k_, lsh_, how.rotations, ranges_.padding(), context_})),
       slot_how_(in_slots(how, lsh_, *order_)),
-      slot_rule_(kernels_of(context), ranges_, shared_keys()),
+      slot_rule_(kernels_of(context), ranges_, lsh_, *order_),
       key_factors_(q.tokens()),
-      slot_q_({1, 1, slots(), q.dim()}),
-      slot_k_({1, 1, slots(), q.dim()}),
-      slot_v_({1, 1, slots(), v.dim()}) {}
+      slot_q_(checked_product({slots(), q.dim()})),
+      keys_(*this) {}
 
-void LshCall::find_key_factors(Index item, Index head) {
-  std::fill(key_factors_.begin(), key_factors_.end(), 1.0);
+void LshCall::find_key_factors() {
   if (!shared_keys()) return;
   for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
     float row[max_dim];
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i) {
-      kernels().load_numbers(k_.row(item, head, i), k_.type(), dim(), row);
+      kernels().load_numbers(k_.row(item(), head(), i), k_.type(), dim(), row);
       double square = 0;
       for (Index c = 0; c < dim(); ++c) square += static_cast<double>(row[c]) * row[c];
       key_factors_[i] = 1 / std::sqrt(square / static_cast<double>(dim()) + 1e-6);
@@ -94,33 +92,63 @@ void LshCall::find_key_factors(Index item, Index head) {
   });
 }
 
-void LshCall::gather(const AnyView& from, Index item, Index head, const std::int32_t* positions,
-                     const double* factors, Tensor& to) const {
+void LshCall::gather_rows(const AnyView& from, const std::int32_t* positions, Index count,
+                          const double* factors, float* to) const {
   const Index numbers = from.dim();
-  for_each_task(context_, divide_up(slots(), tile), [&](Index task, Index) {
-    for (Index s = task * tile; s < std::min(slots(), (task + 1) * tile); ++s) {
-      float* row = to.data() + s * numbers;
-      if (positions[s] < 0) {
-        std::fill(row, row + numbers, 0.0f);
-        continue;
-      }
-      kernels().load_numbers(from.row(item, head, positions[s]), from.type(), numbers, row);
-      if (factors == nullptr) continue;
-      for (Index c = 0; c < numbers; ++c)
-        row[c] = static_cast<float>(static_cast<double>(row[c]) * factors[positions[s]]);
+  for (Index s = 0; s < count; ++s, to += numbers) {
+    if (positions[s] < 0) {
+      std::fill(to, to + numbers, 0.0f);
+      continue;
     }
+    kernels().load_numbers(from.row(item(), head(), positions[s]), from.type(), numbers, to);
+    if (factors == nullptr) continue;
+    const auto factor = static_cast<float>(factors[positions[s]]);
+    for (Index c = 0; c < numbers; ++c) to[c] *= factor;
+  }
+}
+
+void LshCall::gather(const AnyView& from, const std::int32_t* positions, const double* factors,
+                     float* to) const {
+  for_each_task(context_, divide_up(slots(), tile), [&](Index task, Index) {
+    const Index first = task * tile;
+    gather_rows(from, positions + first, std::min(tile, slots() - first), factors,
+                to + first * from.dim());
   });
+}
+
+PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
+  const Call& call = lsh_.call();
+  const Index count = call.tile_keys(key_tile);
+  const std::int32_t* positions = lsh_.key_positions() + key_tile * tile;
+  float* values = room + tile * call.dim;
+  float* rows = values + tile * call.padded(call.value_dim);
+  lsh_.gather_rows(lsh_.k_, positions, count, lsh_.key_factors(), rows);
+  call.kernels.pack_panels({rows, Type::f32, call.dim, count}, call.dim, room);
+  lsh_.gather_rows(lsh_.v_, positions, count, nullptr, rows);
+  const bool finite = call.kernels.pack_rows({rows, Type::f32, call.value_dim, count},
+                                             call.value_dim, nullptr, values);
+  return {{.panels = room}, values, nullptr, finite};
 }
 
 void LshCall::take(Index item, Index head) {
   owner_ = item * heads() + head;
-  find_key_factors(item, head);
-  gather(q_, item, head, query_positions(), nullptr, slot_q_);
-  gather(k_, item, head, key_positions(), shared_keys() ? key_factors_.data() : nullptr, slot_k_);
-  gather(v_, item, head, key_positions(), nullptr, slot_v_);
+  find_key_factors();
+  gather(q_, query_positions(), nullptr, slot_q_.data());
   slot_rule_.take(query_positions(), key_positions(), slots());
-  call_ = std::make_unique<Call>("lsh", slot_q_, slot_k_, slot_v_, slot_how_, context_);
+  call_ = std::make_unique<Call>("lsh", slot_view(slot_q_, dim()), stand_in({1, 1, slots(), dim()}),
+                                 stand_in({1, 1, slots(), value_dim()}), slot_how_, context_);
   call_->slots = &slot_rule_;
+}
+
+void LshCall::take_keys() {
+  if (slot_k_.size() == 0) {
+    slot_k_ = Buffer<float>(checked_product({slots(), dim()}));
+    slot_v_ = Buffer<float>(checked_product({slots(), value_dim()}));
+  }
+  gather(k_, key_positions(), key_factors(), slot_k_.data());
+  gather(v_, key_positions(), nullptr, slot_v_.data());
+  call_->k = slot_view(slot_k_, dim());
+  call_->v = slot_view(slot_v_, value_dim());
 }
 
 }  // namespace rapt

@@ -33,8 +33,12 @@ PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths)
   if (std::none_of(padding_.begin(), padding_.end(), [](bool x) { return x; })) padding_.clear();
 }
 
-SlotRule::SlotRule(const Kernels& kernels, const PositionRanges& ranges, bool rewrite_self)
-    : kernels_(kernels), ranges_(ranges), rewrite_self_(rewrite_self) {}
+SlotRule::SlotRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
+                   const LshOrder& order)
+    : kernels_(kernels),
+      ranges_(ranges),
+      rewrite_self_(lsh.keys == Lsh::Keys::shared),
+      weights_(lsh, order) {}
 
 namespace {
 
@@ -54,6 +58,7 @@ double SlotRule::in_log2(double natural_number) {
 }
 
 void SlotRule::take(const std::int32_t* queries, const std::int32_t* keys, Index slots) {
+  weights_.take(queries, keys);
   const auto padded = static_cast<std::size_t>(round_up(slots, tile));
   queries_.assign(padded, LshOrder::none);
   keys_.assign(padded, LshOrder::none);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention/slot_weights.h"
 #include "kernels/kernels.h"
 #include "rapt/pattern.h"
 
@@ -38,8 +39,10 @@ class PositionRanges {
 class SlotRule {
  public:
   /// Positions of `slots` queries and keys, padded to whole tiles with LshOrder::none.
-  SlotRule(const Kernels& kernels, const PositionRanges& ranges, bool rewrite_self);
+  SlotRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
+           const LshOrder& order);
   void take(const std::int32_t* queries, const std::int32_t* keys, Index slots);
+  const SlotWeights& weights() const { return weights_; }
 
   /// Clears the bits of pairs that may not meet; `self` are the rewritten ones, which may. True if
   /// a bit was cleared.
@@ -58,6 +61,7 @@ class SlotRule {
   const Kernels& kernels_;
   const PositionRanges& ranges_;
   bool rewrite_self_;
+  SlotWeights weights_;
   std::vector<std::int32_t> queries_, keys_, lows_, highs_;
 };
 
