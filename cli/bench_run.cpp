@@ -6,6 +6,7 @@
 
 #include "cli/child.h"
 #include "cli/measure.h"
+#include "rapt/lsh.h"
 #include "rapt/machine.h"
 
 namespace rapt::cli {
@@ -33,6 +34,11 @@ Index bytes_of(const Gradients& g) {
   return bytes;
 }
 
+Index pairs_of(const Pattern& pattern, Lengths lengths) {
+  if (const std::optional<Lsh> hashed = lsh_part(pattern)) return lsh_pairs(*hashed, lengths.keys);
+  return Plan(pattern, lengths).pairs();
+}
+
 }  // namespace
 
 Bench::Bench(const Case& c, const Context& context)
@@ -42,7 +48,7 @@ Bench::Bench(const Case& c, const Context& context)
       q_(operand(c.q_shape(), 1)),
       k_(operand(c.k_shape(), 2)),
       v_(operand(c.v_shape(), 3)),
-      pairs_(Plan(rule_.how.pattern, c.lengths()).pairs()) {}
+      pairs_(pairs_of(rule_.how.pattern, c.lengths())) {}
 
 Tensor Bench::operand(const Shape& shape, std::uint64_t seed) const {
   return random_tensor(shape, seed, parse_type(c_.dtype));

@@ -108,6 +108,9 @@ struct Attention {
   Bias bias = {};
   View relative_values = {};  // Shaw: [2 * reach + 1, value_dim], shared by all heads; the value of
                               // a pair is v_j + its row clip(j - i, -reach, reach) + reach
+  /// For lsh(...): rotations [heads, dim, rounds, half the sum of the bucket factors] instead of
+  /// those of its seed.
+  std::optional<View> rotations = {};
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
@@ -117,12 +120,15 @@ struct Attention {
   bool strict = false;  // over a cache: a token has the same bits however its prompt was cut
 };
 
+class LshOrder;
+
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,
 /// queries], row-major. The exponent is binary because the kernels work in it: kept apart and
 /// unrounded, the pair lets backward repeat the probabilities of forward exactly.
 struct Rows {
   std::vector<float> max;  // -inf for a row that sees nothing
   std::vector<double> sum;
+  std::shared_ptr<const LshOrder> order = nullptr;  // of lsh(...): how the tokens were sorted
 };
 
 /// What attention did, per query row [batch, heads, queries]; a row that sees nothing has zeros.

@@ -5,6 +5,8 @@
 #include "attention/backward.h"
 #include "attention/call.h"
 #include "attention/forward.h"
+#include "attention/lsh_attend.h"
+#include "attention/pattern_node.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
@@ -53,6 +55,12 @@ Gradients zero_gradients(const Call& call) {
 
 Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
+  if (how.pattern.node()->has_lsh()) {
+    Tensor out;
+    Attended attended = attend_lsh(nullptr, out, q, k, v, how, context);
+    attended.out = std::move(out);
+    return attended;
+  }
   const Call call("attend", q, k, v, how, context);
   Tensor out = Tensor::uninitialized(out_shape(call), q.type());
   Attended attended = forward(call, out);
@@ -63,6 +71,10 @@ Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Con
 Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const Attention& how,
                      const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
+  if (how.pattern.node()->has_lsh()) {
+    Tensor none;
+    return attend_lsh(&out, none, q, k, v, how, context);
+  }
   const Call call("attend", q, k, v, how, context);
   check_output("attend", "out", out, out_shape(call));
   check_apart("attend", out, q, "q");
@@ -75,6 +87,8 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
 Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                           const Rows& rows, const Attention& how, const Context& context) {
   const FlushDenormals guard;
+  if (how.pattern.node()->has_lsh())
+    return attend_lsh_backward(dout, q, k, v, out, rows, how, context);
   Call call("attend_backward", q, k, v, how, context);
   // The gradient of a dense bias is a pass of its own, in f32.
   if (dout.type() != Type::bf16 || how.bias.dense) call.pairs = nullptr;

@@ -4,6 +4,7 @@
 
 #include "attention/relative_tiles.h"
 #include "attention/rule.h"
+#include "attention/slot_rule.h"
 #include "base/buffer.h"
 #include "base/sizes.h"
 #include "base/views.h"
@@ -32,6 +33,7 @@ struct Call {
   Rule rule;
   std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
   std::unique_ptr<const RelativeTiles> relative_values;  // likewise
+  const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }

@@ -53,6 +53,7 @@ void GradientScoring::differentiate(RightTile keys, RightTile values, Index key_
   const GradientTile state{input_.reference.data() + first_row_, input_.delta.data() + first_row_};
   kernels.differentiate(scores_.data(), dprobs_.data(), rows(), mask().words(), state);
   if (drop) kernels.drop(scores_.data(), rows(), how);
+  scoring_.clear_self(dprobs_.data());
 }
 
 void GradientScoring::uncap() {

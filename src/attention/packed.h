@@ -24,9 +24,11 @@ class KeySource {
   virtual PackedTile get(Index item, Index kv_head, Index key_tile, float* room) = 0;
 };
 
-/// Numbers that one tile of keys and values takes at most, in any layout.
+/// Numbers that one tile of keys and values takes at most, in any layout, and where tokens are
+/// sorted as many rows to gather them in.
 inline Index packed_room(const Call& call) {
-  return tile * (call.pair_depth(call.dim) + call.padded(call.value_dim));
+  const Index rows = call.slots == nullptr ? 0 : std::max(call.dim, call.value_dim);
+  return tile * (call.pair_depth(call.dim) + call.padded(call.value_dim) + rows);
 }
 
 /// Keys and values of every (batch item, key head), packed by whoever asks for a tile first: it is

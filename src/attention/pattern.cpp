@@ -47,6 +47,10 @@ class Operator : public Pattern::Node {
 
   Binding binding() const override { return binding_; }
   Index height() const override { return height_; }
+  bool has_lsh() const override {
+    return std::any_of(operands_.begin(), operands_.end(),
+                       [](const auto& operand) { return operand->has_lsh(); });
+  }
   const Nodes& operands() const { return operands_; }
 
  protected:
@@ -131,6 +135,30 @@ Pattern join(Binding binding, std::span<const Pattern> parts) {
         " levels");
   if (binding == Binding::both) return Pattern(std::make_shared<const Both>(std::move(operands)));
   return Pattern(std::make_shared<const Either>(std::move(operands)));
+}
+
+SplitPattern split_lsh(const Pattern& pattern) {
+  const Pattern::Node& node = *pattern.node();
+  if (!node.has_lsh()) return {std::nullopt, pattern};
+  if (const Lsh* alone = lsh_of(node)) return {*alone, full()};
+  SplitPattern split;
+  std::vector<Pattern> others;
+  if (node.binding() == Binding::both) {
+    for (const auto& operand : static_cast<const Operator&>(node).operands()) {
+      const Lsh* leaf = lsh_of(*operand);
+      if (leaf == nullptr || split.lsh) {
+        others.emplace_back(operand);
+      } else {
+        split.lsh = *leaf;
+      }
+    }
+  }
+  const bool more = std::any_of(others.begin(), others.end(),
+                                [](const Pattern& p) { return p.node()->has_lsh(); });
+  check(split.lsh && !more, "pattern: lsh stands in \"", pattern.text(),
+        "\", expected it once, alone or under &");
+  if (!others.empty()) split.rest = join(Binding::both, others);
+  return split;
 }
 
 Pattern::Pattern() : Pattern(full()) {}

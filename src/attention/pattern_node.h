@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "attention/ranges.h"
+#include "rapt/lsh.h"
 #include "rapt/pattern.h"
 
 namespace rapt {
@@ -43,6 +45,8 @@ struct Pattern::Node {
   virtual bool equals(const Node& other) const = 0;
   virtual Binding binding() const = 0;
   virtual Index height() const = 0;
+  /// Whether an lsh leaf is anywhere in it.
+  virtual bool has_lsh() const { return false; }
 };
 
 /// A leaf is a plain value: its fields, the keys it gives, the lengths it fits, its text.
@@ -83,6 +87,16 @@ inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
 
 /// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.
 Pattern join(Binding binding, std::span<const Pattern> parts);
+
+/// The lsh leaf of a pattern and what it stands under & with. Throws std::invalid_argument if it
+/// stands anywhere else, or twice.
+struct SplitPattern {
+  std::optional<Lsh> lsh;
+  Pattern rest;
+};
+SplitPattern split_lsh(const Pattern& pattern);
+/// Null if the node is not an lsh leaf.
+const Lsh* lsh_of(const Pattern::Node& node);
 
 /// What mask() turns into: the keys of each query, already sorted, as the text form rows(...) gives
 /// them.

@@ -129,6 +129,43 @@ Pattern parse_dilated(PatternReader& reader) {
   return dilated(step, left, right);
 }
 
+/// lsh(64), lsh(64, 4, {8, 16}, 7, 1, 0, separate, once), or anything between.
+Pattern parse_lsh(PatternReader& reader) {
+  Lsh options;
+  reader.expect('(', "'('");
+  options.chunk = reader.integer();
+  bool more = reader.take(',');
+  const auto number = [&](Index& to) {
+    if (!more || reader.at_name()) return;
+    to = reader.integer();
+    more = reader.take(',');
+  };
+  number(options.rounds);
+  if (more && reader.peek() == '{') {
+    options.buckets = braced_integers(reader);
+    more = reader.take(',');
+  }
+  Index seed = 0;
+  number(seed);
+  options.seed = static_cast<std::uint64_t>(seed);
+  number(options.before);
+  number(options.after);
+  while (more) {
+    const std::size_t at = reader.at();
+    const std::string_view word = reader.name();
+    if (word == "separate") {
+      options.keys = Lsh::Keys::separate;
+    } else if (word == "once") {
+      options.duplicates = Lsh::Duplicates::once;
+    } else {
+      reader.fail_expecting(at, "a number, 'separate' or 'once'");
+    }
+    more = reader.take(',');
+  }
+  close(reader);
+  return lsh(options);
+}
+
 struct LeafRule {
   std::string_view name;
   Pattern (*parse)(PatternReader&);
@@ -145,6 +182,7 @@ constexpr std::array leaf_rules = {
     LeafRule{"keys", [](PatternReader& reader) { return keys(only_integer(reader)); }},
     LeafRule{"dilated", parse_dilated},
     LeafRule{"rows", parse_rows},
+    LeafRule{"lsh", parse_lsh},
 };
 
 [[noreturn]] void fail_unknown(const PatternReader& reader, std::size_t at, std::string_view name) {

@@ -26,6 +26,8 @@ class Scoring {
   void logits(RightTile keys, Index key_tile, std::int32_t mask_id, float* scores,
               float* tanh_out = nullptr);
   const TileMask& mask() const { return mask_; }
+  /// Zeros where a token met itself and its logit was rewritten.
+  void clear_self(float* dlogits) const;
 
   /// Whether logits are products times positive factors and nothing more, so that the pair kernels
   /// can go from products to probabilities by themselves, with the mask and what follows.
@@ -41,6 +43,9 @@ class Scoring {
 
  private:
   void multiply(RightTile keys, float* scores);
+  void open_mask();
+  void set_mask();
+  void rewrite_self(float* scores) const;
 
   const Call& call_;
   Index item_ = 0, head_ = 0, query_tile_ = 0, rows_ = 0;
@@ -51,8 +56,10 @@ class Scoring {
   Buffer<double> factors_;  // [64]
   Buffer<float> dense_;     // [64][64]
   TileMask mask_;
-  Buffer<std::uint64_t> dense_mask_;  // [64]
-  TableBand band_;                    // q · relative key
+  Buffer<std::uint64_t> open_mask_;  // [64], a mask that pairs are taken from
+  Buffer<std::uint64_t> self_;       // [64], the pairs of a token with itself
+  bool any_self_ = false;
+  TableBand band_;  // q · relative key
 };
 
 }  // namespace rapt

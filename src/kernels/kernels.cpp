@@ -20,6 +20,7 @@
 #include "kernels/quad_pack-inl.h"
 #include "kernels/rope-inl.h"
 #include "kernels/shape-inl.h"
+#include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -78,6 +79,8 @@ inline constexpr Kernels kernels = {
     .sum_diagonals = SumDiagonals,
     .rotate_far = Rotate<FarPairs>,
     .rotate_near = Rotate<NearPairs>,
+    .signed_argmax = SignedArgmax,
+    .slot_words = SlotWords,
     .fma_loop = FmaLoop,
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,

@@ -208,6 +208,14 @@ struct Kernels {
   void (*rotate_far)(const RotaryRows& rows) noexcept;
   void (*rotate_near)(const RotaryRows& rows) noexcept;
 
+  // Hashed attention. best[64]: first place of the largest among `rows` numbers of a column and
+  // their negatives, which come after them; numbers [rows][64].
+  void (*signed_argmax)(const float* numbers, Index rows, std::int32_t* best) noexcept;
+  // Bit c of visible[r]: lows[r] <= keys[c] < highs[r]; of same[r]: keys[c] == queries[r] >= 0.
+  void (*slot_words)(const std::int32_t* queries, const std::int32_t* lows,
+                     const std::int32_t* highs, Index rows, const std::int32_t* keys,
+                     std::uint64_t* visible, std::uint64_t* same) noexcept;
+
   // What this instruction set can do at best.
   double (*fma_loop)(Index iterations) noexcept;  // flops done
   void (*exp2)(const float* x, Index count, float* y) noexcept;

@@ -1,0 +1,237 @@
+#include "attention/lsh_attend.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/backward.h"
+#include "attention/forward.h"
+#include "attention/lsh_call.h"
+#include "base/check.h"
+
+namespace rapt {
+namespace {
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+AnyMutableView writable(Buffer<float>& numbers, Index width) {
+  return AnyMutableView::trusted(numbers.data(), Type::f32, {1, 1, numbers.size() / width, width},
+                                 {numbers.size(), numbers.size(), width, 1});
+}
+
+/// The slots of each position, round after round.
+Buffer<std::int32_t> places_of(const LshOrder& order, const std::int32_t* positions) {
+  Buffer<std::int32_t> places(order.rounds() * order.tokens());
+  for (Index s = 0; s < order.slots(); ++s) {
+    if (positions[s] >= 0)
+      places[s / order.slots_per_round() * order.tokens() + positions[s]] =
+          static_cast<std::int32_t>(s);
+  }
+  return places;
+}
+
+/// The natural logarithm of a slot's denominator.
+double lse_of(const Rows& rows, Index slot) {
+  const auto at = static_cast<std::size_t>(slot);
+  return SlotRule::natural(rows.max[at]) + std::log(rows.sum[at]);
+}
+
+constexpr Index most_rounds = 1024;
+
+/// One token's denominators, of each round and of all. Transformers rounds them to f32 in each
+/// round and once more over the rounds, and does not normalise again; for a token that sees only
+/// itself that is a few parts in a thousand.
+struct JointLse {
+  double of_round[most_rounds];
+  float all;
+
+  JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds) {
+    double most = minus_infinity;
+    for (Index r = 0; r < rounds; ++r) {
+      of_round[r] = lse_of(rows, places[r * tokens]);
+      const auto rounded = static_cast<double>(static_cast<float>(of_round[r]));
+      most = rounded <= most ? most : rounded;  // a NaN stays
+    }
+    all = static_cast<float>(most);
+    if (rounds == 1 || !std::isfinite(all)) return;
+    double sum = 0;
+    for (Index r = 0; r < rounds; ++r)
+      sum += std::exp(static_cast<double>(static_cast<float>(of_round[r])) - most);
+    all = static_cast<float>(most + std::log(sum));
+  }
+};
+
+/// Joins the rounds of one head.
+class Join {
+ public:
+  Join(const LshCall& lsh, const Buffer<float>& slot_out, const Rows& slot_rows, AnyMutableView out,
+       Attended& attended)
+      : lsh_(lsh),
+        slot_out_(slot_out),
+        slot_rows_(slot_rows),
+        out_(out),
+        attended_(attended),
+        places_(places_of(lsh.order(), lsh.query_positions())) {}
+
+  void run(Index item, Index head) {
+    for_each_task(lsh_.context(), divide_up(lsh_.tokens(), tile), [&](Index task, Index) {
+      for (Index i = task * tile; i < std::min(lsh_.tokens(), (task + 1) * tile); ++i)
+        join(item, head, i);
+    });
+  }
+
+ private:
+  void join(Index item, Index head, Index position) {
+    const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
+    const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds);
+    const float lse = joint.all;
+    float sums[max_dim];
+    // A denominator of NaN comes out; one of -inf is a token that sees nothing.
+    std::fill(sums, sums + numbers, std::isnan(lse) ? lse : 0.0f);
+    for (Index r = 0; r < rounds && std::isfinite(lse); ++r) {
+      const auto weight =
+          static_cast<float>(std::exp(joint.of_round[r] - static_cast<double>(lse)));
+      const float* from = slot_out_.data() + places_[r * tokens + position] * numbers;
+      for (Index c = 0; c < numbers; ++c) sums[c] += weight * from[c];
+    }
+    lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
+    const Index at = (item * lsh_.heads() + head) * tokens + position;
+    attended_.lse.data()[at] = lse;
+    const double exponent = SlotRule::in_log2(static_cast<double>(lse));
+    const double whole = std::isfinite(lse) ? std::floor(exponent) : exponent;
+    attended_.rows.max[static_cast<std::size_t>(at)] = static_cast<float>(whole);
+    attended_.rows.sum[static_cast<std::size_t>(at)] =
+        lse == -std::numeric_limits<float>::infinity() ? 0 : std::exp2(exponent - whole);
+  }
+
+  const LshCall& lsh_;
+  const Buffer<float>& slot_out_;
+  const Rows& slot_rows_;
+  AnyMutableView out_;
+  Attended& attended_;
+  Buffer<std::int32_t> places_;
+};
+
+/// What forward left of each token, repeated for its slots.
+Rows rows_in_slots(const LshCall& lsh, const Rows& rows, Index owner) {
+  Rows slots;
+  slots.max.resize(static_cast<std::size_t>(lsh.slots()));
+  slots.sum.resize(static_cast<std::size_t>(lsh.slots()));
+  for (Index s = 0; s < lsh.slots(); ++s) {
+    const std::int32_t position = lsh.query_positions()[s];
+    const auto to = static_cast<std::size_t>(s);
+    const auto from = static_cast<std::size_t>(owner * lsh.tokens() + position);
+    slots.max[to] = position < 0 ? -std::numeric_limits<float>::infinity() : rows.max[from];
+    slots.sum[to] = position < 0 ? 0 : rows.sum[from];
+  }
+  return slots;
+}
+
+/// Adds up the rounds of a gradient.
+void join_gradients(const LshCall& lsh, const std::int32_t* positions, const Tensor& slots,
+                    const AnyMutableView& out, Index item, Index head,
+                    const std::function<void(Index position, double* row)>& finish) {
+  const Buffer<std::int32_t> places = places_of(lsh.order(), positions);
+  const Index tokens = lsh.tokens(), numbers = out.dim();
+  for_each_task(lsh.context(), divide_up(tokens, tile), [&](Index task, Index) {
+    for (Index i = task * tile; i < std::min(tokens, (task + 1) * tile); ++i) {
+      double sums[max_dim] = {};
+      for (Index r = 0; r < lsh.order().rounds(); ++r) {
+        const float* from = slots.data() + places[r * tokens + i] * numbers;
+        for (Index c = 0; c < numbers; ++c) sums[c] += static_cast<double>(from[c]);
+      }
+      if (finish) finish(i, sums);
+      write_row(lsh.kernels(), out.type(), out.row(item, head, i), numbers, [&](float* row) {
+        std::transform(sums, sums + numbers, row, [](double x) { return static_cast<float>(x); });
+      });
+    }
+  });
+}
+
+/// From the gradient of x * f, f the inverse root mean square of x, to that of x.
+void through_norm(const LshCall& lsh, const AnyView& k, Index item, Index head, Index position,
+                  double* row) {
+  float x[max_dim];
+  const Index dim = lsh.dim();
+  lsh.kernels().load_numbers(k.row(item, head, position), k.type(), dim, x);
+  const double factor = lsh.key_factor(position);
+  double along = 0;
+  for (Index c = 0; c < dim; ++c) along += row[c] * static_cast<double>(x[c]);
+  along *= factor * factor / static_cast<double>(dim);
+  for (Index c = 0; c < dim; ++c) row[c] = factor * (row[c] - along * static_cast<double>(x[c]));
+}
+
+}  // namespace
+
+Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
+                    const Attention& how, const Context& context) {
+  LshCall lsh("attend", q, k, v, how, context, nullptr);
+  const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
+  if (into == nullptr) {
+    made = Tensor::uninitialized(shape, q.type());
+  } else {
+    check_output("attend", "out", *into, shape);
+    check_apart("attend", *into, q, "q");
+    check_apart("attend", *into, k, "k");
+    check_apart("attend", *into, v, "v");
+  }
+  const AnyMutableView out = into == nullptr ? AnyMutableView(made) : *into;
+  Attended attended;
+  attended.lse = Tensor({lsh.batch(), lsh.heads(), lsh.tokens()});
+  attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
+  attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
+  attended.rows.order = lsh.shared_order();
+  Buffer<float> slot_out(checked_product({lsh.slots(), lsh.value_dim()}));
+  Tensor slot_lse({1, 1, lsh.slots()});
+  Rows slot_rows;
+  slot_rows.max.resize(static_cast<std::size_t>(lsh.slots()));
+  slot_rows.sum.resize(static_cast<std::size_t>(lsh.slots()));
+  for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
+    const Index item = owner / lsh.heads(), head = owner % lsh.heads();
+    lsh.take(item, head);
+    run_forward(lsh.call(), lsh.keys(),
+                {writable(slot_out, lsh.value_dim()), &slot_lse, &slot_rows, nullptr});
+    Join(lsh, slot_out, slot_rows, out, attended).run(item, head);
+  }
+  return attended;
+}
+
+Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
+                              const Rows& rows, const Attention& how, const Context& context) {
+  LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
+  const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
+  check_operand("attend_backward", "dout", dout, shape);
+  check_operand("attend_backward", "out", out, shape);
+  const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
+  check(rows.max.size() == count && rows.sum.size() == count, "attend_backward: rows have ",
+        rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
+  Gradients gradients;
+  gradients.dq = Tensor(q.shape(), q.type());
+  gradients.dk = Tensor(k.shape(), k.type());
+  gradients.dv = Tensor(v.shape(), v.type());
+  const Index value_numbers = checked_product({lsh.slots(), lsh.value_dim()});
+  Buffer<float> slot_dout(value_numbers), slot_out(value_numbers);
+  Gradients slots;
+  slots.dq = Tensor({1, 1, lsh.slots(), lsh.dim()});
+  slots.dk = Tensor({1, 1, lsh.slots(), lsh.dim()});
+  slots.dv = Tensor({1, 1, lsh.slots(), lsh.value_dim()});
+  for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
+    const Index item = owner / lsh.heads(), head = owner % lsh.heads();
+    lsh.take(item, head);
+    lsh.take_keys();
+    lsh.gather(dout, lsh.query_positions(), nullptr, slot_dout.data());
+    lsh.gather(out, lsh.query_positions(), nullptr, slot_out.data());
+    const Rows slot_rows = rows_in_slots(lsh, rows, owner);
+    const BackwardInput input(lsh.call(), slot_view(slot_dout, lsh.value_dim()),
+                              slot_view(slot_out, lsh.value_dim()), slot_rows);
+    run_backward(lsh.call(), input, slots);
+    join_gradients(lsh, lsh.query_positions(), slots.dq, gradients.dq, item, head, {});
+    join_gradients(lsh, lsh.key_positions(), slots.dv, gradients.dv, item, head, {});
+    join_gradients(lsh, lsh.key_positions(), slots.dk, gradients.dk, item, head,
+                   [&](Index position, double* row) {
+                     if (lsh.shared_keys()) through_norm(lsh, k, item, head, position, row);
+                   });
+  }
+  return gradients;
+}
+
+}  // namespace rapt

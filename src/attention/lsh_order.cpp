@@ -1,0 +1,196 @@
+#include "attention/lsh_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "attention/call.h"
+#include "base/check.h"
+#include "base/torch_random.h"
+
+namespace rapt {
+namespace {
+
+Index half_sum(const std::vector<Index>& factors) {
+  return std::accumulate(factors.begin(), factors.end(), Index{0}) / 2;
+}
+
+/// Rotations of one head as left operands, [rounds * half] rows of dim numbers.
+class Rotations {
+ public:
+  Rotations(const LshInput& input, const std::vector<Index>& factors)
+      : dim_(input.q.dim()), columns_(input.lsh.rounds * half_sum(factors)) {
+    if (input.rotations) {
+      given_ = &*input.rotations;
+      return;
+    }
+    drawn_ = Buffer<float>(checked_product({input.q.heads(), dim_, columns_}));
+    TorchRandom(input.lsh.seed).normal({drawn_.data(), static_cast<std::size_t>(drawn_.size())});
+  }
+
+  Index columns() const { return columns_; }
+
+  void pack(const Kernels& kernels, Index head, Buffer<float>& rows, Buffer<float>& strips) const {
+    for (Index c = 0; c < columns_; ++c) {
+      for (Index d = 0; d < dim_; ++d) rows[c * dim_ + d] = at(head, d, c);
+    }
+    for (Index first = 0; first < columns_; first += tile) {
+      const Index count = std::min(tile, columns_ - first);
+      kernels.pack_strips({rows.data() + first * dim_, Type::f32, dim_, count}, dim_, nullptr,
+                          strips.data() + first * dim_);
+    }
+  }
+
+ private:
+  float at(Index head, Index d, Index column) const {
+    if (given_ == nullptr) return drawn_[(head * dim_ + d) * columns_ + column];
+    const Index half = given_->size(3);
+    return given_->data()[head * given_->stride(0) + d * given_->stride(1) +
+                          column / half * given_->stride(2) + column % half * given_->stride(3)];
+  }
+
+  Index dim_, columns_;
+  const View* given_ = nullptr;
+  Buffer<float> drawn_;
+};
+
+}  // namespace
+
+/// Hashes and sorts one head after the other.
+class LshSorter {
+ public:
+  LshSorter(const LshInput& input, const std::vector<Index>& factors, const Rotations& rotations)
+      : input_(input),
+        kernels_(kernels_of(input.context)),
+        factors_(factors),
+        rotations_(rotations),
+        half_(half_sum(factors)),
+        bucket_count_(std::accumulate(factors.begin(), factors.end(), Index{1},
+                                      std::multiplies<Index>()) +
+                      1),  // and one for padding
+        rows_(rotations.columns() * input.q.dim()),
+        strips_(round_up(rotations.columns(), tile) * input.q.dim()),
+        panels_(tile * input.q.dim()),
+        rotated_(round_up(rotations.columns(), tile) * tile),
+        best_(tile),
+        buckets_(checked_product({input.lsh.rounds, input.q.tokens()})) {}
+
+  void run(const AnyView& vectors, Index item, Index head, std::int32_t* order,
+           const LshOrder& how) {
+    rotations_.pack(kernels_, head, rows_, strips_);
+    hash(vectors, item, head);
+    for (Index round = 0; round < input_.lsh.rounds; ++round)
+      sort(round, order + round * how.slots_per_round(), how.slots_per_round());
+  }
+
+  static std::shared_ptr<LshOrder> unsorted(Index tokens, Index owners) {
+    auto order = std::make_shared<LshOrder>();
+    order->tokens_ = order->slots_per_round_ = tokens;
+    order->queries_ = Buffer<std::int32_t>(checked_product({owners, tokens}));
+    for (Index owner = 0; owner < owners; ++owner)
+      std::iota(order->queries_.begin() + owner * tokens,
+                order->queries_.begin() + (owner + 1) * tokens, 0);
+    return order;
+  }
+
+  static std::shared_ptr<LshOrder> room(const LshInput& input) {
+    auto order = std::make_shared<LshOrder>();
+    order->tokens_ = input.q.tokens();
+    order->rounds_ = input.lsh.rounds;
+    order->sorted_ = true;
+    order->slots_per_round_ = round_up(order->tokens_, input.lsh.chunk);
+    const Index size = checked_product({input.q.batch(), input.q.heads(), order->slots()});
+    order->queries_ = Buffer<std::int32_t>(size);
+    if (input.lsh.keys == Lsh::Keys::separate) order->keys_ = Buffer<std::int32_t>(size);
+    return order;
+  }
+
+  static std::int32_t* queries(LshOrder& order, Index owner) {
+    return order.queries_.data() + owner * order.slots();
+  }
+  static std::int32_t* keys(LshOrder& order, Index owner) {
+    return order.keys_.size() == 0 ? nullptr : order.keys_.data() + owner * order.slots();
+  }
+
+ private:
+  /// Rotations as left, tokens as right operand: the largest is then looked for down the columns.
+  void hash(const AnyView& vectors, Index item, Index head) {
+    const Index tokens = vectors.tokens(), dim = vectors.dim();
+    for (Index first = 0; first < tokens; first += tile) {
+      const Index count = std::min(tile, tokens - first);
+      kernels_.pack_panels(rows_of(vectors, item, head, first, count), dim, panels_.data());
+      for (Index c = 0; c < rotations_.columns(); c += tile) {
+        const Index columns = std::min(tile, rotations_.columns() - c);
+        kernels_.scores(strips_.data() + c * dim, panels_.data(), dim, divide_up(columns, strip),
+                        nullptr, rotated_.data() + c * tile);
+      }
+      for (Index round = 0; round < input_.lsh.rounds; ++round) take_buckets(round, first, count);
+    }
+  }
+
+  void take_buckets(Index round, Index first, Index count) {
+    std::int32_t* to = buckets_.data() + round * input_.q.tokens() + first;
+    Index column = round * half_, weight = 1;
+    std::fill(to, to + count, 0);
+    for (const Index factor : factors_) {
+      kernels_.signed_argmax(rotated_.data() + column * tile, factor / 2, best_.data());
+      for (Index i = 0; i < count; ++i) to[i] += static_cast<std::int32_t>(weight) * best_[i];
+      column += factor / 2;
+      weight *= factor;
+    }
+    if (input_.padding.empty()) return;
+    for (Index i = 0; i < count; ++i) {
+      if (input_.padding[static_cast<std::size_t>(first + i)])
+        to[i] = static_cast<std::int32_t>(bucket_count_ - 1);
+    }
+  }
+
+  /// Stable, by counting.
+  void sort(Index round, std::int32_t* order, Index slots) {
+    const Index tokens = input_.q.tokens();
+    const std::int32_t* buckets = buckets_.data() + round * tokens;
+    begins_.assign(static_cast<std::size_t>(bucket_count_ + 1), 0);
+    for (Index i = 0; i < tokens; ++i) ++begins_[static_cast<std::size_t>(buckets[i] + 1)];
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+    for (Index i = 0; i < tokens; ++i)
+      order[begins_[static_cast<std::size_t>(buckets[i])]++] = static_cast<std::int32_t>(i);
+    std::fill(order + tokens, order + slots, LshOrder::none);
+  }
+
+  const LshInput& input_;
+  const Kernels& kernels_;
+  const std::vector<Index>& factors_;
+  const Rotations& rotations_;
+  Index half_, bucket_count_;
+  Buffer<float> rows_, strips_, panels_, rotated_;
+  Buffer<std::int32_t> best_, buckets_;
+  std::vector<Index> begins_;
+};
+
+std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
+  const AnyView& q = input.q;
+  check(q.tokens() <= std::numeric_limits<std::int32_t>::max() / 2, "lsh: ", q.tokens(),
+        " tokens, expected fewer than 2^30");
+  if (q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(q.tokens(), q.batch() * q.heads());
+  const std::vector<Index> factors =
+      input.lsh.buckets.empty() ? lsh_buckets(q.tokens(), input.lsh.chunk) : input.lsh.buckets;
+  if (input.rotations) {
+    check(
+        input.rotations->shape() == Shape{q.heads(), q.dim(), input.lsh.rounds, half_sum(factors)},
+        "lsh: rotations have shape ", input.rotations->shape(), ", expected ",
+        Shape{q.heads(), q.dim(), input.lsh.rounds, half_sum(factors)},
+        " (heads, dim, rounds, half the sum of the bucket factors)");
+  }
+  const Rotations rotations(input, factors);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  Crew<LshSorter> crew(input.context);
+  for_each_task(input.context, q.batch() * q.heads(), [&](Index owner, Index worker) {
+    LshSorter& sorter = crew.get(worker, input, factors, rotations);
+    const Index item = owner / q.heads(), head = owner % q.heads();
+    sorter.run(q, item, head, LshSorter::queries(*order, owner), *order);
+    if (std::int32_t* keys = LshSorter::keys(*order, owner))
+      sorter.run(input.k, item, head, keys, *order);
+  });
+  return order;
+}
+
+}  // namespace rapt
