@@ -80,8 +80,19 @@ class Join {
   }
 
  private:
+  void prefetch(Index position) const {
+    const Index bytes = lsh_.value_dim() * Index{sizeof(float)};
+    for (Index r = 0; r < lsh_.order().rounds() && position < lsh_.tokens(); ++r) {
+      const Index slot = places_[r * lsh_.tokens() + position];
+      prefetch_row(slot_out_.data() + slot * lsh_.value_dim(), bytes);
+      __builtin_prefetch(slot_rows_.max.data() + slot);
+      __builtin_prefetch(slot_rows_.sum.data() + slot);
+    }
+  }
+
   void join(Index item, Index head, Index position) {
     const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
+    prefetch(position + rows_ahead / 2);
     const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds);
     const float lse = joint.all;
     float sums[max_dim];

@@ -96,7 +96,10 @@ void LshCall::find_key_factors() {
 void LshCall::gather_rows(const AnyView& from, const std::int32_t* positions, Index count,
                           const double* factors, float* to) const {
   const Index numbers = from.dim();
+  const Index bytes = numbers * static_cast<Index>(size_of(from.type()));
   for (Index s = 0; s < count; ++s, to += numbers) {
+    if (s + rows_ahead < count && positions[s + rows_ahead] >= 0)
+      prefetch_row(from.row(item(), head(), positions[s + rows_ahead]), bytes);
     if (positions[s] < 0) {
       std::fill(to, to + numbers, 0.0f);
       continue;

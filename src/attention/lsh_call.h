@@ -6,6 +6,13 @@
 
 namespace rapt {
 
+/// Sorted rows lie anywhere; what will be read a few rows later is asked for now.
+inline constexpr Index rows_ahead = 8;
+inline void prefetch_row(const void* row, Index bytes) {
+  for (Index line = 0; line < bytes; line += 64)
+    __builtin_prefetch(static_cast<const char*>(row) + line);
+}
+
 /// [1, 1, slots, numbers] of f32, one after the other.
 inline AnyView slot_view(const Buffer<float>& numbers, Index width) {
   const Index slots = numbers.size() / width;
