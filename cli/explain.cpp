@@ -3,23 +3,36 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "rapt/cache.h"
 
 namespace rapt::cli {
 namespace {
 
 struct ExplainOptions {
   Case c;
+  std::string cache;
   Index threads = 0;
   std::string isa;
   bool json = false;
 };
 
+std::string text_of(const ExplainOptions& options, const Attention& how, const Context& context) {
+  const Case& c = options.c;
+  const Type type = parse_type(c.dtype);
+  if (options.cache.empty())
+    return explain(c.q_shape(), c.k_shape(), c.v_shape(), how, context, type);
+  const CacheOptions cache{.kv_heads = c.k_shape()[1],
+                           .dim = c.dim,
+                           .value_dim = c.v_shape()[3],
+                           .type = parse_cache_type(options.cache)};
+  return explain(c.q_shape(), cache, c.tokens, how, context, type);
+}
+
 void run(const ExplainOptions& options) {
   const Case& c = options.c;
   const Context context(options.threads, options.isa);
   const Rule rule = rule_of(c);
-  const std::string text =
-      explain(c.q_shape(), c.k_shape(), c.v_shape(), rule.how, context, parse_type(c.dtype));
+  const std::string text = text_of(options, rule.how, context);
   if (options.json) {
     print({{"pattern", to_string(rule.how.pattern)},
            {"tokens", c.tokens},
@@ -42,6 +55,8 @@ void add_explain(CLI::App& app) {
       ->required()
       ->check(whole_number(1));
   add_case_options(*command, options->c);
+  command->add_option("--cache", options->cache, "Over a cache that stores f32, bf16 or int8")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   command->add_option("--threads", options->threads, "Threads (default: RAPT_THREADS or all CPUs)")
       ->check(whole_number(1));
   command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");

@@ -311,5 +311,17 @@ TEST(Cache, WhatDoesNotFitIsRefused) {
             "instruction set");
 }
 
+TEST(Cache, ExplainNamesTheWay) {
+  const CacheOptions options{.kv_heads = 2, .dim = 64, .type = CacheType::bf16};
+  const auto way = [&](Index queries, const Attention& how) {
+    return explain({1, 8, queries, 64}, options, 5000, how);
+  };
+  EXPECT_NE(way(1, {}).find("short: 4 query rows"), std::string::npos);
+  EXPECT_NE(way(1, {.strict = true}).find("strict was asked for"), std::string::npos);
+  EXPECT_NE(way(5, {}).find("20 query rows"), std::string::npos);
+  EXPECT_NE(way(1, {.dropout = {.rate = 0.1}}).find("dropout"), std::string::npos);
+  EXPECT_THROW(way(5001, {}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -83,4 +83,10 @@ RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                          const Context& context = {});
 
+/// Which way attend over such a cache goes with queries [batch, heads, queries, dim] of a type and
+/// sequences of `tokens` tokens, in words.
+RAPT_API std::string explain(const Shape& q, const CacheOptions& cache, Index tokens,
+                             const Attention& how = {}, const Context& context = {},
+                             Type type = Type::f32);
+
 }  // namespace rapt

@@ -288,6 +288,20 @@ bool decodes(const Call& call) {
          !call.relative_values && !call.rule.has_dense() && !call.rule.has_dropout();
 }
 
+std::string way_over_cache(const Call& call) {
+  const auto general = [](const std::string& why) { return "as for a prompt: " + why; };
+  if (call.how.strict) return general("strict was asked for");
+  if (rows_of(call) > most_rows)
+    return general(std::to_string(rows_of(call)) + " query rows a key head, more than " +
+                   std::to_string(most_rows));
+  if (!decodes(call))
+    return general("statistics, a dense bias, relative keys or values, or dropout");
+  const Index parts = divide_up(call.key_tiles(), split_tiles);
+  return "short: " + std::to_string(rows_of(call)) +
+         " query rows of a key head side by side, its keys in " + std::to_string(parts) + " part" +
+         (parts == 1 ? "" : "s") + " joined in order";
+}
+
 void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,
                 const Context& context) {
   DecodeRun run(cache, items);

@@ -15,6 +15,8 @@ struct DecodeItem {
 /// Whether a few queries over a cache can take the short way: all query heads of a key head side by
 /// side, keys split over threads. Parts of the score that are rare in decoding go the general way.
 bool decodes(const Call& call);
+/// In words which way a call over a cache goes, and why.
+std::string way_over_cache(const Call& call);
 
 /// Forward of items for which decodes() holds. Keys are split by their number alone and the parts
 /// joined in order, so the bits do not depend on the threads.

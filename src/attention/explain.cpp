@@ -1,7 +1,9 @@
 #include <sstream>
 
 #include "attention/call.h"
+#include "attention/decode.h"
 #include "attention/forward.h"
+#include "attention/pattern_node.h"
 #include "kernels/bf16_units.h"
 #include "rapt/attention.h"
 
@@ -47,28 +49,76 @@ std::string kernel_text(const Call& call) {
              : "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators";
 }
 
-}  // namespace
+/// Patterns with an lsh leaf have no plan before the numbers are known.
+std::string explain_hashed(const Lsh& lsh, const Shape& q, const Attention& how,
+                           const Context& context) {
+  const Index tokens = q[2];
+  std::vector<Index> buckets = lsh.buckets;
+  if (buckets.empty()) buckets = lsh_buckets(std::max<Index>(tokens, 1), lsh.chunk);
+  std::ostringstream text;
+  text << "kernel    fused f32, exact online softmax, f64 row sums and accumulators\n"
+       << "pattern   " << how.pattern.text() << "\n";
+  if (tokens <= lsh.chunk) {
+    text << "order     as it is: no more tokens than one chunk of " << lsh.chunk << "\n";
+  } else {
+    text << "order     by " << lsh.rounds << " round" << (lsh.rounds == 1 ? "" : "s")
+         << " of hashing into " << list_text(buckets) << " buckets, chunks of " << lsh.chunk
+         << " that see " << lsh.before << " before and " << lsh.after << " after them\n";
+  }
+  text << "pairs     " << lsh_pairs(lsh, tokens) << " of " << tokens * tokens << " for each of "
+       << q[0] * q[1] << " heads, one head after the other\n"
+       << "isa       " << kernels_of(context).name << "\n"
+       << "threads   " << context.threads() << "\n";
+  return text.str();
+}
 
-std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how,
-                    const Context& context, Type type) {
-  const Call call("explain", stand_in(q, type), stand_in(k, type), stand_in(v, type), how, context);
+/// What is the same of a call however its keys come.
+std::string explain_call(const Call& call) {
   const Plan& plan = *call.plan;
   const Index visited = plan.whole_tiles() + plan.masked_tiles();
   std::ostringstream text;
-  text << "kernel    " << kernel_text(call) << "\n"
-       << "operands  " << operand_text(call) << "\n"
-       << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
+  text << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
        << strip << " x " << call.kernels.panel << "\n"
        << "tiles     " << tile << " queries x " << tile << " keys; " << visited << " of "
        << plan.query_tiles() * plan.key_tiles() << " visited, " << plan.whole_tiles() << " whole, "
        << plan.masked_tiles() << " masked\n"
        << "pairs     " << plan.pairs() << " of " << call.queries * call.keys << " for each of "
        << call.batch * call.heads << " heads\n"
-       << "score     " << score_text(call) << "\n"
-       << "tasks     " << call.batch * call.heads * divide_up(plan.query_tiles(), forward_group)
+       << "score     " << score_text(call) << "\n";
+  return text.str();
+}
+
+}  // namespace
+
+std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how,
+                    const Context& context, Type type) {
+  if (const std::optional<Lsh> lsh = lsh_part(how.pattern); lsh && q.rank() == 4)
+    return explain_hashed(*lsh, q, how, context);
+  const Call call("explain", stand_in(q, type), stand_in(k, type), stand_in(v, type), how, context);
+  std::ostringstream text;
+  text << "kernel    " << kernel_text(call) << "\n"
+       << "operands  " << operand_text(call) << "\n"
+       << explain_call(call) << "tasks     "
+       << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
        << " (batch item, head, " << forward_group
        << " query tiles), head after head, longest first\n"
        << "threads   " << context.threads() << "\n";
+  return text.str();
+}
+
+std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, const Attention& how,
+                    const Context& context, Type type) {
+  const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
+  const Type stored = cache.type == CacheType::bf16 ? Type::bf16 : Type::f32;
+  const Call call("explain", stand_in(q, type),
+                  stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, cache.dim}, stored),
+                  stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, value_dim}, stored),
+                  how, context);
+  std::ostringstream text;
+  text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
+       << "way       " << way_over_cache(call) << "\n"
+       << "queries   " << rapt::text(type) << "\n"
+       << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();
 }
 
