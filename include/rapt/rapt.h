@@ -3,6 +3,7 @@
 #include "rapt/attention.h"
 #include "rapt/cache.h"
 #include "rapt/context.h"
+#include "rapt/longformer.h"
 #include "rapt/lsh.h"
 #include "rapt/machine.h"
 #include "rapt/pattern.h"

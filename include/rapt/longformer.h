@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rapt/attention.h"
+
+namespace rapt {
+
+/// What a token is to Longformer's attention; the numbers are those of its merged attention mask.
+enum class TokenClass : std::uint8_t { padding = 0, local = 1, global = 2 };
+
+/// Longformer's self-attention as it is defined: a local token sees all global tokens and the local
+/// ones inside its window; a global token sees every token that is no padding, through projections
+/// of its own; padding sees nothing and is seen by none. No length has to be a multiple of
+/// anything.
+struct Longformer {
+  Index window = 256;  // on each side: half of Transformers' attention_window
+  /// Keys `dilation` apart instead of neighbours: one for all heads, or one for each.
+  std::vector<Index> dilation = {1};
+  bool causal = false;  // only keys at or before the query, global ones included
+  Scale scale = {};
+  Dropout dropout = {};
+  /// [batch][tokens] or [tokens] for all items alike; empty: all local.
+  std::vector<TokenClass> classes = {};
+};
+
+/// q, k, v and, where there are global tokens, the other projections, all [batch, heads, tokens,
+/// dim].
+struct LongformerOperands {
+  AnyView q, k, v;
+  AnyView q_global = {}, k_global = {}, v_global = {};
+};
+
+struct LongformerAttended {
+  Tensor out;          // [batch, heads, tokens, dim]; zeros for padding
+  Rows local, global;  // what backward needs; global rows are [batch items' global tokens]
+};
+
+struct LongformerGradients {
+  Tensor dq, dk, dv;
+  Tensor dq_global, dk_global, dv_global;  // empty without global operands
+};
+
+/// Throws std::invalid_argument if shapes disagree, or a global token has no global operands.
+RAPT_API LongformerAttended attend(const LongformerOperands& operands, const Longformer& how,
+                                   const Context& context = {});
+RAPT_API LongformerGradients attend_backward(AnyView dout, const LongformerOperands& operands,
+                                             const LongformerAttended& attended,
+                                             const Longformer& how, const Context& context = {});
+
+}  // namespace rapt
