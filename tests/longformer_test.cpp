@@ -176,6 +176,20 @@ TEST(Longformer, EachHeadHasItsDilation) {
   }
 }
 
+TEST(Longformer, TypesMayMixAndRowsAreChecked) {
+  const Tensor q = random_tensor({1, 2, 40, 8}, 1), k = random_tensor({1, 2, 40, 8}, 2);
+  const Tensor half = random_tensor({1, 2, 40, 8}, 3).converted(Type::bf16);
+  const Tensor same = half.converted(Type::f32);
+  std::vector<TokenClass> classes(40, local);
+  classes[3] = global;
+  const Longformer how{.window = 5, .classes = classes};
+  const LongformerAttended got = attend({q, k, k, half, k, k}, how);
+  const LongformerOperands o{q, k, k, same, k, k};
+  const LongformerAttended want = attend(o, how);
+  EXPECT_SILENT(different_bits("out", got.out.numbers(), want.out.numbers()));
+  EXPECT_THROW(attend_backward(q, o, attend(o, {.window = 5}), how), std::invalid_argument);
+}
+
 TEST(Longformer, MistakesAreNamed) {
   const Tensor q = random_tensor({2, 2, 5, 8}, 1);
   EXPECT_THROW(attend({q, q, q}, {.classes = {local}}), std::invalid_argument);

@@ -42,7 +42,8 @@ TEST(Lsh, TextIsParsedBack) {
 }
 
 TEST(Lsh, BucketsAreChosenAsTransformersDoes) {
-  EXPECT_EQ(lsh_buckets(100, 64), (std::vector<Index>{2}));
+  EXPECT_EQ(lsh_buckets(100, 64), (std::vector<Index>{4}));  // padded to 128
+  EXPECT_EQ(lsh_buckets(1000, 64), (std::vector<Index>{32}));
   EXPECT_EQ(lsh_buckets(4096, 64), (std::vector<Index>{128}));
   EXPECT_EQ(lsh_buckets(16384, 64), (std::vector<Index>{16, 32}));
 }
@@ -361,6 +362,54 @@ TEST(Lsh, BitsDoNotDependOnThreads) {
                    attend_backward(v, q, q, v, one.out, one.rows, how, Context(3)));
 }
 
+TEST(Lsh, SeparateKeysOfOneChunkArePlainAttention) {
+  // However large the logits are.
+  for (const float size : {1.0f, 30.0f, 3000.0f}) {
+    Tensor q = random_tensor({1, 2, 50, 8}, 1), k = random_tensor({1, 2, 50, 8}, 2);
+    for (float& x : q.numbers()) x *= size;
+    for (float& x : k.numbers()) x *= size;
+    const Tensor v = random_tensor({1, 2, 50, 8}, 3);
+    const Attended got =
+        attend(q, k, v, {.pattern = lsh({.chunk = 64, .keys = Lsh::Keys::separate})});
+    const Attended want = attend(q, k, v);
+    for (std::size_t i = 0; i < got.out.numbers().size(); ++i)
+      ASSERT_NEAR(got.out.numbers()[i], want.out.numbers()[i], 1e-6) << size;
+  }
+}
+
+TEST(Lsh, NanComesOutAndEmptyCallsWork) {
+  const Tensor q = random_tensor({1, 1, 60, 8}, 1), v = random_tensor({1, 1, 60, 8}, 2);
+  Tensor k = random_tensor({1, 1, 60, 8}, 3);
+  at(k, 0, 0, 17, 2) = std::numeric_limits<float>::quiet_NaN();
+  const Pattern near =
+      lsh({.chunk = 8, .rounds = 2, .before = 0, .keys = Lsh::Keys::separate}) & window(1, 1);
+  const Attended got = attend(q, k, v, {.pattern = near});
+  const std::shared_ptr<const LshOrder> order = got.rows.order;
+  for (Index i = 0; i < 60; ++i) {
+    bool meets = false;  // the NaN key, in a chunk of either round
+    for (Index a = 0; a < order->slots(); ++a)
+      for (Index b = a / 8 * 8; b < a / 8 * 8 + 8; ++b)
+        meets |= order->queries(0)[a] == i && order->keys(0)[b] == 17 && std::abs(i - 17) <= 1;
+    EXPECT_EQ(std::isnan(got.out.numbers()[static_cast<std::size_t>(i * 8)]), meets) << i;
+  }
+  for (const Shape& shape : {Shape{1, 2, 0, 8}, Shape{0, 2, 9, 8}, Shape{2, 1, 1, 8}}) {
+    const Tensor x(shape);
+    const Attended y = attend(x, x, x, {.pattern = lsh({.chunk = 4})});
+    attend_backward(x, x, x, x, y.out, y.rows, {.pattern = lsh({.chunk = 4})});
+  }
+}
+
+TEST(Lsh, DropoutDiffersFromHeadToHead) {
+  Tensor q({2, 2, 64, 8});
+  const Tensor one = random_tensor({1, 1, 64, 8}, 1);
+  for (Index i = 0; i < q.elements(); ++i) q.data()[i] = one.data()[i % one.elements()];
+  const Attended y = attend(q, q, q, {.pattern = lsh({.chunk = 64}), .dropout = {.rate = 0.5}});
+  for (std::size_t owner = 1; owner < 4; ++owner)
+    EXPECT_NE(different_bits("head", y.out.numbers().subspan(0, 512),
+                             y.out.numbers().subspan(owner * 512, 512)),
+              "");
+}
+
 TEST(Lsh, MistakesAreNamed) {
   const Tensor q = random_tensor({1, 2, 100, 8}, 1), k = random_tensor({1, 1, 100, 8}, 2);
   EXPECT_THROW(attend(q, k, k, {.pattern = lsh({})}), std::invalid_argument);
@@ -369,6 +418,14 @@ TEST(Lsh, MistakesAreNamed) {
   EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}), .bias = alibi(2)}), std::invalid_argument);
   EXPECT_THROW(attend(q, q, q, {.pattern = lsh({}), .rotations = q.view()}), std::invalid_argument);
   EXPECT_THROW(Plan(lsh({}), {100, 100}), std::invalid_argument);
+  EXPECT_THROW(attend(q, q, q, {.rotations = q.view()}), std::invalid_argument);
+  EXPECT_THROW(lsh_pairs({.chunk = 0}, 10), std::invalid_argument);
+  const Tensor wide({1, 1, 70, 600});
+  EXPECT_THROW(attend(wide, wide, wide, {.pattern = lsh({})}), std::invalid_argument);
+  // The order of another chunk.
+  const Attended y = attend(q, q, q, {.pattern = lsh({.chunk = 8})});
+  EXPECT_THROW(attend_backward(q, q, q, q, y.out, y.rows, {.pattern = lsh({.chunk = 16})}),
+               std::invalid_argument);
 }
 
 }  // namespace

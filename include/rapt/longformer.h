@@ -34,7 +34,7 @@ struct LongformerOperands {
 
 struct LongformerAttended {
   Tensor out;          // [batch, heads, tokens, dim]; zeros for padding
-  Rows local, global;  // what backward needs; global rows are [batch items' global tokens]
+  Rows local, global;  // what backward needs; global: of each item [heads, its globals]
 };
 
 struct LongformerGradients {

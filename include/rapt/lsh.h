@@ -10,25 +10,26 @@ namespace rapt {
 
 /// Reformer's attention: tokens are hashed, sorted by their bucket and cut into chunks; a chunk
 /// sees itself and its neighbours in that order, once for each round of hashing. What it lets a
-/// query see depends on the numbers, so a pattern with it has no plan of its own: attend makes one
-/// for each head.
+/// query see depends on the numbers, so a pattern with it has no plan before attend sees them.
 struct Lsh {
   enum class Keys { shared, separate };
   enum class Duplicates { keep, once };
 
   Index chunk = 64;  // tokens; shorter inputs are not hashed at all
   Index rounds = 1;
-  /// Even factors, whose product is the number of buckets; empty: chosen from the length as
-  /// Transformers does.
+  /// Even factors, whose product is the number of buckets; empty: chosen from the length, as
+  /// Transformers does for a model of that length.
   std::vector<Index> buckets = {};
   /// Of torch's generator, which draws the rotations; Attention::rotations gives others.
   std::uint64_t seed = 0;
   Index before = 1, after = 0;  // neighbouring chunks that a chunk sees
-  /// shared: k are the vectors of q once more. They are hashed once, keys are divided by their root
-  /// mean square, and a token sees itself only if it sees nothing else.
+  /// shared: k are the vectors of q once more (nothing checks it). They are hashed once, keys are
+  /// divided by their root mean square, and a token sees itself, whatever other patterns say, but
+  /// only if it sees nothing else.
   /// separate: q and k are hashed and sorted each for itself.
   Keys keys = Keys::shared;
-  /// What a key counts that a query meets in several rounds: each time, or once.
+  /// What a key counts that a query meets in several rounds: each time, or once, which costs time
+  /// that grows with the square of the rounds.
   Duplicates duplicates = Duplicates::keep;
 
   bool operator==(const Lsh&) const = default;

@@ -151,10 +151,16 @@ const PairKernels* pairs_for(const Kernels& kernels, const AnyView& q, const Any
 
 }  // namespace
 
+void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
+                const Attention& how) {
+  check_operands(where, q, k, v);
+  check_score(where, how, q, k);
+  check_values(where, how, v);
+}
+
 Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attention& how_,
            const Context& context_)
-    : q((check_operands(where, q_, k_, v_), check_score(where, how_, q_, k_),
-         check_values(where, how_, v_), q_)),
+    : q((check_call(where, q_, k_, v_, how_), q_)),
       k(k_),
       v(v_),
       how(how_),

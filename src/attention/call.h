@@ -58,6 +58,10 @@ struct Call {
   Index pair_depth(Index numbers) const { return round_up(numbers, Index{32}); }
 };
 
+/// Throws unless the operands fit each other and the score fits them, whatever the pattern is.
+void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
+                const Attention& how);
+
 /// Largest dim of any operand.
 inline constexpr Index max_dim = 512;
 

@@ -109,6 +109,20 @@ void copy_into(const Tensor& from, const AnyMutableView& to, Index item, Index h
       std::memcpy(to.row(item, head + h, i), in.row(0, h, i), bytes);
 }
 
+void check_rows(const LongformerAttended& attended, const AnyView& q, const Longformer& how) {
+  Index globals = 0;
+  for (Index item = 0; item < q.batch(); ++item)
+    globals += q.heads() * std::ssize(LongformerTokens(how, item, q.tokens()).globals());
+  const auto fits = [](const Rows& rows, Index count) {
+    return std::ssize(rows.max) == count && std::ssize(rows.sum) == count;
+  };
+  check(fits(attended.local, q.batch() * q.heads() * q.tokens()) && fits(attended.global, globals),
+        "Longformer backward: rows of ", attended.local.max.size(), " local and ",
+        attended.global.max.size(), " global tokens given, expected ",
+        q.batch() * q.heads() * q.tokens(), " and ", globals,
+        ", as attend gives with the same operands and classes");
+}
+
 }  // namespace
 
 LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
@@ -131,10 +145,11 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
     const LongformerTokens classes(how, item, tokens);
     if (classes.globals().empty()) continue;
     const Attention global = part_how(how, classes.global(), number++);
-    const Attended y =
-        attend(rows_at(o.q_global, item, classes.globals()), part_of(o.k_global, item, 0, heads),
-               part_of(o.v_global, item, 0, heads), global, context);
-    put_rows(y.out, out, item, classes.globals());
+    Tensor rows({1, heads, std::ssize(classes.globals()), out.dim()}, out.type());
+    const Attended y = attend_into(rows, rows_at(o.q_global, item, classes.globals()),
+                                   part_of(o.k_global, item, 0, heads),
+                                   part_of(o.v_global, item, 0, heads), global, context);
+    put_rows(rows, out, item, classes.globals());
     append(attended.global, y.rows);
   }
   return attended;
@@ -147,9 +162,7 @@ LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
   check_operand("Longformer backward", "dout", dout, o.q.shape());
   check_operand("Longformer backward", "out", attended.out, o.q.shape());
   const Index heads = o.q.heads(), tokens = o.q.tokens();
-  check(std::ssize(attended.local.max) == o.q.batch() * heads * tokens,
-        "Longformer backward: rows of ", attended.local.max.size(),
-        " local tokens given, expected those of attend with the same operands");
+  check_rows(attended, o.q, how);
   LongformerGradients g;
   g.dq = Tensor(o.q.shape(), o.q.type());
   g.dk = Tensor(o.k.shape(), o.k.type());

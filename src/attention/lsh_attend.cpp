@@ -37,26 +37,29 @@ double lse_of(const Rows& rows, Index slot) {
 
 constexpr Index most_rounds = 1024;
 
-/// One token's denominators, of each round and of all. Transformers rounds them to f32 in each
-/// round and once more over the rounds, and does not normalise again; for a token that sees only
-/// itself that is a few parts in a thousand.
+/// One token's denominators, of each round and of all. A token that sees only itself has logits of
+/// -1e5; down there Transformers' f32 denominators, rounded in each round and once more over the
+/// rounds, are off by a few parts in a thousand, and so are its probabilities. Reproduced.
 struct JointLse {
   double of_round[most_rounds];
-  float all;
+  double all;
 
-  JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds) {
+  JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds, bool shared) {
     double most = minus_infinity;
     for (Index r = 0; r < rounds; ++r) {
       of_round[r] = lse_of(rows, places[r * tokens]);
-      const auto rounded = static_cast<double>(static_cast<float>(of_round[r]));
-      most = rounded <= most ? most : rounded;  // a NaN stays
+      if (std::isnan(of_round[r])) most = of_round[r];
+      if (of_round[r] > most) most = of_round[r];  // false if either is NaN
     }
-    all = static_cast<float>(most);
-    if (rounds == 1 || !std::isfinite(all)) return;
+    all = most;
+    if (!std::isfinite(most)) return;
+    const bool rounded = shared && SlotRule::alone(most);
+    const auto as_kept = [&](double x) {
+      return rounded ? static_cast<double>(static_cast<float>(x)) : x;
+    };
     double sum = 0;
-    for (Index r = 0; r < rounds; ++r)
-      sum += std::exp(static_cast<double>(static_cast<float>(of_round[r])) - most);
-    all = static_cast<float>(most + std::log(sum));
+    for (Index r = 0; r < rounds; ++r) sum += std::exp(as_kept(of_round[r]) - as_kept(most));
+    all = as_kept(as_kept(most) + std::log(sum));
   }
 };
 
@@ -93,25 +96,26 @@ class Join {
   void join(Index item, Index head, Index position) {
     const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
     prefetch(position + rows_ahead / 2);
-    const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds);
-    const float lse = joint.all;
+    const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds, lsh_.shared_keys());
+    const double lse = joint.all;
     float sums[max_dim];
-    // A denominator of NaN comes out; one of -inf is a token that sees nothing.
-    std::fill(sums, sums + numbers, std::isnan(lse) ? lse : 0.0f);
+    // A denominator of -inf is a token that sees nothing; NaN and +inf make the row NaN.
+    const bool nothing = lse == minus_infinity;
+    std::fill(sums, sums + numbers,
+              nothing || std::isfinite(lse) ? 0.0f : std::numeric_limits<float>::quiet_NaN());
     for (Index r = 0; r < rounds && std::isfinite(lse); ++r) {
-      const auto weight =
-          static_cast<float>(std::exp(joint.of_round[r] - static_cast<double>(lse)));
+      const auto weight = static_cast<float>(std::exp(joint.of_round[r] - lse));
       const float* from = slot_out_.data() + places_[r * tokens + position] * numbers;
       for (Index c = 0; c < numbers; ++c) sums[c] += weight * from[c];
     }
     lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
     const Index at = (item * lsh_.heads() + head) * tokens + position;
-    attended_.lse.data()[at] = lse;
-    const double exponent = SlotRule::in_log2(static_cast<double>(lse));
-    const double whole = std::isfinite(lse) ? std::floor(exponent) : exponent;
+    attended_.lse.data()[at] = static_cast<float>(lse);
+    const double exponent = lsh_.shared_keys() ? SlotRule::in_log2(lse) : lse * log2_e;
+    const double whole = std::isfinite(exponent) ? std::floor(exponent) : exponent;
     attended_.rows.max[static_cast<std::size_t>(at)] = static_cast<float>(whole);
     attended_.rows.sum[static_cast<std::size_t>(at)] =
-        lse == -std::numeric_limits<float>::infinity() ? 0 : std::exp2(exponent - whole);
+        nothing ? 0 : std::exp2(exponent - static_cast<double>(static_cast<float>(whole)));
   }
 
   const LshCall& lsh_;

@@ -11,13 +11,10 @@ namespace {
 
 Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
             const Attention& how) {
-  check(q.shape().rank() == 4 && k.shape().rank() == 4 && v.shape().rank() == 4, where,
-        ": operands have shapes ", q.shape(), ", ", k.shape(), ", ", v.shape(),
-        ", expected [batch, heads, tokens, dim]");
+  check_call(where, q, k, v, how);
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");
-  check(v.batch() == q.batch() && v.heads() == q.heads() && v.tokens() == q.tokens(), where,
-        ": v has shape ", v.shape(), ", expected the batch, heads and tokens of q ", q.shape());
+  if (how.rotations) check_memory(where, "rotations", *how.rotations);
   const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
                       how.bias.dense || !how.relative_values.empty();
   check(
@@ -30,11 +27,15 @@ Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView
 /// Which chunks of all rounds each chunk sees: neighbours in a ring, each counted once.
 Pattern ring_of_chunks(const Lsh& lsh, Index slots) {
   const Index chunks = slots / lsh.chunk;
+  constexpr Index most = Index{1} << 27;
+  const Index steps = std::min(chunks, lsh.before + lsh.after + 1);  // once round the ring is all
+  check(chunks <= most / steps, "lsh: ", chunks, " chunks that see ", steps,
+        " each, expected at most ", most, " meetings; larger chunks have fewer");
   std::vector<std::vector<Index>> table(static_cast<std::size_t>(chunks));
   for (Index c = 0; c < chunks; ++c) {
     std::vector<Index>& seen = table[static_cast<std::size_t>(c)];
-    for (Index step = -lsh.before; step <= lsh.after; ++step)
-      seen.push_back(((c + step) % chunks + chunks) % chunks);
+    for (Index step = 0; step < steps; ++step)
+      seen.push_back(((c - lsh.before + step) % chunks + chunks) % chunks);
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   }
@@ -52,9 +53,8 @@ Attention in_slots(const Attention& how, const Lsh& lsh, const LshOrder& order) 
 /// What forward kept, if it can be of this call.
 std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const LshOrder> order,
                                         const AnyView& q, const Lsh& lsh) {
-  const bool sorted = q.tokens() > lsh.chunk;
   check(order->tokens() == q.tokens() && order->owners() == q.batch() * q.heads() &&
-            order->sorted() == sorted && (!sorted || order->rounds() == lsh.rounds),
+            order->lsh() == lsh,
         where,
         ": rows hold the order of another call, expected the rows of attend with the same "
         "operands and pattern");
@@ -75,6 +75,7 @@ LshCall::LshCall(const char* where, AnyView q, AnyView k, AnyView v, const Atten
                  ? checked(where, std::move(order), q, lsh_)
                  : sort_tokens({q_, k_, lsh_, how.rotations, ranges_.padding(), context_})),
       slot_how_(in_slots(how, lsh_, *order_)),
+      seed_(how.dropout.seed),
       slot_rule_(kernels_of(context), ranges_, lsh_, *order_),
       key_factors_(q.tokens()),
       slot_q_(checked_product({slots(), q.dim()})),
@@ -139,6 +140,7 @@ void LshCall::take(Index item, Index head) {
   find_key_factors();
   gather(q_, query_positions(), nullptr, slot_q_.data());
   slot_rule_.take(query_positions(), key_positions(), slots());
+  slot_how_.dropout.seed = seed_ + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
   call_ = std::make_unique<Call>("lsh", slot_view(slot_q_, dim()), stand_in({1, 1, slots(), dim()}),
                                  stand_in({1, 1, slots(), value_dim()}), slot_how_, context_);
   call_->slots = &slot_rule_;

@@ -79,6 +79,7 @@ class LshCall {
   PositionRanges ranges_;
   std::shared_ptr<const LshOrder> order_;
   Attention slot_how_;
+  std::uint64_t seed_;  // of dropout, which is another one for each head
   SlotRule slot_rule_;
   Index owner_ = 0;
   Buffer<double> key_factors_;

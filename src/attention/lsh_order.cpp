@@ -82,8 +82,11 @@ class LshSorter {
       sort(round, order + round * how.slots_per_round(), how.slots_per_round());
   }
 
-  static std::shared_ptr<LshOrder> unsorted(Index tokens, Index owners) {
+  static std::shared_ptr<LshOrder> unsorted(const LshInput& input) {
+    const Index tokens = input.q.tokens(), owners = input.q.batch() * input.q.heads();
     auto order = std::make_shared<LshOrder>();
+    order->lsh_ = input.lsh;
+    order->owners_ = owners;
     order->tokens_ = order->slots_per_round_ = tokens;
     order->queries_ = Buffer<std::int32_t>(checked_product({owners, tokens}));
     for (Index owner = 0; owner < owners; ++owner)
@@ -97,7 +100,11 @@ class LshSorter {
     order->tokens_ = input.q.tokens();
     order->rounds_ = input.lsh.rounds;
     order->sorted_ = true;
+    order->lsh_ = input.lsh;
+    order->owners_ = input.q.batch() * input.q.heads();
     order->slots_per_round_ = round_up(order->tokens_, input.lsh.chunk);
+    check(order->slots() <= std::numeric_limits<std::int32_t>::max(), "lsh: ", order->tokens_,
+          " tokens in ", order->rounds_, " rounds, expected fewer than 2^31 in all");
     const Index size = checked_product({input.q.batch(), input.q.heads(), order->slots()});
     order->queries_ = Buffer<std::int32_t>(size);
     if (input.lsh.keys == Lsh::Keys::separate) order->keys_ = Buffer<std::int32_t>(size);
@@ -170,7 +177,7 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
   const AnyView& q = input.q;
   check(q.tokens() <= std::numeric_limits<std::int32_t>::max() / 2, "lsh: ", q.tokens(),
         " tokens, expected fewer than 2^30");
-  if (q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(q.tokens(), q.batch() * q.heads());
+  if (q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
   const std::vector<Index> factors =
       input.lsh.buckets.empty() ? lsh_buckets(q.tokens(), input.lsh.chunk) : input.lsh.buckets;
   if (input.rotations) {

@@ -19,7 +19,8 @@ class LshOrder {
 
   Index tokens() const { return tokens_; }
   /// Batch items times heads.
-  Index owners() const { return slots() == 0 ? 0 : queries_.size() / slots(); }
+  Index owners() const { return owners_; }
+  const Lsh& lsh() const { return lsh_; }
   Index rounds() const { return rounds_; }
   bool sorted() const { return sorted_; }
   Index slots_per_round() const { return slots_per_round_; }
@@ -33,7 +34,8 @@ class LshOrder {
 
  private:
   friend class LshSorter;
-  Index tokens_ = 0, rounds_ = 1, slots_per_round_ = 0;
+  Lsh lsh_;
+  Index owners_ = 0, tokens_ = 0, rounds_ = 1, slots_per_round_ = 0;
   bool sorted_ = false;
   Buffer<std::int32_t> queries_, keys_;  // [batch * heads][slots]
 };

@@ -72,13 +72,14 @@ Pattern lsh(const Lsh& options) {
           ", expected an even number from 2 to ", most);
     product *= static_cast<double>(factor);
   }
-  check(product <= 0x1p30, "lsh: ", product, " buckets, expected at most 2^30");
+  check(product <= 0x1p22, "lsh: ", product, " buckets, expected at most 2^22");
   return Pattern(std::make_shared<const LshNode>(options));
 }
 
 std::optional<Lsh> lsh_part(const Pattern& pattern) { return split_lsh(pattern).lsh; }
 
 Index lsh_pairs(const Lsh& options, Index tokens) {
+  lsh(options);  // refuses what makes no sense
   if (tokens <= options.chunk) return checked_product({tokens, tokens});
   const Index chunks = checked_product({options.rounds, divide_up(tokens, options.chunk)});
   const Index seen = std::min(chunks, 1 + options.before + options.after);
@@ -88,7 +89,8 @@ Index lsh_pairs(const Lsh& options, Index tokens) {
 std::vector<Index> lsh_buckets(Index tokens, Index chunk) {
   check(tokens >= 1 && chunk >= 1, "lsh_buckets: ", tokens, " tokens and chunks of ", chunk,
         " given, expected at least 1 of each");
-  const Index chunks = std::max<Index>(1, tokens / chunk);
+  check(tokens <= Index{1} << 40, "lsh_buckets: ", tokens, " tokens given, expected at most 2^40");
+  const Index chunks = divide_up(tokens, chunk);
   Index power = 1;
   while ((Index{2} << power) <= 2 * chunks) ++power;
   const auto root = static_cast<Index>(std::sqrt(static_cast<double>(chunks)));

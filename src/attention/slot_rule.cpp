@@ -10,11 +10,11 @@
 namespace rapt {
 
 PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths)
-    : first_(at(lengths.queries)), padding_(at(lengths.keys), true) {
+    : first_(at(lengths.queries)) {
   pattern.check(lengths);
   std::vector<Ranges> scratch = scratch_for(*pattern.node());
+  std::vector<Index> steps(at(lengths.keys + 1));  // +1 where a range begins, -1 where one ends
   Ranges ranges;
-  Index covered = 0;  // keys below have been seen by a range that began at 0
   for (Index query = 0; query < lengths.queries; ++query) {
     pattern.node()->keys_of(asked(query, lengths), scratch, ranges);
     if (ranges.empty()) continue;
@@ -24,13 +24,21 @@ PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths)
       if (more_.empty()) more_.resize(at(lengths.queries));
       more_[at(query)].assign(ranges.begin() + 1, ranges.end());
     }
-    for (const Range& range : ranges) {
-      const Index from = std::max(range.begin, range.begin <= covered ? covered : range.begin);
-      for (Index key = from; key < range.end; ++key) padding_[at(key)] = false;
-      if (range.begin <= covered) covered = std::max(covered, range.end);
-    }
+    for (const Range& range : ranges) ++steps[at(range.begin)], --steps[at(range.end)];
   }
-  if (std::none_of(padding_.begin(), padding_.end(), [](bool x) { return x; })) padding_.clear();
+  find_padding(steps);
+}
+
+void PositionRanges::find_padding(const std::vector<Index>& steps) {
+  padding_.resize(steps.size() - 1);
+  bool any = false;
+  Index seen = 0;
+  for (std::size_t key = 0; key < padding_.size(); ++key) {
+    seen += steps[key];
+    padding_[key] = seen == 0;
+    any |= seen == 0;
+  }
+  if (!any) padding_.clear();
 }
 
 SlotRule::SlotRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
@@ -47,13 +55,15 @@ constexpr double far_down = self_natural / 2;  // no other logit of a sane model
 
 }  // namespace
 
+bool SlotRule::alone(double natural_number) { return natural_number < far_down; }
+
 double SlotRule::natural(float log2_number) {
   const auto x = static_cast<double>(log2_number);
   return log2_number == self_logit ? self_natural : x * ln_2;
 }
 
 double SlotRule::in_log2(double natural_number) {
-  if (!(natural_number < far_down)) return natural_number * log2_e;
+  if (!alone(natural_number)) return natural_number * log2_e;
   return static_cast<double>(self_logit) + (natural_number - self_natural) * log2_e;
 }
 

@@ -24,6 +24,7 @@ class PositionRanges {
   const std::vector<bool>& padding() const { return padding_; }
 
  private:
+  void find_padding(const std::vector<Index>& steps);
   static std::size_t at(Index position) { return static_cast<std::size_t>(position); }
   struct First {
     std::int32_t low = 0, high = 0;
@@ -54,6 +55,8 @@ class SlotRule {
   static constexpr float self_logit = -144269.5f;
   static double natural(float log2_number);
   static double in_log2(double natural_number);
+  /// Whether a denominator is that of a token alone with itself.
+  static bool alone(double natural_number);
 
  private:
   void add_more(Index slot, const std::int32_t* keys, std::uint64_t& word) const;
