@@ -144,35 +144,41 @@ Rows rows_in_slots(const LshCall& lsh, const Rows& rows, Index owner) {
 /// Adds up the rounds of a gradient.
 void join_gradients(const LshCall& lsh, const std::int32_t* positions, const Tensor& slots,
                     const AnyMutableView& out, Index item, Index head,
-                    const std::function<void(Index position, double* row)>& finish) {
+                    const std::function<void(Index position, float* row)>& finish) {
   const Buffer<std::int32_t> places = places_of(lsh.order(), positions);
-  const Index tokens = lsh.tokens(), numbers = out.dim();
+  const Index tokens = lsh.tokens(), rounds = lsh.order().rounds(), numbers = out.dim();
+  const auto row_of = [&](Index round, Index position) {
+    return slots.data() + places[round * tokens + position] * numbers;
+  };
   for_each_task(lsh.context(), divide_up(tokens, tile), [&](Index task, Index) {
     for (Index i = task * tile; i < std::min(tokens, (task + 1) * tile); ++i) {
-      double sums[max_dim] = {};
-      for (Index r = 0; r < lsh.order().rounds(); ++r) {
-        const float* from = slots.data() + places[r * tokens + i] * numbers;
-        for (Index c = 0; c < numbers; ++c) sums[c] += static_cast<double>(from[c]);
+      float sums[max_dim] = {};
+      for (Index r = 0; r < rounds; ++r) {
+        if (i + rows_ahead / 2 < tokens)
+          prefetch_row(row_of(r, i + rows_ahead / 2), numbers * Index{sizeof(float)});
+        const float* from = row_of(r, i);
+        for (Index c = 0; c < numbers; ++c) sums[c] += from[c];
       }
       if (finish) finish(i, sums);
-      write_row(lsh.kernels(), out.type(), out.row(item, head, i), numbers, [&](float* row) {
-        std::transform(sums, sums + numbers, row, [](double x) { return static_cast<float>(x); });
-      });
+      lsh.kernels().store_numbers(sums, numbers, out.type(), out.row(item, head, i));
     }
   });
 }
 
 /// From the gradient of x * f, f the inverse root mean square of x, to that of x.
 void through_norm(const LshCall& lsh, const AnyView& k, Index item, Index head, Index position,
-                  double* row) {
+                  float* row) {
   float x[max_dim];
   const Index dim = lsh.dim();
   lsh.kernels().load_numbers(k.row(item, head, position), k.type(), dim, x);
   const double factor = lsh.key_factor(position);
   double along = 0;
-  for (Index c = 0; c < dim; ++c) along += row[c] * static_cast<double>(x[c]);
+  for (Index c = 0; c < dim; ++c) along += static_cast<double>(row[c]) * static_cast<double>(x[c]);
   along *= factor * factor / static_cast<double>(dim);
-  for (Index c = 0; c < dim; ++c) row[c] = factor * (row[c] - along * static_cast<double>(x[c]));
+  for (Index c = 0; c < dim; ++c) {
+    const double rest = static_cast<double>(row[c]) - along * static_cast<double>(x[c]);
+    row[c] = static_cast<float>(factor * rest);
+  }
 }
 
 }  // namespace
@@ -226,9 +232,9 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
   const Index value_numbers = checked_product({lsh.slots(), lsh.value_dim()});
   Buffer<float> slot_dout(value_numbers), slot_out(value_numbers);
   Gradients slots;
-  slots.dq = Tensor({1, 1, lsh.slots(), lsh.dim()});
-  slots.dk = Tensor({1, 1, lsh.slots(), lsh.dim()});
-  slots.dv = Tensor({1, 1, lsh.slots(), lsh.value_dim()});
+  slots.dq = Tensor::uninitialized({1, 1, lsh.slots(), lsh.dim()}, Type::f32);
+  slots.dk = Tensor::uninitialized({1, 1, lsh.slots(), lsh.dim()}, Type::f32);
+  slots.dv = Tensor::uninitialized({1, 1, lsh.slots(), lsh.value_dim()}, Type::f32);
   for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
     const Index item = owner / lsh.heads(), head = owner % lsh.heads();
     lsh.take(item, head);
@@ -242,7 +248,7 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
     join_gradients(lsh, lsh.query_positions(), slots.dq, gradients.dq, item, head, {});
     join_gradients(lsh, lsh.key_positions(), slots.dv, gradients.dv, item, head, {});
     join_gradients(lsh, lsh.key_positions(), slots.dk, gradients.dk, item, head,
-                   [&](Index position, double* row) {
+                   [&](Index position, float* row) {
                      if (lsh.shared_keys()) through_norm(lsh, k, item, head, position, row);
                    });
   }
