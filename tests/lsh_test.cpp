@@ -37,6 +37,10 @@ TEST(Lsh, TextIsParsedBack) {
     EXPECT_EQ(Pattern::parse(to_string(pattern)), pattern) << to_string(pattern);
   }
   EXPECT_EQ(Pattern::parse("lsh(64)"), lsh({}));
+  EXPECT_EQ(Pattern::parse(to_string(chunks(64, 1, 2))), chunks(64, 1, 2));
+  EXPECT_EQ(chunks(4, 1, 0).keys_of(1, {10, 10}), (Ranges{{0, 4}, {8, 10}}));
+  EXPECT_EQ(chunks(4, 0, 1).keys_of(9, {10, 10}), (Ranges{{0, 4}, {8, 10}}));
+  EXPECT_THROW(chunks(0, 1, 1), std::invalid_argument);
   for (const char* bad : {"lsh()", "lsh(0)", "lsh(64, 0)", "lsh(64, 1, {3})", "lsh(64, 1, twice)"})
     EXPECT_THROW(Pattern::parse(bad), std::invalid_argument) << bad;
 }
@@ -426,6 +430,38 @@ TEST(Lsh, MistakesAreNamed) {
   const Attended y = attend(q, q, q, {.pattern = lsh({.chunk = 8})});
   EXPECT_THROW(attend_backward(q, q, q, q, y.out, y.rows, {.pattern = lsh({.chunk = 16})}),
                std::invalid_argument);
+}
+
+/// Reformer's local layer, spec-sparse F.4: chunks of four in a ring.
+TEST(Lsh, LocalChunksWrapAround) {
+  struct Wanted {
+    Index tokens;
+    Pattern pattern;
+    std::vector<double> first;
+  };
+  const std::vector<Wanted> all = {
+      {12, chunks(4, 1, 0), {-1.38608, -0.72516, -0.83321, -1.47796, -0.04763}},
+      {12, chunks(4, 1, 0) & causal(), {-1.73509, -0.96973, -0.62478, -1.43447, 0.01649}},
+      {12, chunks(4, 1, 1), {-1.52071, -0.83076, -0.82896, -1.57097, -0.05967}}};
+  TorchRandom random(0);
+  const auto draw = [&] {
+    Doubles numbers;
+    for (int i = 0; i < 256; ++i) numbers.push_back(random.uniform() * 0.5f - 0.25f);
+    return numbers;
+  };
+  const Doubles wq = draw(), wk = draw(), wv = draw(), wo = draw();
+  for (const Wanted& want : all) {
+    std::vector<float> numbers(static_cast<std::size_t>(want.tokens * 16));
+    TorchRandom(1).normal(numbers);
+    const Doubles x(numbers.begin(), numbers.end()), ln = Layer::normed(x);
+    const Tensor q = Layer::split(Layer::times(ln, wq, 16));
+    const Tensor k = Layer::split(Layer::times(ln, wk, 16));
+    const Tensor v = Layer::split(Layer::times(ln, wv, 16));
+    const Doubles y =
+        Layer::times(Layer::joined(attend(q, k, v, {.pattern = want.pattern}).out), wo, 16);
+    for (std::size_t c = 0; c < want.first.size(); ++c)
+      EXPECT_NEAR(y[c] + x[c], want.first[c], 3e-5) << to_string(want.pattern) << ' ' << c;
+  }
 }
 
 }  // namespace

@@ -100,6 +100,10 @@ RAPT_API Pattern documents(std::vector<Index> query_lengths, std::vector<Index> 
 RAPT_API Pattern blocks(Index size, std::vector<std::vector<Index>> table);
 /// Only the first n keys exist (the rest is padding).
 RAPT_API Pattern keys(Index n);
+/// Reformer's local attention: the keys are cut into chunks that lie in a ring, and a query sees
+/// its own chunk and those before and after it; the first chunk follows the last one. A chunk
+/// counts once, however short the ring is.
+RAPT_API Pattern chunks(Index size, Index before, Index after);
 /// Every step-th key around the query: position + m * step for -left <= m <= right.
 RAPT_API Pattern dilated(Index step, Index left, Index right);
 /// A dense boolean mask [queries, keys], row-major, true = may see; turned into ranges once. It

@@ -125,6 +125,36 @@ struct Dilated {
   }
 };
 
+struct Chunks {
+  Index size;
+  Index before;
+  Index after;
+  bool operator==(const Chunks&) const = default;
+  void keys_of(const Asked& asked, Ranges& out) const {
+    if (asked.position < 0) return;
+    const Index count = divide_up(asked.keys, size);
+    if (before >= count || after >= count || before + after + 1 >= count)
+      return append_clipped(out, 0, asked.keys, asked.keys);
+    const auto add = [&](Index first, Index last) {
+      append_clipped(out, first * size, saturating_multiply(last, size), asked.keys);
+    };
+    const Index first = asked.position / size - before;
+    const Index last = asked.position / size + after + 1;
+    if (first < 0) {
+      add(0, last);
+      add(first + count, count);
+    } else if (last > count) {
+      add(0, last - count);
+      add(first, count);
+    } else {
+      add(first, last);
+    }
+  }
+  std::string text() const {
+    return "chunks(" + text_of(size) + ", " + text_of(before) + ", " + text_of(after) + ")";
+  }
+};
+
 }  // namespace
 
 std::string list_text(std::span<const Index> numbers) {
@@ -171,6 +201,14 @@ Pattern prefix(Index n) {
 Pattern keys(Index n) {
   check(n >= 0, "keys: ", n, " keys given, expected 0 or more");
   return leaf_pattern(Keys{n});
+}
+
+Pattern chunks(Index size, Index before, Index after) {
+  check(size >= 1 && size <= largest_position, "chunks: size is ", size, ", expected 1 to ",
+        largest_position);
+  check(before >= 0 && after >= 0, "chunks: ", before, " chunks before and ", after,
+        " after given, expected 0 or more");
+  return leaf_pattern(Chunks{size, before, after});
 }
 
 Pattern dilated(Index step, Index left, Index right) {

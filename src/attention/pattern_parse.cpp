@@ -118,15 +118,26 @@ Pattern parse_rows(PatternReader& reader) {
   return rows(keys, std::move(keys_of_query));
 }
 
-Pattern parse_dilated(PatternReader& reader) {
+/// "(a, b, c)"
+std::array<Index, 3> three_integers(PatternReader& reader) {
+  std::array<Index, 3> numbers{};
   reader.expect('(', "'('");
-  const Index step = reader.integer();
-  reader.expect(',', "','");
-  const Index left = reader.integer();
-  reader.expect(',', "','");
-  const Index right = reader.integer();
+  for (Index& number : numbers) {
+    if (&number != numbers.data()) reader.expect(',', "','");
+    number = reader.integer();
+  }
   close(reader);
+  return numbers;
+}
+
+Pattern parse_dilated(PatternReader& reader) {
+  const auto [step, left, right] = three_integers(reader);
   return dilated(step, left, right);
+}
+
+Pattern parse_chunks(PatternReader& reader) {
+  const auto [size, before, after] = three_integers(reader);
+  return chunks(size, before, after);
 }
 
 /// lsh(64), lsh(64, 4, {8, 16}, 7, 1, 0, separate, once), or anything between.
@@ -181,6 +192,7 @@ constexpr std::array leaf_rules = {
     LeafRule{"blocks", parse_blocks},
     LeafRule{"keys", [](PatternReader& reader) { return keys(only_integer(reader)); }},
     LeafRule{"dilated", parse_dilated},
+    LeafRule{"chunks", parse_chunks},
     LeafRule{"rows", parse_rows},
     LeafRule{"lsh", parse_lsh},
 };
