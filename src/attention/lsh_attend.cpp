@@ -181,11 +181,102 @@ void through_norm(const LshCall& lsh, const AnyView& k, Index item, Index head, 
   }
 }
 
+/// Whoever computes one head after the other.
+class ForwardHeads {
+ public:
+  ForwardHeads(const Context& context, const AnyView& q, const AnyView& k, const AnyView& v,
+               const Attention& how, const std::shared_ptr<const LshOrder>& order,
+               const AnyMutableView& out, Attended& attended)
+      : lsh_("attend", q, k, v, how, context, order),
+        out_(out),
+        attended_(attended),
+        slot_out_(checked_product({lsh_.slots(), lsh_.value_dim()})),
+        slot_lse_({1, 1, lsh_.slots()}) {
+    slot_rows_.max.resize(static_cast<std::size_t>(lsh_.slots()));
+    slot_rows_.sum.resize(static_cast<std::size_t>(lsh_.slots()));
+  }
+
+  void run(Index owner) {
+    const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
+    lsh_.take(item, head);
+    run_forward(lsh_.call(), lsh_.keys(),
+                {writable(slot_out_, lsh_.value_dim()), &slot_lse_, &slot_rows_, nullptr});
+    Join(lsh_, slot_out_, slot_rows_, out_, attended_).run(item, head);
+  }
+
+ private:
+  LshCall lsh_;
+  AnyMutableView out_;
+  Attended& attended_;
+  Buffer<float> slot_out_;
+  Tensor slot_lse_;
+  Rows slot_rows_;
+};
+
+class BackwardHeads {
+ public:
+  BackwardHeads(const Context& context, const AnyView& dout, const AnyView& q, const AnyView& k,
+                const AnyView& v, const AnyView& out, const Rows& rows, const Attention& how,
+                const std::shared_ptr<const LshOrder>& order, Gradients& gradients)
+      : lsh_("attend_backward", q, k, v, how, context, order),
+        dout_(dout),
+        k_(k),
+        out_(out),
+        rows_(rows),
+        gradients_(gradients),
+        slot_dout_(checked_product({lsh_.slots(), lsh_.value_dim()})),
+        slot_out_(slot_dout_.size()) {
+    slots_.dq = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
+    slots_.dk = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
+    slots_.dv = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.value_dim()});
+  }
+
+  void run(Index owner) {
+    const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
+    lsh_.take(item, head);
+    lsh_.take_keys();
+    lsh_.gather(dout_, lsh_.query_positions(), nullptr, slot_dout_.data());
+    lsh_.gather(out_, lsh_.query_positions(), nullptr, slot_out_.data());
+    const Rows slot_rows = rows_in_slots(lsh_, rows_, owner);
+    const BackwardInput input(lsh_.call(), slot_view(slot_dout_, lsh_.value_dim()),
+                              slot_view(slot_out_, lsh_.value_dim()), slot_rows);
+    run_backward(lsh_.call(), input, slots_);
+    join_gradients(lsh_, lsh_.query_positions(), slots_.dq, gradients_.dq, item, head, {});
+    join_gradients(lsh_, lsh_.key_positions(), slots_.dv, gradients_.dv, item, head, {});
+    join_gradients(lsh_, lsh_.key_positions(), slots_.dk, gradients_.dk, item, head,
+                   [&](Index position, float* row) {
+                     if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
+                   });
+  }
+
+ private:
+  LshCall lsh_;
+  AnyView dout_, k_, out_;
+  const Rows& rows_;
+  Gradients& gradients_;
+  Buffer<float> slot_dout_, slot_out_;
+  Gradients slots_;
+};
+
+/// Every head, each by one thread if there are enough of them: the tasks of one head's backward
+/// wait for each other. Otherwise the threads share each head.
+template <class Heads, class... Arguments>
+void for_each_head(const Context& context, Index owners, Arguments&... arguments) {
+  const bool apart = context.threads() > 1 && owners >= context.threads();
+  const Context inside = apart ? Context(1, context.isa()) : context;
+  Crew<Heads> crew(context);
+  const auto run = [&](Index owner, Index worker) {
+    crew.get(worker, inside, arguments...).run(owner);
+  };
+  if (apart) return for_each_task(context, owners, run);
+  for (Index owner = 0; owner < owners; ++owner) run(owner, 0);
+}
+
 }  // namespace
 
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
                     const Attention& how, const Context& context) {
-  LshCall lsh("attend", q, k, v, how, context, nullptr);
+  const LshCall lsh("attend", q, k, v, how, context, nullptr);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());
@@ -201,24 +292,14 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.order = lsh.shared_order();
-  Buffer<float> slot_out(checked_product({lsh.slots(), lsh.value_dim()}));
-  Tensor slot_lse({1, 1, lsh.slots()});
-  Rows slot_rows;
-  slot_rows.max.resize(static_cast<std::size_t>(lsh.slots()));
-  slot_rows.sum.resize(static_cast<std::size_t>(lsh.slots()));
-  for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
-    const Index item = owner / lsh.heads(), head = owner % lsh.heads();
-    lsh.take(item, head);
-    run_forward(lsh.call(), lsh.keys(),
-                {writable(slot_out, lsh.value_dim()), &slot_lse, &slot_rows, nullptr});
-    Join(lsh, slot_out, slot_rows, out, attended).run(item, head);
-  }
+  for_each_head<ForwardHeads>(context, lsh.batch() * lsh.heads(), q, k, v, how, lsh.shared_order(),
+                              out, attended);
   return attended;
 }
 
 Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                               const Rows& rows, const Attention& how, const Context& context) {
-  LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
+  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand("attend_backward", "dout", dout, shape);
   check_operand("attend_backward", "out", out, shape);
@@ -229,29 +310,8 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
   gradients.dq = Tensor(q.shape(), q.type());
   gradients.dk = Tensor(k.shape(), k.type());
   gradients.dv = Tensor(v.shape(), v.type());
-  const Index value_numbers = checked_product({lsh.slots(), lsh.value_dim()});
-  Buffer<float> slot_dout(value_numbers), slot_out(value_numbers);
-  Gradients slots;
-  slots.dq = Tensor::uninitialized({1, 1, lsh.slots(), lsh.dim()}, Type::f32);
-  slots.dk = Tensor::uninitialized({1, 1, lsh.slots(), lsh.dim()}, Type::f32);
-  slots.dv = Tensor::uninitialized({1, 1, lsh.slots(), lsh.value_dim()}, Type::f32);
-  for (Index owner = 0; owner < lsh.batch() * lsh.heads(); ++owner) {
-    const Index item = owner / lsh.heads(), head = owner % lsh.heads();
-    lsh.take(item, head);
-    lsh.take_keys();
-    lsh.gather(dout, lsh.query_positions(), nullptr, slot_dout.data());
-    lsh.gather(out, lsh.query_positions(), nullptr, slot_out.data());
-    const Rows slot_rows = rows_in_slots(lsh, rows, owner);
-    const BackwardInput input(lsh.call(), slot_view(slot_dout, lsh.value_dim()),
-                              slot_view(slot_out, lsh.value_dim()), slot_rows);
-    run_backward(lsh.call(), input, slots);
-    join_gradients(lsh, lsh.query_positions(), slots.dq, gradients.dq, item, head, {});
-    join_gradients(lsh, lsh.key_positions(), slots.dv, gradients.dv, item, head, {});
-    join_gradients(lsh, lsh.key_positions(), slots.dk, gradients.dk, item, head,
-                   [&](Index position, float* row) {
-                     if (lsh.shared_keys()) through_norm(lsh, k, item, head, position, row);
-                   });
-  }
+  for_each_head<BackwardHeads>(context, lsh.batch() * lsh.heads(), dout, q, k, v, out, rows, how,
+                               lsh.shared_order(), gradients);
   return gradients;
 }
 
