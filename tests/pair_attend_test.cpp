@@ -119,7 +119,6 @@ std::string beyond_halves(const Case& c) {
 
 TEST(PairAttend, TheGridIsWithinTheBound) {
   for (const Case& c : attention_cases()) {
-    if (c.inputs == "subnormal") continue;
     EXPECT_SILENT(beyond_halves(c));
   }
   std::cout << "bf16: worst " << counts.worst << " u16 of the terms, " << counts.worst_usual

@@ -14,12 +14,6 @@
 namespace rapt {
 namespace {
 
-/// Rotations belong to hashing.
-void check_no_rotations(const char* where, const Attention& how) {
-  check(!how.rotations, where, ": rotations are given, expected none without an lsh leaf in \"",
-        how.pattern.text(), "\"");
-}
-
 Attended forward(const Call& call, AnyMutableView out) {
   const auto rows = static_cast<std::size_t>(call.rows());
   Attended attended;
@@ -67,7 +61,6 @@ Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Con
     attended.out = std::move(out);
     return attended;
   }
-  check_no_rotations("attend", how);
   const Call call("attend", q, k, v, how, context);
   Tensor out = Tensor::uninitialized(out_shape(call), q.type());
   Attended attended = forward(call, out);
@@ -82,7 +75,6 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
     Tensor none;
     return attend_lsh(&out, none, q, k, v, how, context);
   }
-  check_no_rotations("attend", how);
   const Call call("attend", q, k, v, how, context);
   check_output("attend", "out", out, out_shape(call));
   check_apart("attend", out, q, "q");

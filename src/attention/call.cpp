@@ -185,6 +185,8 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
                           : std::make_unique<const RelativeTiles>(how_.relative_values,
                                                                   plan->lengths(), kernels)) {
   check_factors(where, how, rule);
+  check(!how.rotations, where,
+        ": rotations are given, expected none without an lsh leaf in the pattern");
 }
 
 AnyView stand_in(const Shape& shape, Type type) {
