@@ -34,6 +34,7 @@ struct Call {
   std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
   std::unique_ptr<const RelativeTiles> relative_values;  // likewise
   const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
+  const std::int32_t* query_order = nullptr;  // likewise: which row of q each query is
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }
@@ -50,6 +51,7 @@ struct Call {
   Index distance(Index query_tile, Index key_tile) const {
     return keys - queries + (query_tile - key_tile) * tile;
   }
+  InputRows query_rows(Index item, Index head, Index query_tile) const;
   /// Numbers per packed row: a dimension in whole vectors.
   Index padded(Index numbers) const {
     return round_up(numbers, pairs == nullptr ? kernels.lanes : max_lanes);
@@ -62,12 +64,15 @@ struct Call {
 void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                 const Attention& how);
 
-/// Largest dim of any operand.
-inline constexpr Index max_dim = 512;
-
 /// `count` tokens of one head, as the kernels take them.
 inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count) {
   return {view.row(item, head, first), view.type(), view.stride(2), count};
+}
+
+inline InputRows Call::query_rows(Index item, Index head, Index query_tile) const {
+  const Index first = query_tile * tile, count = tile_rows(query_tile);
+  if (query_order == nullptr) return rows_of(q, item, head, first, count);
+  return {q.row(item, head, 0), q.type(), q.stride(2), count, query_order + first};
 }
 
 /// Lets fill(float*) write one row of `count` numbers of any type.
