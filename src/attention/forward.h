@@ -11,8 +11,6 @@ struct ForwardOutput {
   Rows* rows;
   Stats* stats;         // null unless asked for
   Index first_row = 0;  // where the call's rows begin in lse, rows and stats
-  /// The query whose place each query's results take, negative: none; null: its own.
-  const std::int32_t* places = nullptr;
 };
 
 /// Query tiles that one task takes past the keys side by side.

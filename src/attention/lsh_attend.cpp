@@ -18,28 +18,6 @@ AnyMutableView writable(Buffer<float>& numbers, Index width) {
                                  {numbers.size(), numbers.size(), width, 1});
 }
 
-/// The slots of each position, round after round.
-Buffer<std::int32_t> places_of(const LshOrder& order, const std::int32_t* positions) {
-  Buffer<std::int32_t> places(order.rounds() * order.tokens());
-  for (Index s = 0; s < order.slots(); ++s) {
-    if (positions[s] >= 0)
-      places[s / order.slots_per_round() * order.tokens() + positions[s]] =
-          static_cast<std::int32_t>(s);
-  }
-  return places;
-}
-
-/// Where results of each slot go, so that those of a round lie by position; negative: nowhere.
-void find_places(const LshOrder& order, const std::int32_t* positions,
-                 Buffer<std::int32_t>& places) {
-  for (Index round = 0, s = 0; round < order.rounds(); ++round) {
-    for (Index end = s + order.slots_per_round(); s < end; ++s)
-      places[s] = positions[s] < 0
-                      ? LshOrder::none
-                      : static_cast<std::int32_t>(round * order.tokens() + positions[s]);
-  }
-}
-
 /// The natural logarithm of a denominator.
 double lse_of(const Rows& rows, Index row) {
   const auto at = static_cast<std::size_t>(row);
@@ -120,37 +98,15 @@ class Join {
   Attended& attended_;
 };
 
-/// What forward left of each token, repeated for its slots.
-Rows rows_in_slots(const LshCall& lsh, const Rows& rows, Index owner) {
-  Rows slots;
-  slots.max.resize(static_cast<std::size_t>(lsh.slots()));
-  slots.sum.resize(static_cast<std::size_t>(lsh.slots()));
-  for (Index s = 0; s < lsh.slots(); ++s) {
-    const std::int32_t position = lsh.query_positions()[s];
-    const auto to = static_cast<std::size_t>(s);
-    const auto from = static_cast<std::size_t>(owner * lsh.tokens() + position);
-    slots.max[to] = position < 0 ? -std::numeric_limits<float>::infinity() : rows.max[from];
-    slots.sum[to] = position < 0 ? 0 : rows.sum[from];
-  }
-  return slots;
-}
-
 /// Adds up the rounds of a gradient.
-void join_gradients(const LshCall& lsh, const std::int32_t* positions, const Tensor& slots,
-                    const AnyMutableView& out, Index item, Index head,
-                    const std::function<void(Index position, float* row)>& finish) {
-  const Buffer<std::int32_t> places = places_of(lsh.order(), positions);
-  const Index tokens = lsh.tokens(), rounds = lsh.order().rounds(), numbers = out.dim();
-  const auto row_of = [&](Index round, Index position) {
-    return slots.data() + places[round * tokens + position] * numbers;
-  };
+void join_gradients(const LshCall& lsh, const Tensor& rounds, const AnyMutableView& out, Index item,
+                    Index head, const std::function<void(Index position, float* row)>& finish) {
+  const Index tokens = lsh.tokens(), numbers = out.dim();
   for_each_task(lsh.context(), divide_up(tokens, tile), [&](Index task, Index) {
     for (Index i = task * tile; i < std::min(tokens, (task + 1) * tile); ++i) {
       float sums[max_dim] = {};
-      for (Index r = 0; r < rounds; ++r) {
-        if (i + slots_ahead / 2 < tokens)
-          prefetch_row(row_of(r, i + slots_ahead / 2), numbers * Index{sizeof(float)});
-        const float* from = row_of(r, i);
+      for (Index r = 0; r < lsh.order().rounds(); ++r) {
+        const float* from = rounds.data() + (r * tokens + i) * numbers;
         for (Index c = 0; c < numbers; ++c) sums[c] += from[c];
       }
       if (finish) finish(i, sums);
@@ -183,7 +139,6 @@ class ForwardHeads {
       : lsh_(lsh, context),
         out_(out),
         attended_(attended),
-        places_(lsh_.slots()),
         round_out_(checked_product({lsh_.slots(), lsh_.value_dim()})),
         round_lse_({1, 1, lsh_.slots()}) {
     round_rows_.max.resize(static_cast<std::size_t>(lsh_.slots()));
@@ -193,13 +148,8 @@ class ForwardHeads {
   void run(Index owner) {
     const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
     lsh_.take(item, head);
-    find_places(lsh_.order(), lsh_.query_positions(), places_);
     run_forward(lsh_.call(), lsh_.keys(),
-                {.out = writable(round_out_, lsh_.value_dim()),
-                 .lse = &round_lse_,
-                 .rows = &round_rows_,
-                 .stats = nullptr,
-                 .places = places_.data()});
+                {writable(round_out_, lsh_.value_dim()), &round_lse_, &round_rows_, nullptr});
     Join(lsh_, round_out_, round_rows_, out_, attended_).run(item, head);
   }
 
@@ -207,7 +157,6 @@ class ForwardHeads {
   LshCall lsh_;
   AnyMutableView out_;
   Attended& attended_;
-  Buffer<std::int32_t> places_;
   Buffer<float> round_out_;
   Tensor round_lse_;
   Rows round_rows_;
@@ -217,35 +166,26 @@ class BackwardHeads {
  public:
   BackwardHeads(const Context& context, const LshCall& lsh, const AnyView& dout, const AnyView& k,
                 const AnyView& out, const Rows& rows, Gradients& gradients)
-      : lsh_(lsh, context),
-        dout_(dout),
-        k_(k),
-        out_(out),
-        rows_(rows),
-        gradients_(gradients),
-        slot_dout_(checked_product({lsh_.slots(), lsh_.value_dim()})),
-        slot_out_(slot_dout_.size()) {
-    slots_.dq = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
-    slots_.dk = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
-    slots_.dv = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.value_dim()});
+      : lsh_(lsh, context), dout_(dout), k_(k), out_(out), rows_(rows), gradients_(gradients) {
+    const auto rounds = [&](Index numbers) {
+      return Tensor::uninitialized({1, 1, lsh_.slots(), numbers});
+    };
+    rounds_.dq = rounds(lsh_.dim());
+    rounds_.dk = rounds(lsh_.dim());
+    rounds_.dv = rounds(lsh_.value_dim());
   }
 
   void run(Index owner) {
     const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
     lsh_.take(item, head);
-    lsh_.sort_operands();
-    lsh_.gather(lsh_.head_of(dout_), lsh_.query_positions(), slot_dout_.data());
-    lsh_.gather(lsh_.head_of(out_), lsh_.query_positions(), slot_out_.data());
-    const Rows slot_rows = rows_in_slots(lsh_, rows_, owner);
-    const BackwardInput input(lsh_.call(), slot_view(slot_dout_, lsh_.value_dim()),
-                              slot_view(slot_out_, lsh_.value_dim()), slot_rows);
-    run_backward(lsh_.call(), input, slots_);
-    join_gradients(lsh_, lsh_.query_positions(), slots_.dq, gradients_.dq, item, head, {});
-    join_gradients(lsh_, lsh_.key_positions(), slots_.dv, gradients_.dv, item, head, {});
-    join_gradients(lsh_, lsh_.key_positions(), slots_.dk, gradients_.dk, item, head,
-                   [&](Index position, float* row) {
-                     if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
-                   });
+    const BackwardInput input(lsh_.call(), lsh_.head_of(dout_), lsh_.head_of(out_), rows_,
+                              owner * lsh_.tokens());
+    run_backward(lsh_.call(), input, rounds_);
+    join_gradients(lsh_, rounds_.dq, gradients_.dq, item, head, {});
+    join_gradients(lsh_, rounds_.dv, gradients_.dv, item, head, {});
+    join_gradients(lsh_, rounds_.dk, gradients_.dk, item, head, [&](Index position, float* row) {
+      if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
+    });
   }
 
  private:
@@ -253,8 +193,7 @@ class BackwardHeads {
   AnyView dout_, k_, out_;
   const Rows& rows_;
   Gradients& gradients_;
-  Buffer<float> slot_dout_, slot_out_;
-  Gradients slots_;
+  Gradients rounds_;
 };
 
 /// Every head, each by one thread if there are enough of them: the tasks of one head's backward

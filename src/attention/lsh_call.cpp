@@ -95,6 +95,8 @@ LshCall::LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
       slot_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
       key_factors_(q.tokens()),
       normalized_(shared_keys() ? checked_product({q.tokens(), q.dim()}) : 0),
+      query_places_(slots()),
+      key_places_(shared_keys() ? 0 : slots()),
       keys_(*this) {}
 
 AnyView LshCall::head_of(const AnyView& operand) const {
@@ -103,7 +105,9 @@ AnyView LshCall::head_of(const AnyView& operand) const {
 }
 
 AnyView LshCall::head_keys() const {
-  return shared_keys() ? slot_view(normalized_, dim()) : head_of(k_);
+  if (!shared_keys()) return head_of(k_);
+  return AnyView::trusted(normalized_.data(), Type::f32, {1, 1, tokens(), dim()},
+                          {normalized_.size(), normalized_.size(), dim(), 1});
 }
 
 void LshCall::normalize_keys() {
@@ -121,64 +125,44 @@ void LshCall::normalize_keys() {
   });
 }
 
-void LshCall::gather(const AnyView& head, const std::int32_t* positions, float* to) const {
-  const Index numbers = head.dim();
-  const Index bytes = numbers * static_cast<Index>(size_of(head.type()));
-  for_each_task(context_, divide_up(slots(), tile), [&](Index task, Index) {
-    for (Index s = task * tile; s < std::min(slots(), (task + 1) * tile); ++s) {
-      if (s + slots_ahead < slots() && positions[s + slots_ahead] >= 0)
-        prefetch_row(head.row(0, 0, positions[s + slots_ahead]), bytes);
-      float* row = to + s * numbers;
-      if (positions[s] < 0) {
-        std::fill(row, row + numbers, 0.0f);
-      } else {
-        kernels().load_numbers(head.row(0, 0, positions[s]), head.type(), numbers, row);
-      }
-    }
-  });
-}
-
 PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
   const Call& call = lsh_.call();
-  const auto in_order = [&](const AnyView& head) {
-    return InputRows{head.row(0, 0, 0), head.type(), head.stride(2), call.tile_keys(key_tile),
-                     lsh_.key_positions() + key_tile * tile};
-  };
   float* values = room + tile * call.dim;
-  call.kernels.pack_panels(in_order(lsh_.head_keys()), call.dim, room);
-  const bool finite =
-      call.kernels.pack_rows(in_order(lsh_.head_of(lsh_.v_)), call.value_dim, nullptr, values);
+  call.kernels.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim, room);
+  const bool finite = call.kernels.pack_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim,
+                                             nullptr, values);
   return {{.panels = room}, values, nullptr, finite};
+}
+
+TokenOrder LshCall::order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const {
+  for (Index round = 0, s = 0; round < order().rounds(); ++round) {
+    for (const Index end = s + order().slots_per_round(); s < end; ++s)
+      places[s] = positions[s] < 0 ? LshOrder::none
+                                   : static_cast<std::int32_t>(round * tokens() + positions[s]);
+  }
+  return {positions, places.data()};
 }
 
 void LshCall::take(Index item, Index head) {
   owner_ = item * heads() + head;
   normalize_keys();
-  slot_rule_.take(query_positions(), key_positions(), slots());
+  const std::int32_t* queries = order().queries(owner_);
+  const std::int32_t* keys = order().keys(owner_);
+  slot_rule_.take(queries, keys, slots());
+  query_order_ = order_of(queries, query_places_);
+  key_order_ = keys == queries ? query_order_ : order_of(keys, key_places_);
   slot_how_.dropout.seed =
       common_->how.dropout.seed + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
-  // As many queries as there are slots, whose rows are found by their order.
-  const AnyView q =
-      AnyView::trusted(q_.row(item, head, 0), q_.type(), {1, 1, slots(), dim()}, q_.strides());
-  call_ = std::make_unique<Call>("lsh", q, stand_in({1, 1, slots(), dim()}),
-                                 stand_in({1, 1, slots(), value_dim()}), slot_how_, context_);
+  // A call of as many tokens as there are slots; their rows are then found by their order.
+  const auto in_slots = [&](Index numbers) { return stand_in({1, 1, slots(), numbers}); };
+  call_ = std::make_unique<Call>("lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()),
+                                 slot_how_, context_);
+  call_->q = head_of(q_);
+  call_->k = head_keys();
+  call_->v = head_of(v_);
   call_->slots = &slot_rule_;
-  call_->query_order = query_positions();
-}
-
-void LshCall::sort_operands() {
-  if (slot_q_.size() == 0) {
-    slot_q_ = Buffer<float>(checked_product({slots(), dim()}));
-    slot_k_ = Buffer<float>(slot_q_.size());
-    slot_v_ = Buffer<float>(checked_product({slots(), value_dim()}));
-  }
-  gather(head_of(q_), query_positions(), slot_q_.data());
-  gather(head_keys(), key_positions(), slot_k_.data());
-  gather(head_of(v_), key_positions(), slot_v_.data());
-  call_->q = slot_view(slot_q_, dim());
-  call_->k = slot_view(slot_k_, dim());
-  call_->v = slot_view(slot_v_, value_dim());
-  call_->query_order = nullptr;
+  call_->query_order = &query_order_;
+  call_->key_order = &key_order_;
 }
 
 }  // namespace rapt

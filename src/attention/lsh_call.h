@@ -6,21 +6,8 @@
 
 namespace rapt {
 
-/// Sorted rows lie anywhere; what will be read a few rows later is asked for now.
-inline constexpr Index slots_ahead = 8;
-inline void prefetch_row(const void* row, Index bytes) {
-  for (Index line = 0; line < bytes; line += 64)
-    __builtin_prefetch(static_cast<const char*>(row) + line);
-}
-
-/// [1, 1, slots, numbers] of f32, one after the other.
-inline AnyView slot_view(const Buffer<float>& numbers, Index width) {
-  const Index slots = numbers.size() / width;
-  return AnyView::trusted(numbers.data(), Type::f32, {1, 1, slots, width},
-                          {numbers.size(), numbers.size(), width, 1});
-}
-
-/// A checked call with an lsh leaf, and the same call as one head sees it in sorted order.
+/// A checked call with an lsh leaf, and the same call as one head sees it in sorted order. Operands
+/// are read where they lie; results of a round lie by position, round after round.
 class LshCall {
  public:
   /// `order` is what forward kept; null: tokens are hashed and sorted now.
@@ -43,22 +30,15 @@ class LshCall {
   Index head() const { return owner_ % heads(); }
   bool shared_keys() const { return common_->lsh.keys == Lsh::Keys::shared; }
 
-  /// One head, its queries and keys read in sorted order where they lie.
   void take(Index item, Index head);
-  /// Copies its queries, keys and values in that order: backward reads them again and again.
-  void sort_operands();
   /// The call of the head taken last: one head of slots() tokens.
   const Call& call() const { return *call_; }
   KeySource& keys() { return keys_; }
-  const std::int32_t* query_positions() const { return order().queries(owner_); }
-  const std::int32_t* key_positions() const { return order().keys(owner_); }
   /// What keys are multiplied with, by position: the inverse root mean square, or 1.
   double key_factor(Index position) const { return key_factors_[position]; }
 
   /// The head taken last of any operand.
   AnyView head_of(const AnyView& operand) const;
-  /// Rows of a head in sorted order, as f32; zeros where a slot holds no token.
-  void gather(const AnyView& head, const std::int32_t* positions, float* to) const;
 
  private:
   struct Common {
@@ -86,6 +66,7 @@ class LshCall {
 
   void normalize_keys();
   AnyView head_keys() const;
+  TokenOrder order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const;
 
   AnyView q_, k_, v_;
   const Context& context_;
@@ -95,7 +76,8 @@ class LshCall {
   Index owner_ = 0;
   Buffer<double> key_factors_;
   Buffer<float> normalized_;  // [tokens][dim]: keys times their factors; empty if kept apart
-  Buffer<float> slot_q_, slot_k_, slot_v_;
+  Buffer<std::int32_t> query_places_, key_places_;  // of keys only if kept apart
+  TokenOrder query_order_{}, key_order_{};
   std::unique_ptr<Call> call_;
   SlotKeys keys_;
 };

@@ -1,6 +1,7 @@
 #include "attention/lsh_order.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 
 #include "attention/call.h"
@@ -14,6 +15,24 @@ Index half_sum(const std::vector<Index>& factors) {
   return std::accumulate(factors.begin(), factors.end(), Index{0}) / 2;
 }
 
+using SharedNumbers = std::shared_ptr<const Buffer<float>>;
+
+/// The first normal numbers of a seed. Layers of a model draw the same ones again and again, which
+/// is slow and done by one thread: the last ones are kept.
+SharedNumbers drawn_rotations(std::uint64_t seed, Index count) {
+  static std::mutex mutex;
+  static SharedNumbers last;
+  static std::uint64_t last_seed = 0;
+  const std::lock_guard lock(mutex);
+  if (last == nullptr || last_seed != seed || last->size() != count) {
+    Buffer<float> numbers(count);
+    TorchRandom(seed).normal({numbers.data(), static_cast<std::size_t>(count)});
+    last = std::make_shared<const Buffer<float>>(std::move(numbers));
+    last_seed = seed;
+  }
+  return last;
+}
+
 /// Rotations of one head as left operands, [rounds * half] rows of dim numbers.
 class Rotations {
  public:
@@ -23,8 +42,7 @@ class Rotations {
       given_ = &*input.rotations;
       return;
     }
-    drawn_ = Buffer<float>(checked_product({input.q.heads(), dim_, columns_}));
-    TorchRandom(input.lsh.seed).normal({drawn_.data(), static_cast<std::size_t>(drawn_.size())});
+    drawn_ = drawn_rotations(input.lsh.seed, checked_product({input.q.heads(), dim_, columns_}));
   }
 
   Index columns() const { return columns_; }
@@ -42,7 +60,7 @@ class Rotations {
 
  private:
   float at(Index head, Index d, Index column) const {
-    if (given_ == nullptr) return drawn_[(head * dim_ + d) * columns_ + column];
+    if (given_ == nullptr) return (*drawn_)[(head * dim_ + d) * columns_ + column];
     const Index half = given_->size(3);
     return given_->data()[head * given_->stride(0) + d * given_->stride(1) +
                           column / half * given_->stride(2) + column % half * given_->stride(3)];
@@ -50,7 +68,7 @@ class Rotations {
 
   Index dim_, columns_;
   const View* given_ = nullptr;
-  Buffer<float> drawn_;
+  SharedNumbers drawn_;
 };
 
 }  // namespace

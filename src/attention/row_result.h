@@ -43,7 +43,7 @@ template <class Scaled>
 Denominator write_row_result(const Call& call, const RowPlace& place, const RowSum& row,
                              const ForwardOutput& output, const Scaled& scaled) {
   const Denominator all = denominator(call, place.head, row);
-  const Index query = output.places == nullptr ? place.query : output.places[place.query];
+  const Index query = place_of(call.query_order, place.query);
   if (query < 0) return all;
   const double factor = row.saw_key ? std::exp2(row.max - all.max) / all.sum : 0;
   write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, query),

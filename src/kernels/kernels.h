@@ -212,6 +212,7 @@ struct Kernels {
   void (*uncap)(float* dlogits, const float* tanh_of, Index rows) noexcept;
   void (*widen)(float* numbers, double* wide,
                 Index count) noexcept;  // wide += numbers, numbers = 0
+  void (*widen_first)(float* numbers, double* wide, Index count) noexcept;  // wide = numbers, ...
   void (*narrow)(const double* wide, const float* rest, double factor, Index count,
                  float* out) noexcept;
   void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;  // [127]
