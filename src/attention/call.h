@@ -62,6 +62,9 @@ struct Call {
 void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                 const Attention& how);
 
+/// Throws if the score has parts that hashed attention does not know.
+void check_lsh_score(const char* where, const Attention& how);
+
 /// Largest dim of any operand.
 inline constexpr Index max_dim = 512;
 

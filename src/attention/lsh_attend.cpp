@@ -6,6 +6,7 @@
 #include "attention/backward.h"
 #include "attention/forward.h"
 #include "attention/lsh_call.h"
+#include "attention/lsh_join.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -37,29 +38,14 @@ double lse_of(const Rows& rows, Index slot) {
 
 constexpr Index most_rounds = 1024;
 
-/// One token's denominators, of each round and of all. A token that sees only itself has logits of
-/// -1e5; down there Transformers' f32 denominators, rounded in each round and once more over the
-/// rounds, are off by a few parts in a thousand, and so are its probabilities. Reproduced.
+/// One token's denominators, of each round and of all.
 struct JointLse {
   double of_round[most_rounds];
   double all;
 
   JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds, bool shared) {
-    double most = minus_infinity;
-    for (Index r = 0; r < rounds; ++r) {
-      of_round[r] = lse_of(rows, places[r * tokens]);
-      if (std::isnan(of_round[r])) most = of_round[r];
-      if (of_round[r] > most) most = of_round[r];  // false if either is NaN
-    }
-    all = most;
-    if (!std::isfinite(most)) return;
-    const bool rounded = shared && SlotRule::alone(most);
-    const auto as_kept = [&](double x) {
-      return rounded ? static_cast<double>(static_cast<float>(x)) : x;
-    };
-    double sum = 0;
-    for (Index r = 0; r < rounds; ++r) sum += std::exp(as_kept(of_round[r]) - as_kept(most));
-    all = as_kept(as_kept(most) + std::log(sum));
+    for (Index r = 0; r < rounds; ++r) of_round[r] = lse_of(rows, places[r * tokens]);
+    all = joint_lse(of_round, rounds, shared);
   }
 };
 
@@ -111,11 +97,9 @@ class Join {
     lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
     const Index at = (item * lsh_.heads() + head) * tokens + position;
     attended_.lse.data()[at] = static_cast<float>(lse);
-    const double exponent = lsh_.shared_keys() ? SlotRule::in_log2(lse) : lse * log2_e;
-    const double whole = std::isfinite(exponent) ? std::floor(exponent) : exponent;
-    attended_.rows.max[static_cast<std::size_t>(at)] = static_cast<float>(whole);
-    attended_.rows.sum[static_cast<std::size_t>(at)] =
-        nothing ? 0 : std::exp2(exponent - static_cast<double>(static_cast<float>(whole)));
+    const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
+    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
+    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
   }
 
   const LshCall& lsh_;
@@ -275,8 +259,9 @@ void for_each_head(const Context& context, Index owners, Arguments&... arguments
 }  // namespace
 
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context) {
-  const LshCall lsh("attend", q, k, v, how, context, nullptr);
+                    const Attention& how, const Context& context,
+                    std::shared_ptr<const LshOrder> order) {
+  const LshCall lsh("attend", q, k, v, how, context, std::move(order));
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());
