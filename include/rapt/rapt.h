@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rapt/attention.h"
+#include "rapt/bigbird.h"
 #include "rapt/cache.h"
 #include "rapt/context.h"
 #include "rapt/longformer.h"
