@@ -117,7 +117,7 @@ struct Attention {
   std::shared_ptr<const Plan> plan =
       nullptr;          // a plan of `pattern` to share between calls; built if absent
   bool stats = false;   // also measure what attention did
-  bool strict = false;  // over a cache: a token has the same bits however its prompt was cut
+  bool strict = false;  // a token has the same bits however its prompt was cut
 };
 
 class LshOrder;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "attention/cached_keys.h"
 #include "attention/decode.h"
 #include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
@@ -64,24 +65,29 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   if (how.stats) attended.stats = make_stats(attended.lse.shape());
   // Every item is checked before any is computed.
   std::deque<Call> calls;
+  std::vector<CachedThinKeys> keys;
   std::vector<DecodeItem> items;
+  keys.reserve(sequences.size());
   for (Index item = 0; item < q.batch(); ++item) {
     const KvCache::Body::Tokens& tokens =
         body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
     const Call& call = emplace_call(calls, item_of(q, item), body, tokens.count, how, context);
     CachedKeys(call, body, tokens).check_visits(where, *call.plan);
     items.push_back({call,
-                     tokens,
+                     0,
+                     keys.emplace_back(body, tokens),
                      {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
                       attended.stats ? &*attended.stats : nullptr, item * rows}});
   }
-  if (!how.strict && std::all_of(calls.begin(), calls.end(), decodes)) {
-    run_decode(body, items, context);
+  if (std::all_of(calls.begin(), calls.end(), decodes)) {
+    run_decode(items, context);
     return attended;
   }
-  for (const DecodeItem& item : items) {
-    CachedKeys keys(item.call, body, item.tokens);
-    run_forward(item.call, keys, item.output);
+  for (Index item = 0; item < q.batch(); ++item) {
+    const DecodeItem& each = items[static_cast<std::size_t>(item)];
+    CachedKeys tiles(each.call, body,
+                     body.tokens_of(sequences[static_cast<std::size_t>(item)], where));
+    run_forward(each.call, tiles, each.output);
   }
   return attended;
 }

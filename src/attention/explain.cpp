@@ -35,6 +35,7 @@ std::string why_widened(const Call& call) {
 std::string operand_text(const Call& call) {
   const Type type = call.q.type();
   if (type == Type::f32) return "f32";
+  if (decodes(call)) return rapt::text(type) + ", widened to f32 as they are read";
   if (call.pairs != nullptr) {
     return rapt::text(type) + std::string(", multiplied as they are by ") + call.pairs->engine +
            ", summed in f32; probabilities rounded to bf16";
@@ -44,6 +45,9 @@ std::string operand_text(const Call& call) {
 }
 
 std::string kernel_text(const Call& call) {
+  if (decodes(call))
+    return "f32 over keys and values as they lie, exact online softmax\nway       " +
+           way_of_queries(call);
   return call.pairs == nullptr
              ? "fused f32, exact online softmax, f64 row sums and accumulators"
              : "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators";
@@ -115,11 +119,12 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
   std::ostringstream text;
   text << "kernel    " << kernel_text(call) << "\n"
        << "operands  " << operand_text(call) << "\n"
-       << explain_call(call) << "tasks     "
-       << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
-       << " (batch item, head, " << forward_group
-       << " query tiles), head after head, longest first\n"
-       << "threads   " << context.threads() << "\n";
+       << explain_call(call);
+  if (!decodes(call))
+    text << "tasks     " << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
+         << " (batch item, head, " << forward_group
+         << " query tiles), head after head, longest first\n";
+  text << "threads   " << context.threads() << "\n";
   return text.str();
 }
 
@@ -135,7 +140,7 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
                   how, context);
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
-       << "way       " << way_over_cache(call) << "\n"
+       << "way       " << way_of_queries(call) << "\n"
        << "queries   " << rapt::text(type) << "\n"
        << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();

@@ -20,6 +20,7 @@
 #include "kernels/quad_pack-inl.h"
 #include "kernels/rope-inl.h"
 #include "kernels/rows-inl.h"
+#include "kernels/scattered-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
@@ -64,6 +65,8 @@ inline constexpr Kernels kernels = {
     .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
              {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
+    .row_scores = RowScores,
+    .row_gather = RowGather,
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,

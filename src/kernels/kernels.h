@@ -174,6 +174,12 @@ struct Kernels {
                    float* out) noexcept;
   };
   Thin thin[3];
+  // The same with keys and values as the caller keeps them: scores[r][j] = queries[r] · keys[j],
+  // queries `stride` apart, and out[r][dim] += probabilities[r][j] values[j], out `width` apart.
+  void (*row_scores)(const float* queries, Index stride, Index rows, const InputRows& keys,
+                     Index dim, float* scores) noexcept;
+  void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
+                     float* out, Index width) noexcept;
 
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,
