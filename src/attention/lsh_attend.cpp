@@ -261,7 +261,7 @@ void for_each_head(const Context& context, Index owners, Arguments&... arguments
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
                     const Attention& how, const Context& context,
                     std::shared_ptr<const LshOrder> order) {
-  const LshCall lsh("attend", q, k, v, how, context, std::move(order));
+  const LshCall lsh("attend", q, k, v, how, context, order ? std::move(order) : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());
@@ -284,7 +284,7 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
 
 Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                               const Rows& rows, const Attention& how, const Context& context) {
-  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
+  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order ? rows.order : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand("attend_backward", "dout", dout, shape);
   check_operand("attend_backward", "out", out, shape);

@@ -52,6 +52,7 @@ Attention in_slots(const Attention& how, const Lsh& lsh, const LshOrder& order) 
   Attention slots = how;
   slots.pattern = order.sorted() ? ring_of_chunks(lsh, order.slots()) : full();
   slots.rotations.reset();
+  slots.order.reset();
   slots.plan = std::make_shared<const Plan>(slots.pattern, Lengths{order.slots(), order.slots()});
   return slots;
 }
@@ -62,7 +63,7 @@ std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const
   check(order->tokens() == q.tokens() && order->owners() == q.batch() * q.heads() &&
             order->lsh() == lsh,
         where,
-        ": rows hold the order of another call, expected the rows of attend with the same "
+        ": the order is that of another call, expected Rows::order of attend with the same "
         "operands and pattern");
   return order;
 }

@@ -194,6 +194,7 @@ Pattern checked_rest(const AnyView& q, const KvCache::Body& cache, const Attenti
   check(*split.lsh == cache.hash->lsh(), where, ": the pattern has ", lsh(*split.lsh).text(),
         " but the cache was made for ", lsh(cache.hash->lsh()).text(), ", expected the same");
   check(!how.rotations, where, ": rotations are given, expected them in CacheOptions::lsh");
+  check(how.order == nullptr, where, ": an order of tokens is given, expected the cache's own");
   check(how.dropout.rate == 0, where, ": dropout of ", how.dropout.rate, " given, expected none");
   check_lsh_score(where, how);
   check_readable(where, "q", q);

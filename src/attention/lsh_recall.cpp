@@ -154,6 +154,7 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");
   check_lsh_score(where, how);
+  check(how.order == nullptr, where, ": an order of tokens is given, expected none");
   // A call without tokens checks the score and knows its scale.
   Attention score = how;
   score.pattern = full();
