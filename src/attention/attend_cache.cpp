@@ -3,6 +3,8 @@
 
 #include "attention/cached_keys.h"
 #include "attention/decode.h"
+#include "attention/lsh_decode.h"
+#include "attention/pattern_node.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
@@ -49,6 +51,10 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   const FlushDenormals guard;
   check_fits(q, cache, sequences, context);
   const KvCache::Body& body = cache.body();
+  if (how.pattern.node()->has_lsh()) return attend_lsh_cache(q, body, sequences, how, context);
+  check(body.hash == nullptr, where,
+        ": the cache was made for an lsh leaf but the pattern has none, expected that of "
+        "CacheOptions::lsh");
   const Index rows = q.heads() * q.tokens();
   const auto all_rows = static_cast<std::size_t>(q.batch() * rows);
   Attended attended;

@@ -74,6 +74,9 @@ struct Call {
 void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                 const Attention& how);
 
+/// Throws if the score has parts that hashed attention does not know.
+void check_lsh_score(const char* where, const Attention& how);
+
 /// `count` tokens of one head, as the kernels take them.
 inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count) {
   return {view.row(item, head, first), view.type(), view.stride(2), count};

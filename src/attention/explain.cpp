@@ -76,6 +76,23 @@ std::string explain_hashed(const Lsh& lsh, const Shape& q, const Attention& how,
   return text.str();
 }
 
+std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOptions& cache,
+                                 Index tokens, const Attention& how, const Context& context) {
+  std::ostringstream text;
+  text << "cache     " << rapt::text(cache.type) << ", hashed, keys and values in rows\n"
+       << "pattern   " << how.pattern.text() << "\n"
+       << "way       each query by itself: "
+       << (tokens <= lsh.chunk
+               ? "all " + std::to_string(tokens) + " tokens, no more than one chunk"
+               : std::to_string(lsh.rounds * (1 + lsh.before + lsh.after)) + " chunks of " +
+                     std::to_string(lsh.chunk) + " tokens, found through counts of the buckets")
+       << "\n"
+       << "tasks     " << q[0] * q[1] << " heads, up to 16 queries at a time\n"
+       << "isa       " << kernels_of(context).name << "\n"
+       << "threads   " << context.threads() << "\n";
+  return text.str();
+}
+
 /// What is the same of a call however its keys come.
 std::string explain_call(const Call& call) {
   const Plan& plan = *call.plan;
@@ -113,6 +130,8 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
 
 std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, const Attention& how,
                     const Context& context, Type type) {
+  if (const std::optional<Lsh> lsh = lsh_part(how.pattern); lsh && q.rank() == 4)
+    return explain_hashed_cache(*lsh, q, cache, tokens, how, context);
   const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
   const Type stored = cache.type == CacheType::bf16 ? Type::bf16 : Type::f32;
   const Call call("explain", stand_in(q, type),

@@ -6,6 +6,7 @@
 #include "attention/backward.h"
 #include "attention/forward.h"
 #include "attention/lsh_call.h"
+#include "attention/lsh_join.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -26,29 +27,14 @@ double lse_of(const Rows& rows, Index row) {
 
 constexpr Index most_rounds = 1024;
 
-/// One token's denominators, of each round and of all. A token that sees only itself has logits of
-/// -1e5; down there Transformers' f32 denominators, rounded in each round and once more over the
-/// rounds, are off by a few parts in a thousand, and so are its probabilities. Reproduced.
+/// One token's denominators, of each round and of all.
 struct JointLse {
   double of_round[most_rounds];
   double all;
 
   JointLse(const Rows& rows, Index position, Index tokens, Index rounds, bool shared) {
-    double most = minus_infinity;
-    for (Index r = 0; r < rounds; ++r) {
-      of_round[r] = lse_of(rows, r * tokens + position);
-      if (std::isnan(of_round[r])) most = of_round[r];
-      if (of_round[r] > most) most = of_round[r];  // false if either is NaN
-    }
-    all = most;
-    if (!std::isfinite(most)) return;
-    const bool rounded = shared && SlotRule::alone(most);
-    const auto as_kept = [&](double x) {
-      return rounded ? static_cast<double>(static_cast<float>(x)) : x;
-    };
-    double sum = 0;
-    for (Index r = 0; r < rounds; ++r) sum += std::exp(as_kept(of_round[r]) - as_kept(most));
-    all = as_kept(as_kept(most) + std::log(sum));
+    for (Index r = 0; r < rounds; ++r) of_round[r] = lse_of(rows, r * tokens + position);
+    all = joint_lse(of_round, rounds, shared);
   }
 };
 
@@ -84,11 +70,9 @@ class Join {
     lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
     const Index at = (item * lsh_.heads() + head) * tokens + position;
     attended_.lse.data()[at] = static_cast<float>(lse);
-    const double exponent = lsh_.shared_keys() ? SlotRule::in_log2(lse) : lse * log2_e;
-    const double whole = std::isfinite(exponent) ? std::floor(exponent) : exponent;
-    attended_.rows.max[static_cast<std::size_t>(at)] = static_cast<float>(whole);
-    attended_.rows.sum[static_cast<std::size_t>(at)] =
-        nothing ? 0 : std::exp2(exponent - static_cast<double>(static_cast<float>(whole)));
+    const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
+    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
+    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
   }
 
   const LshCall& lsh_;
@@ -213,8 +197,9 @@ void for_each_head(const Context& context, Index owners, Arguments&... arguments
 }  // namespace
 
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context) {
-  const LshCall lsh("attend", q, k, v, how, context, nullptr);
+                    const Attention& how, const Context& context,
+                    std::shared_ptr<const LshOrder> order) {
+  const LshCall lsh("attend", q, k, v, how, context, order ? std::move(order) : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());
@@ -236,7 +221,7 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
 
 Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                               const Rows& rows, const Attention& how, const Context& context) {
-  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
+  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order ? rows.order : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand("attend_backward", "dout", dout, shape);
   check_operand("attend_backward", "out", out, shape);

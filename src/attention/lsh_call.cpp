@@ -3,10 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/lsh_hash.h"
 #include "attention/pattern_node.h"
 #include "base/check.h"
 
 namespace rapt {
+
+void check_lsh_score(const char* where, const Attention& how) {
+  const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
+                      how.bias.dense || !how.relative_values.empty();
+  check(
+      !biased && how.sinks.empty() && !how.stats && how.scale.rule != Scale::Rule::log_n, where,
+      ": a bias, sinks, statistics or the log_n scale are given, expected none of them under lsh");
+  check(how.plan == nullptr, where, ": a plan is given, expected none under lsh");
+}
+
 namespace {
 
 Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
@@ -15,12 +26,7 @@ Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");
   if (how.rotations) check_memory(where, "rotations", *how.rotations);
-  const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
-                      how.bias.dense || !how.relative_values.empty();
-  check(
-      !biased && how.sinks.empty() && !how.stats && how.scale.rule != Scale::Rule::log_n, where,
-      ": a bias, sinks, statistics or the log_n scale are given, expected none of them under lsh");
-  check(how.plan == nullptr, where, ": a plan is given, expected none under lsh");
+  check_lsh_score(where, how);
   return *split_lsh(how.pattern).lsh;
 }
 
@@ -46,6 +52,7 @@ Attention in_slots(const Attention& how, const Lsh& lsh, const LshOrder& order) 
   Attention slots = how;
   slots.pattern = order.sorted() ? ring_of_chunks(lsh, order.slots()) : full();
   slots.rotations.reset();
+  slots.order.reset();
   slots.plan = std::make_shared<const Plan>(slots.pattern, Lengths{order.slots(), order.slots()});
   return slots;
 }
@@ -56,7 +63,7 @@ std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const
   check(order->tokens() == q.tokens() && order->owners() == q.batch() * q.heads() &&
             order->lsh() == lsh,
         where,
-        ": rows hold the order of another call, expected the rows of attend with the same "
+        ": the order is that of another call, expected Rows::order of attend with the same "
         "operands and pattern");
   return order;
 }
@@ -116,9 +123,7 @@ void LshCall::normalize_keys() {
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i) {
       float* row = normalized_.data() + i * dim();
       kernels().load_numbers(k_.row(item(), head(), i), k_.type(), dim(), row);
-      double square = 0;
-      for (Index c = 0; c < dim(); ++c) square += static_cast<double>(row[c]) * row[c];
-      key_factors_[i] = 1 / std::sqrt(square / static_cast<double>(dim()) + 1e-6);
+      key_factors_[i] = inverse_rms(row, dim());
       const auto factor = static_cast<float>(key_factors_[i]);
       for (Index c = 0; c < dim(); ++c) row[c] *= factor;
     }

@@ -20,6 +20,7 @@
 #include "kernels/quad_pack-inl.h"
 #include "kernels/rope-inl.h"
 #include "kernels/rows-inl.h"
+#include "kernels/scattered-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
@@ -85,6 +86,9 @@ inline constexpr Kernels kernels = {
     .rotate_near = Rotate<NearPairs>,
     .signed_argmax = SignedArgmax,
     .slot_words = SlotWords,
+    .scattered = {{ScatteredScores<float>, ScatteredSum<float>},
+                  {ScatteredScores<Bf16>, ScatteredSum<Bf16>},
+                  {ScatteredScores<std::int8_t>, ScatteredSum<std::int8_t>}},
     .fma_loop = FmaLoop,
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,

@@ -229,6 +229,16 @@ struct Kernels {
                      const std::int32_t* highs, Index rows, const std::int32_t* keys,
                      std::uint64_t* visible, std::uint64_t* same) noexcept;
 
+  // One query and rows of `dim` f32, bf16 or int8 that lie anywhere, in the order of CacheType.
+  // scores: [count]; out: [dim], added to.
+  struct Scattered {
+    void (*scores)(const float* query, const void* const* rows, Index count, Index dim,
+                   float* scores) noexcept;
+    void (*sum)(const float* weights, const void* const* rows, Index count, Index dim,
+                float* out) noexcept;
+  };
+  Scattered scattered[3];
+
   // What this instruction set can do at best.
   double (*fma_loop)(Index iterations) noexcept;  // flops done
   void (*exp2)(const float* x, Index count, float* y) noexcept;
