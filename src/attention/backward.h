@@ -7,7 +7,7 @@ namespace rapt {
 /// What backward reads besides q, k, v, and what it derives from it once: per query row [batch,
 /// heads, queries].
 struct BackwardInput {
-  BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows);
+  BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, View dlse = {});
 
   AnyView dout;
   Buffer<float> reference;     // what p is measured from, 0 for a row that sees nothing

@@ -24,6 +24,10 @@ double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Ind
   return sum;
 }
 
+double slope(const View& dlse, Index item, Index head, Index query) {
+  return dlse.empty() ? 0.0 : static_cast<double>(*dlse.row(item, head, query));
+}
+
 /// As f32; any NaN as one that survives rounding to bf16.
 float plain_nan(double x) {
   return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
@@ -31,7 +35,8 @@ float plain_nan(double x) {
 
 }  // namespace
 
-BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows)
+BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
+                             View dlse)
     : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
   const bool sinks = call.rule.has_sinks();
   Buffer<double> sink_parts(sinks ? call.rows() : 0);
@@ -45,7 +50,8 @@ BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const
       const double max = static_cast<double>(rows.max[static_cast<std::size_t>(row)]);
       const double sum = rows.sum[static_cast<std::size_t>(row)];
       const bool seen = max != -std::numeric_limits<double>::infinity() || sum != 0;
-      const double mean = dot(call, dout, out, item, head, query);
+      // Every probability is the derivative of lse, as the mean is subtracted under every one.
+      const double mean = dot(call, dout, out, item, head, query) - slope(dlse, item, head, query);
       if (!seen) {
         reference[row] = delta[row] = 0;
         inverse_sum[row] = 0;

@@ -109,7 +109,7 @@ void copy_into(const Tensor& from, const AnyMutableView& to, Index item, Index h
       std::memcpy(to.row(item, head + h, i), in.row(0, h, i), bytes);
 }
 
-void check_rows(const LongformerAttended& attended, const AnyView& q, const Longformer& how) {
+void check_rows(const LongformerOutcome& attended, const AnyView& q, const Longformer& how) {
   Index globals = 0;
   for (Index item = 0; item < q.batch(); ++item)
     globals += q.heads() * std::ssize(LongformerTokens(how, item, q.tokens()).globals());
@@ -156,7 +156,7 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
 }
 
 LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
-                                    const LongformerAttended& attended, const Longformer& how,
+                                    const LongformerOutcome& attended, const Longformer& how,
                                     const Context& context) {
   check_call("Longformer backward", o, how);
   check_operand("Longformer backward", "dout", dout, o.q.shape());
