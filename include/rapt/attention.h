@@ -58,6 +58,7 @@ struct RelativeKeys {
 /// hides a pair.
 struct DenseBias {
   View values;
+  bool fixed = false;  // nobody wants its gradient, which takes a pass of its own
 };
 
 /// What is added to a pair's score; parts are joined with +. It borrows the numbers of its tables.
@@ -183,10 +184,11 @@ RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView 
 
 /// Gradients of sum(dout * out) with respect to q, k, v and every learnable part of the score.
 ///
-/// `out` and `rows` come from attend with the same operands and the same `how`.
+/// `out` and `rows` come from attend with the same operands and the same `how`. Of
+/// sum(dout * out) + sum(dlse * lse) if `dlse` [batch, heads, queries] is given.
 RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                                    const Rows& rows, const Attention& how = {},
-                                   const Context& context = {});
+                                   const Context& context = {}, View dlse = {});
 
 /// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
 RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,

@@ -37,6 +37,16 @@ struct LongformerAttended {
   Rows local, global;  // what backward needs; global: of each item [heads, its globals]
 };
 
+/// The same borrowed, for outputs that lie in memory of the caller.
+struct LongformerOutcome {
+  LongformerOutcome(const LongformerAttended& y) : out(y.out), local(y.local), global(y.global) {}
+  LongformerOutcome(AnyView out_, const Rows& local_, const Rows& global_)
+      : out(out_), local(local_), global(global_) {}
+  AnyView out;
+  const Rows& local;
+  const Rows& global;
+};
+
 struct LongformerGradients {
   Tensor dq, dk, dv;
   Tensor dq_global, dk_global, dv_global;  // empty without global operands
@@ -46,7 +56,7 @@ struct LongformerGradients {
 RAPT_API LongformerAttended attend(const LongformerOperands& operands, const Longformer& how,
                                    const Context& context = {});
 RAPT_API LongformerGradients attend_backward(AnyView dout, const LongformerOperands& operands,
-                                             const LongformerAttended& attended,
+                                             const LongformerOutcome& attended,
                                              const Longformer& how, const Context& context = {});
 
 }  // namespace rapt

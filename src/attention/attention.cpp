@@ -41,6 +41,16 @@ void check_rows(const Call& call, const Rows& rows) {
         " of each (batch * heads * queries)");
 }
 
+void check_dlse(const Call& call, const View& dlse) {
+  if (dlse.empty()) return;
+  const Shape shape{call.batch, call.heads, call.queries};
+  check(dlse.shape() == shape, "attend_backward: dlse has shape ", dlse.shape(), ", expected ",
+        shape);
+  check_memory("attend_backward", "dlse", dlse);
+}
+
+bool wants_dense(const Attention& how) { return how.bias.dense && !how.bias.dense->fixed; }
+
 Gradients zero_gradients(const Call& call) {
   Gradients gradients;
   gradients.dq = Tensor(call.q.shape(), call.q.type());
@@ -52,7 +62,7 @@ Gradients zero_gradients(const Call& call) {
   if (bias.table) gradients.dtable = Tensor(bias.table->values.shape());
   if (bias.keys) gradients.drelative_keys = Tensor(bias.keys->table.shape());
   if (call.relative_values) gradients.drelative_values = Tensor(call.how.relative_values.shape());
-  if (bias.dense) gradients.ddense = Tensor(bias.dense->values.shape());
+  if (wants_dense(call.how)) gradients.ddense = Tensor(bias.dense->values.shape());
   if (!call.how.sinks.empty()) gradients.dsinks = Tensor({call.heads});
   return gradients;
 }
@@ -91,8 +101,11 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
 }
 
 Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
-                          const Rows& rows, const Attention& how, const Context& context) {
+                          const Rows& rows, const Attention& how, const Context& context,
+                          View dlse) {
   const FlushDenormals guard;
+  check(dlse.empty() || !how.pattern.node()->has_lsh(),
+        "attend_backward: a gradient of lse is given, expected none under lsh");
   if (how.pattern.node()->has_lsh())
     return attend_lsh_backward(dout, q, k, v, out, rows, how, context);
   Call call("attend_backward", q, k, v, how, context);
@@ -101,12 +114,13 @@ Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView
   check_operand("attend_backward", "dout", dout, out_shape(call));
   check_operand("attend_backward", "out", out, out_shape(call));
   check_rows(call, rows);
+  check_dlse(call, dlse);
   Gradients gradients = zero_gradients(call);
-  const BackwardInput input(call, dout, out, rows);
+  const BackwardInput input(call, dout, out, rows, dlse);
   std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
                  [](double x) { return static_cast<float>(x); });
   run_backward(call, input, gradients);
-  if (how.bias.dense) run_dense_gradient(call, input, gradients.ddense);
+  if (wants_dense(how)) run_dense_gradient(call, input, gradients.ddense);
   return gradients;
 }
 

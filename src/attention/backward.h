@@ -7,7 +7,7 @@ namespace rapt {
 /// What backward reads besides q, k, v, and what it derives from it once: per query row [batch,
 /// heads, queries].
 struct BackwardInput {
-  BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows);
+  BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, View dlse = {});
   /// Of a call with one head whose queries have an order: dout and out [1, 1, tokens, value_dim]
   /// and rows from `first_row` on are those of the tokens.
   BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, Index first_row);

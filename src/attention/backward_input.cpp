@@ -24,6 +24,10 @@ double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Ind
   return sum;
 }
 
+double slope(const View& dlse, Index item, Index head, Index query) {
+  return dlse.empty() ? 0.0 : static_cast<double>(*dlse.row(item, head, query));
+}
+
 /// As f32; any NaN as one that survives rounding to bf16.
 float plain_nan(double x) {
   return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
@@ -59,7 +63,8 @@ void set_row(const Call& call, BackwardInput& input, Index row, const RowInput& 
 
 }  // namespace
 
-BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows)
+BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
+                             View dlse)
     : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
   const bool sinks = call.rule.has_sinks();
   Buffer<double> sink_parts(sinks ? call.rows() : 0);
@@ -70,7 +75,9 @@ BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const
     const Index first = task / owners * tile;
     for (Index query = first; query < std::min(first + tile, call.queries); ++query) {
       const Index row = call.row(item, head, query);
-      const RowInput from = row_input(rows, row, dot(call, dout, out, item, head, query));
+      // Every probability is the derivative of lse, as the mean is subtracted under every one.
+      const RowInput from = row_input(
+          rows, row, dot(call, dout, out, item, head, query) - slope(dlse, item, head, query));
       set_row(call, *this, row, from);
       if (!sinks) continue;
       const double share = std::exp2(call.rule.sink_log2(head) - from.max) / from.sum;

@@ -79,7 +79,7 @@ void put_rows(const Tensor& from, const AnyMutableView& to, Index item,
                   bytes);
 }
 
-void check_rows(const LongformerAttended& attended, const AnyView& q, const Longformer& how) {
+void check_rows(const LongformerOutcome& attended, const AnyView& q, const Longformer& how) {
   Index globals = 0;
   for (Index item = 0; item < q.batch(); ++item)
     globals += q.heads() * std::ssize(LongformerTokens(how, item, q.tokens()).globals());
@@ -126,7 +126,7 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
 }
 
 LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
-                                    const LongformerAttended& attended, const Longformer& how,
+                                    const LongformerOutcome& attended, const Longformer& how,
                                     const Context& context) {
   check_call("Longformer backward", o, how);
   check_operand("Longformer backward", "dout", dout, o.q.shape());

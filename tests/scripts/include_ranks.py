@@ -21,6 +21,7 @@ LIBRARIES = {
     "tbb": {"src/base"}, "oneapi": {"src/base"},
     "hwy": {"src/kernels", "bench"},
     "CLI": {"cli"}, "fmt": {"cli"}, "nlohmann": {"cli"},
+    "nanobind": {"python"},
     "gtest": {"tests"}, "gmock": {"tests"},
     "benchmark": {"bench"},
 }
@@ -77,7 +78,7 @@ def mistakes_of(path):
 
 
 def main():
-    files = [path for top in ("include", "src", "cli", "tests", "bench", "examples")
+    files = [path for top in ("include", "src", "cli", "python", "tests", "bench", "examples")
              for path in sorted((ROOT / top).rglob("*"))
              if path.suffix in (".h", ".cpp") and "consumer" not in path.parts]
     unknown = [f"src/{p.name}: not in the table of ranks" for p in sorted((ROOT / "src").iterdir())

@@ -29,7 +29,7 @@ def functions_of(path):
 def main():
     lines = collections.Counter()
     long_files, functions = [], []
-    for top in ("include", "src", "cli", "tests", "bench", "examples"):
+    for top in ("include", "src", "cli", "python", "tests", "bench", "examples"):
         for path in sorted((ROOT / top).rglob("*")):
             if path.suffix not in (".h", ".cpp"):
                 continue

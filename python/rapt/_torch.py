@@ -1,0 +1,30 @@
+"""PyTorch tensors: gradients, torch.compile. Imported only when a caller passes a tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import Parameter
+
+from rapt import _core
+from rapt._torch_attend import attend_with_gradients
+from rapt._torch_longformer import longformer
+from rapt._torch_positions import axial, learned, rope
+from rapt._torch_rules import draw_seed, has_gradient, refuse_gradients
+
+__all__ = ["attend", "axial", "learned", "longformer", "refuse_gradients", "rope"]
+
+_PLAIN = (torch.Tensor, Parameter)
+_is_compiling = torch.compiler.is_compiling
+_modes = torch._C._len_torch_dispatch_stack
+_transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+
+
+def attend(q, k, v, how, layout, wanted):
+    """Straight into the core where nothing watches; otherwise through the operators."""
+    pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed, strict, context = how
+    if dropout and seed is None:
+        how = how[:8] + (draw_seed(), strict, context)
+    if (_is_compiling() or type(q) not in _PLAIN or _modes() or _transforms()
+            or has_gradient(q, k, v, bias, relative_values, sinks)):
+        return attend_with_gradients(q, k, v, how, layout, wanted)
+    return _core.attend(q, k, v, how, layout, wanted)

@@ -1,0 +1,168 @@
+"""attend as PyTorch operators: fake kernels for torch.compile, gradients of everything learnable."""
+
+from __future__ import annotations
+
+import functools
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from rapt import _core
+from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, parse, text_of
+from rapt.bias import Bias
+
+# Tensors of a call besides q, k and v, in the order of the operators' arguments.
+EXTRAS = ("slopes", "amplitudes", "rates", "table", "relative_keys", "dense", "relative_values",
+          "sinks", "rotations")
+
+
+@functools.lru_cache(maxsize=64)
+def _plan(pattern: str, queries: int, keys: int):
+    """Forward and backward, layers and steps share plans. What lsh sees depends on the numbers."""
+    parsed = _core.Pattern(pattern)
+    return parsed if parsed.has_lsh else _core.Plan(parsed, queries, keys)
+
+
+def _lengths(q, k, layout):
+    axis = 2 if layout == "bhld" else 1
+    return q.shape[axis], k.shape[axis]
+
+
+def _how(q, k, extras, seed, o, fixed=False):
+    """The core's tuple, from the operators' arguments."""
+    slopes, amplitudes, rates, table, keys, dense, values, sinks, rotations = extras
+    bias = Bias(alibi=slopes,
+                kerple=None if amplitudes is None else (o.kerple, amplitudes, rates),
+                table=None if table is None else (table, o.max_distance, o.direction), keys=keys,
+                dense=None if dense is None else (dense, fixed))
+    return (_plan(o.pattern, *_lengths(q, k, o.layout)), o.core_scale,
+            o.softcap, bias, values, rotations, sinks, o.dropout, seed, False, o.context)
+
+
+@torch.library.custom_op("rapt::attend", mutates_args=(), device_types="cpu")
+def attend_op(q: Tensor, k: Tensor, v: Tensor, slopes: Optional[Tensor],
+              amplitudes: Optional[Tensor], rates: Optional[Tensor], table: Optional[Tensor],
+              relative_keys: Optional[Tensor], dense: Optional[Tensor],
+              relative_values: Optional[Tensor], sinks: Optional[Tensor],
+              rotations: Optional[Tensor], seed: int,
+              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    o = parse(options)
+    extras = (slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
+              rotations)
+    wanted = WANT_LSE | WANT_ROWS | (WANT_STATS if o.stats else 0)
+    out, lse, *stats, rows = _core.attend(q, k, v, _how(q, k, extras, seed, o), o.layout, wanted)
+    return out, lse, *rows, torch.stack(stats[0]) if stats else lse.new_empty(0)
+
+
+@attend_op.register_fake
+def _(q, k, v, slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
+      rotations, seed, options):
+    o = parse(options)
+    rows = (q.shape[0], q.shape[1], q.shape[2])
+    if o.layout == "blhd":
+        rows = (q.shape[0], q.shape[2], q.shape[1])
+    lse = q.new_empty(rows, dtype=torch.float32)
+    stats = lse.new_empty((6, *rows) if o.stats else (0,))
+    return (q.new_empty((*q.shape[:3], v.shape[3])), lse, torch.empty_like(lse),
+            lse.new_empty(rows, dtype=torch.float64), stats)
+
+
+@torch.library.custom_op("rapt::attend_backward", mutates_args=(), device_types="cpu")
+def backward_op(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, out: Tensor,
+                row_max: Tensor, row_sum: Tensor, slopes: Optional[Tensor],
+                amplitudes: Optional[Tensor], rates: Optional[Tensor], table: Optional[Tensor],
+                relative_keys: Optional[Tensor], dense: Optional[Tensor],
+                relative_values: Optional[Tensor], sinks: Optional[Tensor],
+                rotations: Optional[Tensor], seed: int, options: str,
+                fixed: bool) -> List[Tensor]:
+    o = parse(options)
+    extras = (slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
+              rotations)
+    g = _core.attend_backward(dout, q, k, v, out, (row_max, row_sum),
+                              _how(q, k, extras, seed, o, fixed), o.layout, dlse)
+    dq, dk, dv, dslopes, dkerple, dtable, dkeys, dvalues, ddense, dsinks = g
+    damplitudes, drates = (None, None) if dkerple is None else (x.clone() for x in dkerple)
+    found = (dslopes, damplitudes, drates, dtable, dkeys, ddense, dvalues, dsinks, None)
+    return [dq, dk, dv, *(_like(x, given, q) for x, given in zip(found, extras))]
+
+
+def _like(gradient, given, q):
+    """The core's f32 in the shape and type of what was given; nothing for nothing."""
+    if gradient is None:
+        return q.new_empty(0)
+    return gradient.to(given.dtype).reshape(given.shape).contiguous()
+
+
+def _gradient_room(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@backward_op.register_fake
+def _(dout, dlse, q, k, v, out, row_max, row_sum, slopes, amplitudes, rates, table, relative_keys,
+      dense, relative_values, sinks, rotations, seed, options, fixed):
+    extras = [slopes, amplitudes, rates, table, relative_keys, None if fixed else dense,
+              relative_values, sinks, None]
+    swapped = parse(options).layout == "blhd"
+    operands = [_gradient_room(x.transpose(1, 2)).transpose(1, 2) if swapped else _gradient_room(x)
+                for x in (q, k, v)]
+    return operands + [q.new_empty(0) if x is None else _gradient_room(x) for x in extras]
+
+
+def _keep(ctx, inputs, output):
+    q, k, v, *extras, seed, options = inputs
+    out, _, row_max, row_sum, stats = output
+    ctx.mark_non_differentiable(row_max, row_sum, stats)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(q, k, v, out, row_max, row_sum, *extras)
+    ctx.seed, ctx.options = seed, options
+
+
+def _gradients(ctx, dout, dlse, *_):
+    q, k, v, out, row_max, row_sum, *extras = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return (None,) * 14
+    dout = torch.zeros_like(out) if dout is None else dout
+    fixed = not ctx.needs_input_grad[3 + EXTRAS.index("dense")]
+    found = torch.ops.rapt.attend_backward(dout, dlse, q, k, v, out, row_max, row_sum, *extras,
+                                           ctx.seed, ctx.options, fixed)
+    wanted = ctx.needs_input_grad
+    return (*(x if wanted[i] else None for i, x in enumerate(found)), None, None)
+
+
+attend_op.register_autograd(_gradients, setup_context=_keep)
+
+
+def _as_tensor(given, name):
+    """Lists and arrays become tensors; tensors keep their gradients."""
+    if given is None or isinstance(given, Tensor):
+        return given
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, RuntimeError) as error:
+        raise TypeError(f"attend: {name} is a {type(given).__name__}, expected an array") from error
+
+
+def _extras(bias, relative_values, sinks, rotations):
+    bias = bias or Bias()
+    kerple = bias.kerple[1:] if bias.kerple else (None, None)
+    given = (bias.alibi, *kerple, bias.table[0] if bias.table else None, bias.keys,
+             bias.dense[0] if bias.dense else None, relative_values, sinks, rotations)
+    return [_as_tensor(x, name) for x, name in zip(given, EXTRAS)]
+
+
+def attend_with_gradients(q, k, v, how, layout, wanted):
+    _, _, _, bias, relative_values, rotations, sinks, _, seed, _, _ = how
+    out, lse, row_max, row_sum, stats = attend_op(
+        q, k, v, *_extras(bias, relative_values, sinks, rotations), seed or 0,
+        text_of(how, layout, wanted))
+    if not wanted:
+        return out
+    parts = [out]
+    if wanted & WANT_LSE:
+        parts.append(lse)
+    if wanted & WANT_STATS:
+        parts.append(stats.unbind())
+    if wanted & WANT_ROWS:
+        parts.append((row_max, row_sum))
+    return tuple(parts)

@@ -1,0 +1,119 @@
+"""Longformer's attention as PyTorch operators."""
+
+from __future__ import annotations
+
+import functools
+from typing import List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from rapt import _core
+from rapt._torch_options import context_of, scale_of
+from rapt._torch_rules import draw_seed
+
+
+class _Options(NamedTuple):
+    layout: str
+    window: int
+    causal: int
+    scale_rule: int
+    scale: float
+    dropout: float
+    threads: int
+    isa: str
+    dilation: str  # numbers with commas between
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(text: str) -> _Options:
+    kinds = (str, int, int, int, float, float, int, str, str)
+    return _Options(*(kind(field) for kind, field in zip(kinds, text.split(";"))))
+
+
+def _how(classes, seed, o):
+    dilation = [int(x) for x in o.dilation.split(",")] if o.dilation else None
+    context = _core.Context(o.threads, o.isa) if o.threads else None
+    return (o.window, dilation, bool(o.causal), _core.Scale.from_rule(o.scale_rule, o.scale),
+            o.dropout, seed, classes, context)
+
+
+@torch.library.custom_op("rapt::longformer", mutates_args=(), device_types="cpu")
+def longformer_op(q: Tensor, k: Tensor, v: Tensor, q_global: Optional[Tensor],
+                  k_global: Optional[Tensor], v_global: Optional[Tensor],
+                  classes: Optional[Tensor], seed: int, options: str) -> List[Tensor]:
+    o = _parse(options)
+    operands = (q, k, v, q_global, k_global, v_global)
+    out, *rows = _core.longformer(operands, _how(classes, seed, o), o.layout)
+    return [out.contiguous(), *rows]
+
+
+@longformer_op.register_fake
+def _(q, k, v, q_global, k_global, v_global, classes, seed, options):
+    rows = q.shape[0] * q.shape[1] * q.shape[2]
+    # How many global tokens there are is in the numbers.
+    globals_ = torch.library.get_ctx().new_dynamic_size() if classes is not None else 0
+    f32 = functools.partial(q.new_empty, dtype=torch.float32)
+    f64 = functools.partial(q.new_empty, dtype=torch.float64)
+    return [q.new_empty(q.shape), f32(rows), f64(rows), f32(globals_), f64(globals_)]
+
+
+@torch.library.custom_op("rapt::longformer_backward", mutates_args=(), device_types="cpu")
+def backward_op(dout: Tensor, kept: List[Tensor], q: Tensor, k: Tensor, v: Tensor,
+                q_global: Optional[Tensor], k_global: Optional[Tensor], v_global: Optional[Tensor],
+                classes: Optional[Tensor], seed: int, options: str) -> List[Tensor]:
+    o = _parse(options)
+    operands = (q, k, v, q_global, k_global, v_global)
+    found = _core.longformer_backward(dout, operands, tuple(kept), _how(classes, seed, o),
+                                      o.layout)
+    return [_present(x, given, q) for x, given in zip(found, operands)]
+
+
+def _present(gradient, given, q):
+    """Global projections that no token used have a gradient of zeros."""
+    if given is None:
+        return q.new_empty(0)
+    return torch.zeros_like(given, memory_format=torch.contiguous_format) if gradient is None \
+        else gradient.contiguous()
+
+
+@backward_op.register_fake
+def _(dout, kept, q, k, v, q_global, k_global, v_global, classes, seed, options):
+    return [q.new_empty(0) if x is None else torch.empty_like(x, memory_format=torch.contiguous_format)
+            for x in (q, k, v, q_global, k_global, v_global)]
+
+
+def _keep(ctx, inputs, output):
+    *operands, classes, seed, options = inputs
+    ctx.save_for_backward(*operands, classes, *output)
+    ctx.seed, ctx.options = seed, options
+
+
+def _gradients(ctx, grads):
+    *operands, classes, out, local_max, local_sum, global_max, global_sum = ctx.saved_tensors
+    found = torch.ops.rapt.longformer_backward(
+        grads[0], [out, local_max, local_sum, global_max, global_sum], *operands, classes, ctx.seed,
+        ctx.options)
+    return (*(x if ctx.needs_input_grad[i] else None for i, x in enumerate(found)), None, None, None)
+
+
+longformer_op.register_autograd(_gradients, setup_context=_keep)
+
+
+def _numbers(dilation) -> str:
+    if dilation is None:
+        return ""
+    return ",".join(str(x) for x in (dilation if hasattr(dilation, "__iter__") else [dilation]))
+
+
+def longformer(operands, how, layout):
+    window, dilation, causal, scale, dropout, seed, classes, context = how
+    if dropout and seed is None:
+        seed = draw_seed()
+    rule, number = scale_of(scale)
+    threads, isa = context_of(context)
+    options = (f"{layout};{window};{1 if causal else 0};{rule};{number};{float(dropout)};{threads};"
+               f"{isa};{_numbers(dilation)}")
+    if classes is not None:
+        classes = torch.as_tensor(classes)
+    return longformer_op(*operands, classes, seed or 0, options)[0]

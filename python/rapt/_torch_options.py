@@ -1,0 +1,95 @@
+"""Options of a call as text: the one form that operators, their fake kernels and torch.compile all
+take. Plain formatting, because the compiler traces it."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple, Tuple
+
+import torch
+
+from rapt import _core
+
+WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
+
+
+class Options(NamedTuple):
+    layout: str
+    stats: int
+    scale_rule: int
+    scale: float
+    softcap: float
+    dropout: float
+    kerple: str
+    max_distance: int
+    direction: str
+    threads: int
+    isa: str
+    pattern: str
+
+    @property
+    def context(self):
+        return _core.Context(self.threads, self.isa) if self.threads else None
+
+    @property
+    def core_scale(self):
+        return _core.Scale.from_rule(self.scale_rule, self.scale)
+
+
+@functools.lru_cache(maxsize=256)
+def parse(text: str) -> Options:
+    fields = text.split(";", len(Options._fields) - 1)
+    kinds = (str, int, int, float, float, float, str, int, str, int, str, str)
+    return Options(*(kind(field) for kind, field in zip(kinds, fields)))
+
+
+def text_of(how, layout, wanted) -> str:
+    pattern, scale, softcap, bias, _, _, _, dropout, _, _, context = how
+    rule, number = scale_of(scale)
+    kerple = bias.kerple[0] if bias is not None and bias.kerple else ""
+    _, far, direction = bias.table if bias is not None and bias.table else (None, 0, "both")
+    threads, isa = context_of(context)
+    stats = 1 if wanted & WANT_STATS else 0
+    return (f"{layout};{stats};{rule};{number};{float(softcap)};{float(dropout)};{kerple};{far};"
+            f"{direction};{threads};{isa};{pattern_text(pattern)}")
+
+
+_SCALES = {"inverse_sqrt_dim": (0, 0.0), "inverse_dim": (1, 0.0), "none": (2, 1.0),
+           "log_n": (3, 512.0)}
+
+
+def scale_of(given) -> Tuple[int, float]:
+    """(rule, number) of the core's Scale."""
+    if given is None:
+        return (0, 0.0)
+    if isinstance(given, (int, float)):
+        return (2, float(given))
+    return _SCALES[given] if isinstance(given, str) and given in _SCALES else _core_scale(given)
+
+
+def context_of(given) -> Tuple[int, str]:
+    return (0, "") if given is None else _core_context(given)
+
+
+def pattern_text(given) -> str:
+    if given is None:
+        return "full"
+    return given if isinstance(given, str) else _core_text(given)
+
+
+# The compiler cannot look into the core; it asks these once.
+
+@torch.compiler.assume_constant_result
+def _core_scale(given):
+    scale = _core.scale_of(given)
+    return (scale.rule, scale.number)
+
+
+@torch.compiler.assume_constant_result
+def _core_context(given):
+    return (given.threads, given.isa)
+
+
+@torch.compiler.assume_constant_result
+def _core_text(given):
+    return str(given.pattern if isinstance(given, _core.Plan) else given)

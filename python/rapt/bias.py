@@ -1,0 +1,81 @@
+"""What is added to a pair's score."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from rapt import _core
+
+
+class Bias:
+    """Parts of a bias, joined with +; at most one of each kind.
+
+    The numbers stay where they are: PyTorch tensors that require gradients get them.
+    """
+
+    __slots__ = ("alibi", "kerple", "table", "keys", "dense")
+
+    alibi: Optional[Any]  # slopes [heads]
+    kerple: Optional[Tuple[str, Any, Any]]  # kind, amplitudes [heads], rates [heads]
+    table: Optional[Tuple[Any, int, str]]  # values [buckets, heads], max_distance, direction
+    keys: Optional[Any]  # [2 * reach + 1, dim]
+    dense: Optional[Tuple[Any, bool]]  # values [batch, heads, queries, keys], fixed
+
+    def __init__(self, alibi=None, kerple=None, table=None, keys=None, dense=None):
+        self.alibi = alibi
+        self.kerple = kerple
+        self.table = table
+        self.keys = keys
+        self.dense = dense
+
+    def __add__(self, other: "Bias") -> "Bias":
+        if not isinstance(other, Bias):
+            return NotImplemented
+        parts = {}
+        for name in Bias.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None:
+                raise ValueError(f"Bias: both sides of + have a part {name!r}, expected one")
+            parts[name] = theirs if mine is None else mine
+        return Bias(**parts)
+
+    def __repr__(self) -> str:
+        return f"Bias({' + '.join(n for n in Bias.__slots__ if getattr(self, n) is not None)})"
+
+
+def alibi(slopes) -> Bias:
+    """-slope[head] * distance; a number of heads stands for the published slopes."""
+    return Bias(alibi=_core.alibi_slopes(slopes) if isinstance(slopes, int) else slopes)
+
+
+def kerple_log(amplitudes, rates) -> Bias:
+    """KERPLE: -amplitude * ln(1 + rate * distance), one of each per head."""
+    return Bias(kerple=("log", amplitudes, rates))
+
+
+def kerple_power(amplitudes, rates) -> Bias:
+    """KERPLE: -amplitude * distance ** rate, one of each per head."""
+    return Bias(kerple=("power", amplitudes, rates))
+
+
+def t5_bias(values, max_distance: int = 128, direction: str = "both") -> Bias:
+    """values[bucket(key - query), head] with T5's buckets; direction is "both" or "past"."""
+    return Bias(table=(values, max_distance, direction))
+
+
+def relative_keys(table) -> Bias:
+    """Shaw: the key of a pair is k_j + table[clip(j - i, -reach, reach) + reach]."""
+    return Bias(keys=table)
+
+
+def dense_bias(values, fixed: bool = False) -> Bias:
+    """Numbers added to the logits, broadcast to [batch, heads, queries, keys]; -inf hides a pair.
+
+    `fixed` says that nobody wants its gradient, which takes a pass of its own.
+    """
+    return Bias(dense=(values, fixed))
+
+
+def as_bias(given) -> Optional[Bias]:
+    """An array alone is a dense bias."""
+    return given if given is None or isinstance(given, Bias) else dense_bias(given)

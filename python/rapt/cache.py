@@ -1,0 +1,38 @@
+"""Keys and values of growing sequences."""
+
+from __future__ import annotations
+
+from rapt import _core
+from rapt.attention import WANT_LSE, WANT_STATS, check_dropout, torch_side, with_stats
+from rapt.bias import as_bias
+
+
+class KvCache(_core.KvCache):
+    """Keys and values of growing sequences, stored in the layout the kernels read.
+
+    type is "f32", "bf16" or "int8". With a window, each of the tokens appended last finds itself
+    and the window - 1 tokens before it, and the first `pinned` ones. Threads may share a cache.
+
+    >>> import numpy as np
+    >>> cache = KvCache(kv_heads=2, dim=4)
+    >>> sequence = cache.add()
+    >>> x = np.ones((1, 2, 3, 4), np.float32)
+    >>> cache.append(sequence, x, x)
+    >>> cache.attend(x[:, :, 2:], [sequence], "causal").shape
+    (1, 2, 1, 4)
+    """
+
+    def attend(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None,
+               relative_values=None, sinks=None, dropout=0.0, seed=None, strict=False,
+               return_lse=False, return_stats=False, layout="bhld", context=None):
+        """Attention of q [batch, heads, queries, dim]: item i sees sequence sequences[i], whose
+        newest tokens the queries are. No gradients."""
+        check_dropout(dropout, seed)
+        side = torch_side(q)
+        if side is not None:
+            side.refuse_gradients("KvCache.attend", q)
+        wanted = (return_lse and WANT_LSE) | (return_stats and WANT_STATS)
+        how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, seed,
+               strict, context)
+        result = self._attend(q, sequences, how, layout, wanted)
+        return with_stats(result, wanted) if wanted & WANT_STATS else result

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <vector>
+
+#include "python/src/array.h"
+
+namespace rapt::python {
+
+/// Gives results back in the library that the caller's arrays came from: PyTorch for PyTorch, numpy
+/// for numpy, memoryview for other buffers, an object with __dlpack__ for the rest.
+class Answer {
+ public:
+  explicit Answer(const Array& like) : like_(like.object()) {}
+
+  /// The numbers move into the array; nothing is copied. With Layout::blhd, a [batch, heads,
+  /// tokens, dim] tensor becomes a [batch, tokens, heads, dim] array with exchanged strides.
+  nb::object array(Tensor tensor, Layout layout = Layout::bhld) const;
+  nb::object array(std::vector<float> numbers, const Shape& shape) const;
+  nb::object array(std::vector<double> numbers, const Shape& shape) const;
+  /// None for an empty tensor.
+  nb::object array_or_none(Tensor tensor) const;
+
+ private:
+  nb::object like_;
+};
+
+}  // namespace rapt::python

@@ -1,0 +1,132 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "python/src/answer.h"
+#include "python/src/bind.h"
+#include "python/src/how.h"
+#include "python/src/parts.h"
+#include "rapt/attention.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+Shape shape_of(const std::vector<Index>& sizes, const char* name) {
+  if (sizes.size() != 4)
+    throw nb::value_error((std::string("explain: ") + name + " has " +
+                           std::to_string(sizes.size()) +
+                           " sizes, expected 4: [batch, heads, tokens, dim]")
+                              .c_str());
+  return {sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
+/// An output whose memory is row-major in the caller's layout.
+Tensor room_for(const AnyView& q, const AnyView& v, Layout layout) {
+  if (layout == Layout::bhld)
+    return Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
+  return Tensor::uninitialized({q.batch(), q.tokens(), q.heads(), v.dim()}, q.type());
+}
+
+nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple options,
+                         nb::handle layout_name, int wanted) {
+  Array arrays[] = {{q, "attend: q"}, {k, "attend: k"}, {v, "attend: v"}};
+  const Layout layout = layout_of(layout_name);
+  const AnyView views[] = {laid_out(arrays[0].operand(), layout),
+                           laid_out(arrays[1].operand(), layout),
+                           laid_out(arrays[2].operand(), layout)};
+  How how(options);
+  how.attention().stats = (wanted & want_stats) != 0;
+  Tensor out = room_for(views[0], views[2], layout);
+  Attended attended;
+  {
+    const nb::gil_scoped_release release;
+    attended = attend_into(laid_out(AnyMutableView(out), layout), views[0], views[1], views[2],
+                           how.attention(), how.context());
+  }
+  return parts(Answer(arrays[0]), std::move(out), std::move(attended), wanted);
+}
+
+Gradients backward(Array (&arrays)[5], const Rows& rows, const How& how, Layout layout, View dlse) {
+  AnyView views[5];
+  for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);
+  const nb::gil_scoped_release release;
+  return attend_backward(views[0], views[1], views[2], views[3], views[4], rows, how.attention(),
+                         how.context(), dlse);
+}
+
+nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
+                                 nb::handle out, nb::tuple rows, nb::tuple options,
+                                 nb::handle layout_name, nb::handle dlse) {
+  Array arrays[] = {{dout, "attend_backward: dout"},
+                    {q, "attend_backward: q"},
+                    {k, "attend_backward: k"},
+                    {v, "attend_backward: v"},
+                    {out, "attend_backward: out"}};
+  const Layout layout = layout_of(layout_name);
+  const How how(options);
+  std::optional<Array> of_lse;
+  if (!dlse.is_none()) of_lse.emplace(dlse, "attend_backward: dlse");
+  Gradients g = backward(arrays, rows_of(rows, "attend_backward"), how, layout,
+                         of_lse ? of_lse->floats(3) : View());
+  const Answer answer(arrays[1]);
+  return nb::make_tuple(
+      answer.array(std::move(g.dq), layout), answer.array(std::move(g.dk), layout),
+      answer.array(std::move(g.dv), layout), answer.array_or_none(std::move(g.dslopes)),
+      answer.array_or_none(std::move(g.dkerple)), answer.array_or_none(std::move(g.dtable)),
+      answer.array_or_none(std::move(g.drelative_keys)),
+      answer.array_or_none(std::move(g.drelative_values)),
+      answer.array_or_none(std::move(g.ddense)), answer.array_or_none(std::move(g.dsinks)));
+}
+
+std::string explain_shapes(const std::vector<Index>& q, const std::vector<Index>& k,
+                           const std::vector<Index>& v, nb::tuple options,
+                           const std::string& type) {
+  const How how(options);
+  return explain(shape_of(q, "q"), shape_of(k, "k"), shape_of(v, "v"), how.attention(),
+                 how.context(), parse_type(type));
+}
+
+void bind_scale(nb::module_& module) {
+  nb::class_<Scale>(module, "Scale", "What multiplies q.k.")
+      .def_static("inverse_sqrt_dim", &Scale::inverse_sqrt_dim)
+      .def_static("inverse_dim", &Scale::inverse_dim)
+      .def_static("none", &Scale::none)
+      .def_static("value", &Scale::value, "factor"_a)
+      .def_static("log_n", &Scale::log_n, "base"_a = 512,
+                  "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
+      .def_prop_ro("rule", [](const Scale& scale) { return static_cast<int>(scale.rule); })
+      .def_ro("number", &Scale::number)
+      .def_static("from_rule", [](int rule, double number) {
+        return Scale{static_cast<Scale::Rule>(rule), number};
+      });
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& module) {
+  bind_scale(module);
+  module.def("attend", &attend_arrays);
+  module.def("attend_backward", &attend_backward_arrays, nb::arg("dout"), nb::arg("q"),
+             nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
+             nb::arg("layout"), nb::arg("dlse") = nb::none());
+  module.def("explain", &explain_shapes);
+  module.def("scale_of", &scale_of, nb::arg("scale").none());
+  module.def(
+      "alibi_slopes", [](Index heads) { return alibi(heads).alibi->slopes; }, "heads"_a,
+      "The published slopes for any number of heads.");
+  module.def(
+      "t5_bucket",
+      [](Index relative, Index buckets, Index max_distance, bool past) {
+        return t5_bucket(relative, buckets, max_distance,
+                         past ? RelativeTable::Direction::past : RelativeTable::Direction::both);
+      },
+      "relative"_a, "buckets"_a = 32, "max_distance"_a = 128, "past"_a = false,
+      "T5's bucket of a relative position (key minus query).");
+}
+
+}  // namespace rapt::python

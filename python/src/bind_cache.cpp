@@ -1,0 +1,134 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "python/src/bind.h"
+#include "python/src/how.h"
+#include "python/src/parts.h"
+#include "rapt/cache.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+/// A cache that Python threads may share: the GIL is off while it works, so readers and writers
+/// keep each other out here.
+class SharedCache {
+ public:
+  SharedCache(const CacheOptions& options, const Context& context) : cache_(options, context) {}
+
+  template <class Change>
+  auto change(const Change& change) {
+    const nb::gil_scoped_release release;
+    const std::unique_lock lock(mutex_);
+    return change(cache_);
+  }
+  template <class Look>
+  auto look(const Look& look) const {
+    const nb::gil_scoped_release release;
+    const std::shared_lock lock(mutex_);
+    return look(cache_);
+  }
+
+ private:
+  KvCache cache_;
+  mutable std::shared_mutex mutex_;
+};
+
+void make_cache(SharedCache* self, Index kv_heads, Index dim, Index value_dim,
+                const std::string& type, Index window, Index pinned, nb::object context) {
+  const CacheOptions options{.kv_heads = kv_heads,
+                             .dim = dim,
+                             .value_dim = value_dim,
+                             .type = parse_cache_type(type),
+                             .window = window,
+                             .pinned = pinned};
+  new (self) SharedCache(options, context.is_none() ? Context() : nb::cast<Context>(context));
+}
+
+void append(SharedCache& self, Index sequence, nb::handle k, nb::handle v, nb::handle layout_name) {
+  Array arrays[] = {{k, "KvCache: k"}, {v, "KvCache: v"}};
+  const Layout layout = layout_of(layout_name);
+  const AnyView keys = laid_out(arrays[0].operand(), layout);
+  const AnyView values = laid_out(arrays[1].operand(), layout);
+  self.change([&](KvCache& cache) { cache.append(sequence, keys, values); });
+}
+
+nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequences,
+                        nb::tuple options, nb::handle layout_name, int wanted) {
+  Array queries(q, "attend: q");
+  const Layout layout = layout_of(layout_name);
+  const AnyView view = laid_out(queries.operand(), layout);
+  const std::vector<Index> numbers = indices_of(sequences, "attend: sequences");
+  How how(options);
+  how.attention().stats = (wanted & want_stats) != 0;
+  Attended attended = self.look([&](const KvCache& cache) {
+    return attend(view, cache, numbers, how.attention(), how.context());
+  });
+  Tensor out = std::move(attended.out);
+  return parts(Answer(queries), std::move(out), std::move(attended), wanted, layout);
+}
+
+Index count(const SharedCache& self, Index (KvCache::*what)() const) {
+  return self.look([&](const KvCache& cache) { return (cache.*what)(); });
+}
+
+std::string repr(const SharedCache& self) {
+  const CacheOptions o = self.look([](const KvCache& cache) { return cache.options(); });
+  return "KvCache(kv_heads=" + std::to_string(o.kv_heads) + ", dim=" + std::to_string(o.dim) +
+         ", value_dim=" + std::to_string(o.value_dim) + ", type=\"" + text(o.type) +
+         "\", window=" + std::to_string(o.window) + ", pinned=" + std::to_string(o.pinned) +
+         "): " + std::to_string(count(self, &KvCache::pages)) + " pages";
+}
+
+}  // namespace
+
+void bind_cache(nb::module_& module) {
+  nb::class_<SharedCache>(module, "KvCache",
+                          "Keys and values of growing sequences, in pages of 64 tokens.")
+      .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = 0, "type"_a = "f32",
+           "window"_a = 0, "pinned"_a = 0, "context"_a = nb::none())
+      .def(
+          "add", [](SharedCache& self) { return self.change([](KvCache& c) { return c.add(); }); },
+          "A new, empty sequence; returns its number.")
+      .def(
+          "fork",
+          [](SharedCache& self, Index sequence) {
+            return self.change([&](KvCache& c) { return c.fork(sequence); });
+          },
+          "sequence"_a, "A new sequence with the tokens of another, at the price of a page table.")
+      .def(
+          "remove",
+          [](SharedCache& self, Index sequence) {
+            self.change([&](KvCache& c) { c.remove(sequence); });
+          },
+          "sequence"_a)
+      .def("append", &append, "sequence"_a, "k"_a, "v"_a, "layout"_a = "bhld",
+           "Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim].")
+      .def(
+          "truncate",
+          [](SharedCache& self, Index sequence, Index tokens) {
+            self.change([&](KvCache& c) { c.truncate(sequence, tokens); });
+          },
+          "sequence"_a, "tokens"_a, "Forgets all but the first tokens.")
+      .def(
+          "tokens",
+          [](const SharedCache& self, Index sequence) {
+            return self.look([&](const KvCache& c) { return c.tokens(sequence); });
+          },
+          "sequence"_a, "Tokens appended so far.")
+      .def_prop_ro(
+          "pages", [](const SharedCache& self) { return count(self, &KvCache::pages); },
+          "Pages in use, shared ones counted once.")
+      .def_prop_ro(
+          "bytes", [](const SharedCache& self) { return count(self, &KvCache::bytes); },
+          "Memory of the pages.")
+      .def("_attend", &attend_cache)
+      .def("__repr__", &repr);
+}
+
+}  // namespace rapt::python

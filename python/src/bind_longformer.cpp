@@ -1,0 +1,122 @@
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "python/src/answer.h"
+#include "python/src/bind.h"
+#include "python/src/how.h"
+#include "python/src/parts.h"
+#include "rapt/longformer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+/// (window, dilation, causal, scale, dropout, seed, classes, context)
+class LongformerHow {
+ public:
+  explicit LongformerHow(nb::tuple options) {
+    if (options.size() != 8) throw nb::value_error("longformer options: wrong number of fields");
+    how.window = nb::cast<Index>(options[0]);
+    if (!options[1].is_none()) how.dilation = indices_of(options[1], "longformer: dilation");
+    how.causal = nb::cast<bool>(options[2]);
+    how.scale = scale_of(options[3]);
+    how.dropout = {nb::cast<double>(options[4]), nb::cast<std::uint64_t>(options[5])};
+    if (!options[6].is_none()) take_classes(indices_of(options[6], "longformer: classes"));
+    if (!options[7].is_none()) context = nb::cast<Context>(options[7]);
+  }
+
+  Longformer how;
+  Context context;
+
+ private:
+  void take_classes(const std::vector<Index>& numbers) {
+    for (const Index number : numbers) {
+      if (number < 0 || number > 2)
+        throw nb::value_error(("longformer: classes hold " + std::to_string(number) +
+                               ", expected 0 (padding), 1 (local) or 2 (global)")
+                                  .c_str());
+      how.classes.push_back(static_cast<TokenClass>(number));
+    }
+  }
+};
+
+/// Three or six arrays: q, k, v and the global projections.
+class Projections {
+ public:
+  Projections(nb::tuple given, Layout layout) {
+    static const char* names[] = {"longformer: q",        "longformer: k",
+                                  "longformer: v",        "longformer: q_global",
+                                  "longformer: k_global", "longformer: v_global"};
+    if (given.size() != 6) throw nb::value_error("longformer: expected six operands");
+    AnyView* views[] = {&operands.q,        &operands.k,        &operands.v,
+                        &operands.q_global, &operands.k_global, &operands.v_global};
+    for (std::size_t i = 0; i < 6; ++i) {
+      if (given[i].is_none()) continue;
+      arrays_.emplace_back(given[i], names[i]);
+      *views[i] = laid_out(arrays_.back().operand(), layout);
+    }
+  }
+
+  const Array& q() const { return arrays_.front(); }
+
+  LongformerOperands operands;
+
+ private:
+  std::list<Array> arrays_;
+};
+
+nb::tuple forward(nb::tuple given, nb::tuple options, nb::handle layout_name) {
+  const Layout layout = layout_of(layout_name);
+  const Projections projections(given, layout);
+  const LongformerHow longformer(options);
+  LongformerAttended y;
+  {
+    const nb::gil_scoped_release release;
+    y = attend(projections.operands, longformer.how, longformer.context);
+  }
+  const Answer answer(projections.q());
+  const auto all = [](const auto& numbers) { return Shape{static_cast<Index>(numbers.size())}; };
+  const Shape local = all(y.local.max), global = all(y.global.max);
+  return nb::make_tuple(
+      answer.array(std::move(y.out), layout), answer.array(std::move(y.local.max), local),
+      answer.array(std::move(y.local.sum), local), answer.array(std::move(y.global.max), global),
+      answer.array(std::move(y.global.sum), global));
+}
+
+/// `kept`: out and what forward returned after it.
+nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple options,
+                   nb::handle layout_name) {
+  const Layout layout = layout_of(layout_name);
+  Array dout_array(dout, "longformer: dout"), out_array(kept[0], "longformer: out");
+  const Projections projections(given, layout);
+  const LongformerHow longformer(options);
+  const Rows local = rows_of(nb::make_tuple(kept[1], kept[2]), "longformer");
+  const Rows global = rows_of(nb::make_tuple(kept[3], kept[4]), "longformer");
+  const AnyView out = laid_out(out_array.operand(), layout);
+  const AnyView dout_view = laid_out(dout_array.operand(), layout);
+  LongformerGradients g;
+  {
+    const nb::gil_scoped_release release;
+    g = attend_backward(dout_view, projections.operands, LongformerOutcome(out, local, global),
+                        longformer.how, longformer.context);
+  }
+  const Answer answer(projections.q());
+  const auto array = [&](Tensor tensor) {
+    return tensor.empty() ? nb::none() : answer.array(std::move(tensor), layout);
+  };
+  return nb::make_tuple(array(std::move(g.dq)), array(std::move(g.dk)), array(std::move(g.dv)),
+                        array(std::move(g.dq_global)), array(std::move(g.dk_global)),
+                        array(std::move(g.dv_global)));
+}
+
+}  // namespace
+
+void bind_longformer(nb::module_& module) {
+  module.def("longformer", &forward);
+  module.def("longformer_backward", &backward);
+}
+
+}  // namespace rapt::python

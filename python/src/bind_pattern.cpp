@@ -1,0 +1,140 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/src/bind.h"
+#include "python/src/how.h"
+#include "rapt/lsh.h"
+#include "rapt/pattern.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+Align align_of(const std::string& name) {
+  if (name == "last") return Align::last;
+  if (name == "first") return Align::first;
+  throw nb::value_error(("align is \"" + name + "\", expected \"last\" or \"first\"").c_str());
+}
+
+std::vector<std::pair<Index, Index>> keys_of(const Pattern& pattern, Index query, Index queries,
+                                             Index keys) {
+  std::vector<std::pair<Index, Index>> ranges;
+  for (const Range range : pattern.keys_of(query, {queries, keys}))
+    ranges.emplace_back(range.begin, range.end);
+  return ranges;
+}
+
+Pattern mask_of(nb::handle given) {
+  const Array array(given, "mask");
+  if (array.rank() != 2)
+    throw nb::value_error(
+        ("mask has " + std::to_string(array.rank()) + " axes, expected 2: [queries, keys]")
+            .c_str());
+  const std::vector<std::uint8_t> bytes = array.to_bytes();
+  const auto* bits = reinterpret_cast<const bool*>(bytes.data());
+  return mask({bits, bytes.size()}, array.size(0), array.size(1));
+}
+
+Pattern documents_of(nb::handle lengths, nb::handle key_lengths) {
+  if (key_lengths.is_none()) return documents(indices_of(lengths, "documents: lengths"));
+  return documents(indices_of(lengths, "documents: lengths"),
+                   indices_of(key_lengths, "documents: key_lengths"));
+}
+
+Pattern lsh_of(Index chunk, Index rounds, std::vector<Index> buckets, std::uint64_t seed,
+               Index before, Index after, bool shared, bool once) {
+  return lsh({.chunk = chunk,
+              .rounds = rounds,
+              .buckets = std::move(buckets),
+              .seed = seed,
+              .before = before,
+              .after = after,
+              .keys = shared ? Lsh::Keys::shared : Lsh::Keys::separate,
+              .duplicates = once ? Lsh::Duplicates::once : Lsh::Duplicates::keep});
+}
+
+void bind_class(nb::module_& module) {
+  nb::class_<Pattern>(module, "Pattern",
+                      "Who may see whom: a set of (query, key) pairs, joined by & and |.")
+      .def(
+          "__init__",
+          [](Pattern* self, nb::object given) { new (self) Pattern(pattern_of(given)); },
+          "text"_a = nb::none(), "From its text form, as in \"causal & window(512, 0)\".")
+      .def("keys_of", &keys_of, "query"_a, "queries"_a, "keys"_a,
+           "The keys that a query may see, as sorted (begin, end) pairs.")
+      .def(
+          "check",
+          [](const Pattern& self, Index queries, Index keys) {
+            self.check({queries, keys});
+          },
+          "queries"_a, "keys"_a, "ValueError if the pattern does not fit these lengths.")
+      .def(
+          "__and__", [](const Pattern& a, nb::object b) { return a & pattern_of(b); }, "other"_a)
+      .def(
+          "__or__", [](const Pattern& a, nb::object b) { return a | pattern_of(b); }, "other"_a)
+      .def(
+          "__rand__", [](const Pattern& b, nb::object a) { return pattern_of(a) & b; }, "other"_a)
+      .def(
+          "__ror__", [](const Pattern& b, nb::object a) { return pattern_of(a) | b; }, "other"_a)
+      .def(
+          "__eq__", [](const Pattern& a, const Pattern& b) { return a == b; }, nb::is_operator())
+      .def("__hash__", [](const Pattern& self) { return std::hash<std::string>()(self.text()); })
+      .def("__str__", &Pattern::text)
+      .def("__repr__", [](const Pattern& self) { return "Pattern(\"" + self.text() + "\")"; })
+      .def("__reduce__",
+           [](nb::object self) {
+             return nb::make_tuple(nb::type<Pattern>(), nb::make_tuple(nb::str(self)));
+           })
+      .def_prop_ro(
+          "has_lsh", [](const Pattern& self) { return lsh_part(self).has_value(); },
+          "Whether what it lets a query see depends on the numbers.");
+}
+
+void bind_leaves(nb::module_& module) {
+  module.def("full", &full, "Every pair.");
+  module.def(
+      "causal", [](const std::string& align) { return causal(align_of(align)); },
+      "align"_a = "last", "Keys at or before the query's position.");
+  module.def(
+      "window",
+      [](Index left, Index right, const std::string& align) {
+        return window(left, right, align_of(align));
+      },
+      "left"_a, "right"_a, "align"_a = "last",
+      "Keys from `left` before to `right` after the query's position, both ends included.");
+  module.def(
+      "tokens", [](nb::object at) { return tokens(indices_of(at, "tokens: positions")); },
+      "positions"_a, "Global tokens: all see them, and they see all.");
+  module.def("prefix", &prefix, "n"_a, "The first n positions see each other.");
+  module.def("documents", &documents_of, "lengths"_a, "key_lengths"_a = nb::none(),
+             "Packed sequences: a query sees the keys of its own document.");
+  module.def("blocks", &blocks, "size"_a, "table"_a,
+             "Block-sparse: query block r sees the key blocks table[r].");
+  module.def("keys", &keys, "n"_a, "Only the first n keys exist; the rest is padding.");
+  module.def("chunks", &chunks, "size"_a, "before"_a, "after"_a,
+             "Reformer's local attention: chunks in a ring.");
+  module.def("dilated", &dilated, "step"_a, "left"_a, "right"_a,
+             "Every step-th key around the query.");
+  module.def("mask", &mask_of, "may_see"_a,
+             "A dense boolean mask [queries, keys], true = may see, turned into ranges once.");
+  module.def("lsh_pattern", &lsh_of, "chunk"_a = 64, "rounds"_a = 1,
+             "buckets"_a = std::vector<Index>{}, "seed"_a = 0, "before"_a = 1, "after"_a = 0,
+             "shared"_a = true, "once"_a = false,
+             "Reformer's hashed attention as a pattern; it may stand under & with others.");
+  module.def("lsh_buckets", &lsh_buckets, "tokens"_a, "chunk"_a,
+             "The factors that stand for empty `buckets` at this length.");
+}
+
+}  // namespace
+
+void bind_pattern(nb::module_& module) {
+  bind_class(module);
+  bind_leaves(module);
+}
+
+}  // namespace rapt::python

@@ -1,0 +1,153 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/src/answer.h"
+#include "python/src/bind.h"
+#include "python/src/positions.h"
+#include "rapt/rope.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+void bind_scalings(nb::module_& module) {
+  using std::optional;
+  nb::class_<LinearRope>(module, "Linear", "All frequencies divided by the factor.")
+      .def(
+          "__init__", [](LinearRope* self, double factor) { new (self) LinearRope{factor}; },
+          "factor"_a);
+  nb::class_<NtkRope>(module, "Ntk", "A larger base: the lowest frequency is divided.")
+      .def(
+          "__init__", [](NtkRope* self, double factor) { new (self) NtkRope{factor}; }, "factor"_a);
+  nb::class_<DynamicNtkRope>(module, "DynamicNtk", "NTK with a factor that grows with the length.")
+      .def(
+          "__init__",
+          [](DynamicNtkRope* self, double factor, Index trained) {
+            new (self) DynamicNtkRope{factor, trained};
+          },
+          "factor"_a, "trained_tokens"_a = 2048);
+  nb::class_<YarnRope>(module, "Yarn", "YaRN.")
+      .def(
+          "__init__",
+          [](YarnRope* self, double factor, Index trained, double fast, double slow, double mscale,
+             double mscale_all_dim, bool truncate, optional<double> attention_factor) {
+            new (self) YarnRope{factor, trained,        fast,     slow,
+                                mscale, mscale_all_dim, truncate, attention_factor};
+          },
+          "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1, "mscale"_a = 0,
+          "mscale_all_dim"_a = 0, "truncate"_a = true, "attention_factor"_a = nb::none());
+  nb::class_<Llama3Rope>(module, "Llama3", "Llama 3.1's scaling.")
+      .def(
+          "__init__",
+          [](Llama3Rope* self, double factor, Index trained, double low, double high) {
+            new (self) Llama3Rope{factor, trained, low, high};
+          },
+          "factor"_a = 8, "trained_tokens"_a = 8192, "low"_a = 1, "high"_a = 4);
+  nb::class_<LongRope>(module, "Long", "LongRoPE: a divisor for every pair.")
+      .def(
+          "__init__",
+          [](LongRope* self, std::vector<double> short_factors, std::vector<double> long_factors,
+             Index trained, double factor, optional<double> attention_factor) {
+            new (self) LongRope{std::move(short_factors), std::move(long_factors), trained, factor,
+                                attention_factor};
+          },
+          "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
+          "attention_factor"_a = nb::none());
+}
+
+RopeScaling scaling_of(nb::handle given) {
+  if (given.is_none()) return {};
+  RopeScaling scaling;
+  if (!nb::try_cast(given, scaling, false))
+    throw nb::type_error(
+        "Rope: scaling is expected to be Linear, Ntk, DynamicNtk, Yarn, Llama3 or Long");
+  return scaling;
+}
+
+RopeSections sections_of(nb::handle pairs, const std::string& order) {
+  RopeSections sections;
+  if (pairs.is_none()) return sections;
+  sections.pairs = nb::cast<std::vector<Index>>(pairs);
+  if (order == "interleaved")
+    sections.order = RopeSections::Order::interleaved;
+  else if (order == "restarted")
+    sections.order = RopeSections::Order::restarted;
+  else if (order != "blocks")
+    throw nb::value_error(("Rope: sections_order is \"" + order +
+                           "\", expected \"blocks\", \"interleaved\" or \"restarted\"")
+                              .c_str());
+  return sections;
+}
+
+void make_rope(Rope* self, Index dim, double base, const std::string& layout, Index rotated,
+               bool proportional, nb::object scaling, nb::object sections,
+               const std::string& sections_order, std::optional<double> xpos) {
+  RopeOptions options{.dim = dim, .rotated = rotated, .proportional = proportional, .base = base};
+  if (layout == "interleaved")
+    options.layout = RopeLayout::interleaved;
+  else if (layout != "half_split")
+    throw nb::value_error(
+        ("Rope: layout is \"" + layout + "\", expected \"half_split\" or \"interleaved\"").c_str());
+  options.scaling = scaling_of(scaling);
+  options.sections = sections_of(sections, sections_order);
+  if (xpos) options.xpos = XPos{.scale_base = *xpos};
+  new (self) Rope(options);
+}
+
+enum class Way { forward, backward };
+
+nb::object turned(const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout_name,
+                  Way way) {
+  Array array(x, "Rope: x");
+  const Layout layout = layout_of(layout_name);
+  const AnyView in = laid_out(array.operand(), layout);
+  const Index axes = static_cast<Index>(rope.options().sections.pairs.size());
+  const GivenPositions at(positions, axes);
+  Tensor out = Tensor::uninitialized(in.shape(), in.type());
+  {
+    const nb::gil_scoped_release release;
+    if (way == Way::forward)
+      rope.apply_into(out, in, at.get());
+    else
+      rope.apply_backward_into(out, in, at.get());
+  }
+  return Answer(array).array(std::move(out), layout);
+}
+
+}  // namespace
+
+void bind_rope(nb::module_& module) {
+  bind_scalings(module);
+  nb::class_<Rope>(module, "Rope", "Rotary positions.")
+      .def("__init__", &make_rope, "dim"_a, "base"_a = 10000, "layout"_a = "half_split",
+           "rotated"_a = 0, "proportional"_a = false, "scaling"_a = nb::none(),
+           "sections"_a = nb::none(), "sections_order"_a = "blocks", "xpos"_a = nb::none())
+      .def(nb::init<const Rope&>(), "other"_a)
+      .def_prop_ro(
+          "frequencies",
+          [](const Rope& rope) {
+            return std::vector<double>(rope.frequencies().begin(), rope.frequencies().end());
+          },
+          "Radians per position, one for each pair.")
+      .def_prop_ro("attention_factor", &Rope::attention_factor,
+                   "What cosines and sines are multiplied by.")
+      .def_prop_ro("dim", [](const Rope& rope) { return rope.options().dim; })
+      .def("for_length", &Rope::for_length, "tokens"_a,
+           "This rope for sequences of so many tokens; differs under DynamicNtk and Long only.")
+      .def("for_queries", &Rope::for_queries, "With xPos: the rope of queries.")
+      .def("for_keys", &Rope::for_keys, "With xPos: the rope of keys.")
+      .def("_apply",
+           [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
+             return turned(rope, x, positions, layout, Way::forward);
+           })
+      .def("_apply_backward",
+           [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
+             return turned(rope, dout, positions, layout, Way::backward);
+           });
+}
+
+}  // namespace rapt::python

@@ -1,0 +1,138 @@
+#include "python/src/how.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace rapt::python {
+namespace {
+
+template <class T>
+T number(nb::handle given, const char* name) {
+  T value;
+  if (!nb::try_cast(given, value))
+    throw nb::type_error((std::string(name) + " is a " +
+                          nb::cast<std::string>(nb::inst_name(given)) + ", expected a number")
+                             .c_str());
+  return value;
+}
+
+/// Arrays are read as such, everything else as a sequence.
+bool is_array(nb::handle given) {
+  return exchange_of(given) != nullptr || PyObject_CheckBuffer(given.ptr()) ||
+         nb::hasattr(given, "__dlpack__");
+}
+
+template <class T>
+std::vector<T> sequence(nb::handle given, const char* name) {
+  std::vector<T> values;
+  if (!nb::try_cast(given, values))
+    throw nb::type_error((std::string(name) + " is a " +
+                          nb::cast<std::string>(nb::inst_name(given)) +
+                          ", expected an array or a list of numbers")
+                             .c_str());
+  return values;
+}
+
+RelativeTable::Direction direction_of(nb::handle given) {
+  const auto name = nb::cast<std::string>(nb::str(given));
+  if (name == "both") return RelativeTable::Direction::both;
+  if (name == "past") return RelativeTable::Direction::past;
+  throw nb::value_error(
+      ("t5_bias: direction is \"" + name + "\", expected \"both\" or \"past\"").c_str());
+}
+
+}  // namespace
+
+std::vector<float> floats_of(nb::handle given, const char* name) {
+  if (is_array(given)) return Array(given, name).to_floats();
+  return sequence<float>(given, name);
+}
+
+std::vector<Index> indices_of(nb::handle given, const char* name) {
+  if (is_array(given)) return Array(given, name).to_indices();
+  return sequence<Index>(given, name);
+}
+
+Pattern pattern_of(nb::handle given) {
+  if (given.is_none()) return full();
+  Pattern pattern;
+  if (nb::try_cast(given, pattern, false)) return pattern;
+  if (nb::isinstance<nb::str>(given)) return Pattern::parse(nb::cast<std::string>(given));
+  if (nb::isinstance<Plan>(given)) return nb::cast<const Plan&>(given).pattern();
+  throw nb::type_error(("pattern is a " + nb::cast<std::string>(nb::inst_name(given)) +
+                        ", expected a Pattern, its text or a Plan")
+                           .c_str());
+}
+
+Scale scale_of(nb::handle given) {
+  if (given.is_none()) return {};
+  if (nb::isinstance<Scale>(given)) return nb::cast<Scale>(given);
+  if (!nb::isinstance<nb::str>(given)) return Scale::value(number<double>(given, "scale"));
+  const auto name = nb::cast<std::string>(given);
+  if (name == "inverse_sqrt_dim") return Scale::inverse_sqrt_dim();
+  if (name == "inverse_dim") return Scale::inverse_dim();
+  if (name == "log_n") return Scale::log_n();
+  if (name == "none") return Scale::none();
+  throw nb::value_error(("scale is \"" + name +
+                         "\", expected a number, a Scale, \"inverse_sqrt_dim\", \"inverse_dim\", "
+                         "\"log_n\" or \"none\"")
+                            .c_str());
+}
+
+How::How(nb::tuple options) {
+  if (options.size() != static_cast<std::size_t>(Field::count))
+    throw nb::value_error("attention options: wrong number of fields");
+  const auto given = [&](Field field) -> nb::handle {
+    const nb::handle value = PyTuple_GetItem(options.ptr(), static_cast<Py_ssize_t>(field));
+    return value.is_none() ? nb::handle() : value;
+  };
+  if (const auto value = given(Field::context)) context_ = nb::cast<Context>(value);
+  if (const auto value = given(Field::pattern)) take_pattern(value);
+  if (const auto value = given(Field::scale)) attention_.scale = scale_of(value);
+  if (const auto value = given(Field::softcap))
+    attention_.softcap = number<double>(value, "softcap");
+  if (const auto value = given(Field::bias)) take_bias(value);
+  if (const auto value = given(Field::relative_values))
+    attention_.relative_values = table(value, "relative_values", 2);
+  if (const auto value = given(Field::rotations))
+    attention_.rotations = table(value, "rotations", 4);
+  if (const auto value = given(Field::sinks)) attention_.sinks = floats_of(value, "sinks");
+  if (const auto value = given(Field::dropout))
+    attention_.dropout.rate = number<double>(value, "dropout");
+  if (const auto value = given(Field::seed))
+    attention_.dropout.seed = number<std::uint64_t>(value, "seed");
+  if (const auto value = given(Field::strict)) attention_.strict = number<bool>(value, "strict");
+}
+
+void How::take_pattern(nb::handle given) {
+  attention_.pattern = pattern_of(given);
+  if (nb::isinstance<Plan>(given))
+    attention_.plan = std::make_shared<const Plan>(nb::cast<const Plan&>(given));
+}
+
+View How::table(nb::handle given, const char* name, Index rank) {
+  return arrays_.emplace_back(given, name).floats(rank);
+}
+
+/// A rapt.Bias: an object whose parts are None or tuples.
+void How::take_bias(nb::handle given) {
+  const auto part = [&](const char* name) -> nb::object { return given.attr(name); };
+  Bias& bias = attention_.bias;
+  if (const nb::object alibi = part("alibi"); !alibi.is_none())
+    bias.alibi = Alibi{floats_of(alibi, "alibi: slopes")};
+  if (const nb::object kerple = part("kerple"); !kerple.is_none()) {
+    const bool power = nb::cast<std::string>(kerple[0]) == "power";
+    bias.kerple =
+        Kerple{power ? Kerple::Kind::power : Kerple::Kind::logarithmic,
+               floats_of(kerple[1], "kerple: amplitudes"), floats_of(kerple[2], "kerple: rates")};
+  }
+  if (const nb::object t5 = part("table"); !t5.is_none())
+    bias.table = RelativeTable{table(t5[0], "t5_bias: values", 2),
+                               number<Index>(t5[1], "t5_bias: max_distance"), direction_of(t5[2])};
+  if (const nb::object keys = part("keys"); !keys.is_none())
+    bias.keys = RelativeKeys{table(keys, "relative_keys: table", 2)};
+  if (const nb::object dense = part("dense"); !dense.is_none())
+    bias.dense = DenseBias{table(dense[0], "dense_bias: values", 4), nb::cast<bool>(dense[1])};
+}
+
+}  // namespace rapt::python

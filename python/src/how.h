@@ -1,0 +1,53 @@
+#pragma once
+
+#include <list>
+#include <memory>
+
+#include "python/src/array.h"
+#include "rapt/attention.h"
+
+namespace rapt::python {
+
+/// The options of one call as they come from Python: a tuple in the order of Field, None standing
+/// for the default. It keeps the arrays that the attention borrows.
+class How {
+ public:
+  explicit How(nb::tuple options);
+
+  const Attention& attention() const { return attention_; }
+  Attention& attention() { return attention_; }
+  const Context& context() const { return context_; }
+
+ private:
+  enum class Field {
+    pattern,
+    scale,
+    softcap,
+    bias,
+    relative_values,
+    rotations,
+    sinks,
+    dropout,
+    seed,
+    strict,
+    context,
+    count
+  };
+  void take_pattern(nb::handle given);
+  void take_bias(nb::handle given);
+  View table(nb::handle given, const char* name, Index rank);
+
+  std::list<Array> arrays_;  // views point into their copies, so they must not move
+  Attention attention_;
+  Context context_;
+};
+
+/// A pattern, its text, or a plan of it.
+Pattern pattern_of(nb::handle given);
+/// None, a number, a Scale or a name.
+Scale scale_of(nb::handle given);
+/// An array or a sequence of numbers, one for each head.
+std::vector<float> floats_of(nb::handle given, const char* name);
+std::vector<Index> indices_of(nb::handle given, const char* name);
+
+}  // namespace rapt::python

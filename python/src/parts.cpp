@@ -1,0 +1,41 @@
+#include "python/src/parts.h"
+
+namespace rapt::python {
+namespace {
+
+nb::tuple stats_of(const Answer& answer, Stats stats) {
+  return nb::make_tuple(
+      answer.array(std::move(stats.entropy)), answer.array(std::move(stats.largest)),
+      answer.array(std::move(stats.logit_variance)), answer.array(std::move(stats.jacobian_norm)),
+      answer.array(std::move(stats.reach)), answer.array(std::move(stats.sink_mass)));
+}
+
+}  // namespace
+
+nb::object parts(const Answer& answer, Tensor out, Attended attended, int wanted, Layout layout) {
+  nb::object first = answer.array(std::move(out), layout);
+  if (wanted == 0) return first;
+  const Shape shape = attended.lse.shape();
+  nb::list all;
+  all.append(first);
+  if ((wanted & want_lse) != 0) all.append(answer.array(std::move(attended.lse)));
+  if ((wanted & want_stats) != 0) all.append(stats_of(answer, std::move(*attended.stats)));
+  if ((wanted & want_rows) != 0)
+    all.append(nb::make_tuple(answer.array(std::move(attended.rows.max), shape),
+                              answer.array(std::move(attended.rows.sum), shape)));
+  return nb::tuple(all);
+}
+
+Rows rows_of(nb::tuple arrays, const char* where) {
+  const std::string name = where;
+  if (arrays.size() != 2)
+    throw nb::value_error((name + ": rows has " + std::to_string(arrays.size()) +
+                           " parts, expected (max, sum) of attend")
+                              .c_str());
+  Rows rows;
+  rows.max = Array(arrays[0], name + ": rows[0]").to_floats();
+  rows.sum = Array(arrays[1], name + ": rows[1]").to_doubles();
+  return rows;
+}
+
+}  // namespace rapt::python
