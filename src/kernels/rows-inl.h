@@ -63,12 +63,9 @@ template <int rows, int keys, class Number>
 HWY_INLINE void ScoreSomeKeys(const FewQueries& q, const Number* key, Index key_stride, Index begin,
                               Index end) {
   const DF d;
-  VF acc[rows][keys];
+  VF acc[rows * keys];
 #pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < keys; ++j) acc[r][j] = hn::Zero(d);
-  }
+  for (int i = 0; i < rows * keys; ++i) acc[i] = hn::Zero(d);
   Index c = begin;
   for (; c + lane_count <= end; c += lane_count) {
     VF x[keys];
@@ -78,23 +75,23 @@ HWY_INLINE void ScoreSomeKeys(const FewQueries& q, const Number* key, Index key_
     for (int r = 0; r < rows; ++r) {
       const VF left = hn::LoadU(d, q.at + r * q.stride + c);
 #pragma GCC unroll 8
-      for (int j = 0; j < keys; ++j) acc[r][j] = hn::MulAdd(left, x[j], acc[r][j]);
+      for (int j = 0; j < keys; ++j) acc[r * keys + j] = hn::MulAdd(left, x[j], acc[r * keys + j]);
     }
   }
+  float sums[rows * keys];
+  if constexpr (rows * keys % 4 == 0) {
 #pragma GCC unroll 8
+    for (int i = 0; i < rows * keys; i += 4) StoreFourSums(acc + i, sums + i);
+  } else {
+    for (int i = 0; i < rows * keys; ++i) sums[i] = hn::GetLane(hn::SumOfLanes(d, acc[i]));
+  }
   for (int r = 0; r < rows; ++r) {
-    float sums[keys < 4 ? 4 : keys];
-    if constexpr (keys >= 4) {
-#pragma GCC unroll 8
-      for (int j = 0; j < keys; j += 4) StoreFourSums(acc[r] + j, sums + j);
-    } else {
-      for (int j = 0; j < keys; ++j) sums[j] = hn::GetLane(hn::SumOfLanes(d, acc[r][j]));
-    }
     float* to = q.scores + r * tile;
     for (int j = 0; j < keys; ++j) {
+      float sum = sums[r * keys + j];
       for (Index rest = c; rest < end; ++rest)
-        sums[j] += q.at[r * q.stride + rest] * static_cast<float>(key[j * key_stride + rest]);
-      to[j] = begin == 0 ? sums[j] : to[j] + sums[j];
+        sum += q.at[r * q.stride + rest] * static_cast<float>(key[j * key_stride + rest]);
+      to[j] = begin == 0 ? sum : to[j] + sum;
     }
   }
 }
@@ -107,12 +104,27 @@ HWY_INLINE void ScoreKeys(const FewQueries& q, const Number* key, Index key_stri
                               std::min(dim, begin + stretch * lane_count));
 }
 
+/// Asks for the row that lies so many bytes ahead: tiles of keys and of values take turns, and the
+/// processor loses track of both.
+template <class Number>
+HWY_INLINE void PrefetchAhead(const Number* row, Index stride, Index numbers) {
+  constexpr Index bytes_ahead = 4096;
+  const Index bytes = numbers * Index{sizeof(Number)};
+  const Index step = (bytes_ahead + bytes - 1) / bytes * stride * Index{sizeof(Number)};
+  const std::uintptr_t at =  // maybe past the end, where asking does no harm
+      reinterpret_cast<std::uintptr_t>(row) + static_cast<std::uintptr_t>(step);
+  for (std::uintptr_t line = 0; line < static_cast<std::uintptr_t>(bytes); line += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(at + line));
+}
+
 template <int rows, class Number>
 HWY_INLINE void ScoreRows(FewQueries q, const Number* key, const InputRows& keys, Index dim) {
   constexpr int together = row_accumulators / rows;
   Index j = 0;
-  for (; j + together <= keys.count; j += together, q.scores += together)
+  for (; j + together <= keys.count; j += together, q.scores += together) {
+    for (int i = 0; i < together; ++i) PrefetchAhead(key + (j + i) * keys.stride, keys.stride, dim);
     ScoreKeys<rows, together>(q, key + j * keys.stride, keys.stride, dim);
+  }
   for (; j < keys.count; ++j, ++q.scores)
     ScoreKeys<rows, 1>(q, key + j * keys.stride, keys.stride, dim);
 }
@@ -187,13 +199,23 @@ HWY_INLINE void GatherRows(const float* p, const Number* value, const InputRows&
   }
 }
 
+/// Values that stay in the first cache while all columns and rows pass over them.
+inline constexpr Index values_at_once = 32;
+
 inline void RowGather(const float* probabilities, Index rows, const InputRows& values, Index dim,
                       float* out, Index width) noexcept {
   Dispatch(values.data, values.type, [&](const auto* value) {
-    InRowBlocks(rows, [&](Index r, auto block) {
-      GatherRows<decltype(block)::value>(probabilities + r * tile, value, values, dim,
-                                         out + r * width, width);
-    });
+    for (Index first = 0; first < values.count; first += values_at_once) {
+      InputRows some = values;
+      some.count = std::min(values_at_once, values.count - first);
+      for (Index j = 0; j < some.count; ++j)
+        PrefetchAhead(value + (first + j) * values.stride, values.stride, dim);
+      InRowBlocks(rows, [&](Index r, auto block) {
+        GatherRows<decltype(block)::value>(probabilities + r * tile + first,
+                                           value + first * values.stride, some, dim,
+                                           out + r * width, width);
+      });
+    }
   });
 }
 
