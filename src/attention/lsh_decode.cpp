@@ -22,7 +22,7 @@ class HashedQuery {
   HashedQuery(const KvCache::Body& cache, const Call& rule)
       : cache_(cache),
         lsh_(cache.hash->lsh()),
-        thin_(cache.kernels.scattered[static_cast<int>(cache.options.type)]),
+        scattered_(cache.kernels.scattered[static_cast<int>(cache.options.type)]),
         factor_(static_cast<float>(rule.rule.query_factor(0))),
         softcap_(rule.rule.has_softcap() ? rule.rule.softcap_log2() : 0) {}
 
@@ -115,7 +115,7 @@ class HashedQuery {
     const void* row = cache_.layout.value_row(page, position_ % tile);
     const auto factor = static_cast<float>(weight) *
                         (page.scales == nullptr ? 1 : page.scales[tile + position_ % tile]);
-    thin_.sum(&factor, &row, 1, cache_.layout.value_dim, out);
+    scattered_.sum(&factor, &row, 1, cache_.layout.value_dim, out);
     return lse;
   }
 
@@ -127,7 +127,7 @@ class HashedQuery {
     for (Index i = 0; i < count; ++i)
       rows_[at(i)] =
           cache_.layout.key_row(page_head(positions_[at(i)], head), positions_[at(i)] % tile);
-    thin_.scores(vector, rows_.data(), count, cache_.layout.dim, logits_.data());
+    scattered_.scores(vector, rows_.data(), count, cache_.layout.dim, logits_.data());
     if (cache_.layout.scale_bytes > 0)
       for (Index i = 0; i < count; ++i)
         logits_[at(i)] *= page_head(positions_[at(i)], head).scales[positions_[at(i)] % tile];
@@ -163,8 +163,8 @@ class HashedQuery {
     double wide[max_dim] = {};
     float narrow[max_dim] = {};
     for (Index first = 0; first < count; first += narrow_terms) {
-      thin_.sum(logits_.data() + first, rows_.data() + first, std::min(narrow_terms, count - first),
-                numbers, narrow);
+      scattered_.sum(logits_.data() + first, rows_.data() + first,
+                     std::min(narrow_terms, count - first), numbers, narrow);
       cache_.kernels.widen(narrow, wide, numbers);
     }
     for (Index c = 0; c < numbers; ++c) out[c] = static_cast<float>(wide[c] * inverse);
@@ -172,7 +172,7 @@ class HashedQuery {
 
   const KvCache::Body& cache_;
   const Lsh& lsh_;
-  const Kernels::Scattered& thin_;
+  const Kernels::Scattered& scattered_;
   float factor_, softcap_;
   const KvCache::Body::Tokens* tokens_ = nullptr;
   Index position_ = 0;
