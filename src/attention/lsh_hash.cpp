@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <mutex>
 #include <numeric>
 
 #include "base/check.h"
@@ -25,6 +26,28 @@ double inverse_rms(const float* row, Index dim) {
   return 1 / std::sqrt(square / static_cast<double>(dim) + 1e-6);
 }
 
+namespace {
+
+using SharedNumbers = std::shared_ptr<const Buffer<float>>;
+
+/// The first normal numbers of a seed. Layers of a model draw the same ones again and again, which
+/// is slow and done by one thread: the last ones are kept.
+SharedNumbers drawn_rotations(std::uint64_t seed, Index count) {
+  static std::mutex mutex;
+  static SharedNumbers last;
+  static std::uint64_t last_seed = 0;
+  const std::lock_guard lock(mutex);
+  if (last == nullptr || last_seed != seed || last->size() != count) {
+    Buffer<float> numbers(count);
+    TorchRandom(seed).normal({numbers.data(), static_cast<std::size_t>(count)});
+    last = std::make_shared<const Buffer<float>>(std::move(numbers));
+    last_seed = seed;
+  }
+  return last;
+}
+
+}  // namespace
+
 LshRotations::LshRotations(const Lsh& lsh, const std::vector<Index>& factors, Index heads,
                            Index dim, const std::optional<View>& given)
     : dim_(dim), columns_(lsh.rounds * lsh_half(factors)), given_(given) {
@@ -34,12 +57,11 @@ LshRotations::LshRotations(const Lsh& lsh, const std::vector<Index>& factors, In
           expected, " (heads, dim, rounds, half the sum of the bucket factors)");
     return;
   }
-  drawn_ = Buffer<float>(checked_product({heads, dim, columns_}));
-  TorchRandom(lsh.seed).normal({drawn_.data(), static_cast<std::size_t>(drawn_.size())});
+  drawn_ = drawn_rotations(lsh.seed, checked_product({heads, dim, columns_}));
 }
 
 float LshRotations::at(Index head, Index d, Index column) const {
-  if (!given_) return drawn_[(head * dim_ + d) * columns_ + column];
+  if (!given_) return (*drawn_)[(head * dim_ + d) * columns_ + column];
   const Index half = given_->size(3);
   return given_->data()[head * given_->stride(0) + d * given_->stride(1) +
                         column / half * given_->stride(2) + column % half * given_->stride(3)];

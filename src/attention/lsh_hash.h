@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/buffer.h"
@@ -35,7 +37,7 @@ class LshRotations {
 
   Index dim_, columns_;
   std::optional<View> given_;
-  Buffer<float> drawn_;
+  std::shared_ptr<const Buffer<float>> drawn_;
 };
 
 /// Buckets of one round for `count` of 64 tokens, from their products with its rotations

@@ -34,12 +34,18 @@ struct Clip {
 using Clips = Clip[strips];
 inline constexpr Clip whole_row{0, tile};
 
+/// Largest dim of any operand.
+inline constexpr Index max_dim = 512;
+
 /// Rows of the caller's memory, `stride` numbers apart.
 struct InputRows {
   const void* data;
   Type type;
   Index stride;
   Index count;
+  /// Row i is row order[i] of the memory, or zeros if that is negative; null: rows lie in order.
+  /// Only packing into f32 strips, panels and rows knows it.
+  const std::int32_t* order = nullptr;
 };
 
 /// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z -
@@ -206,6 +212,7 @@ struct Kernels {
   void (*uncap)(float* dlogits, const float* tanh_of, Index rows) noexcept;
   void (*widen)(float* numbers, double* wide,
                 Index count) noexcept;  // wide += numbers, numbers = 0
+  void (*widen_first)(float* numbers, double* wide, Index count) noexcept;  // wide = numbers, ...
   void (*narrow)(const double* wide, const float* rest, double factor, Index count,
                  float* out) noexcept;
   void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;  // [127]
