@@ -120,6 +120,26 @@ TEST(LshCache, AgreesWithTheCallWithoutCache) {
       }
 }
 
+/// A whole prompt takes another way than single queries, with the same neighbours.
+TEST(LshCache, APromptIsWhatItsQueriesAre) {
+  const Tensor x = random_tensor({1, 2, 130, 8}, 1), v = random_tensor({1, 2, 130, 5}, 2);
+  for (const Lsh& lsh : decodable())
+    for (const Index tokens : {12, 17, 60, 130}) {
+      Grown grown(lsh, every_isa().front());
+      const Attended whole = grown.grow(x, v, 0, tokens, causal());
+      const Attention strict{.pattern = rapt::lsh(lsh) & causal(), .strict = true};
+      const Attended single = attend(part(x, 0, tokens), grown.cache, {&grown.sequence, 1}, strict,
+                                     every_isa().front());
+      EXPECT_EQ(single.rows.order, nullptr);
+      for (std::size_t i = 0; i < whole.out.numbers().size(); ++i)
+        ASSERT_NEAR(whole.out.numbers()[i], single.out.numbers()[i], 2e-6)
+            << rapt::lsh(lsh).text() << ", " << tokens << " tokens";
+      for (std::size_t i = 0; i < whole.lse.numbers().size(); ++i)
+        ASSERT_NEAR(whole.lse.numbers()[i], single.lse.numbers()[i],
+                    1e-6 * std::max(1.0f, std::abs(single.lse.numbers()[i])));
+    }
+}
+
 TEST(LshCache, SequencesOfDifferentLengthsForksAndThreads) {
   const Lsh lsh{.chunk = 8, .rounds = 2, .buckets = {8}};
   const Attention how{.pattern = rapt::lsh(lsh) & causal()};
