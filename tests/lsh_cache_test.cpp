@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "base/torch_random.h"
 #include "rapt/cache.h"
 #include "support/bound.h"
 #include "support/engine.h"
+#include "support/hashed_truth.h"
 #include "support/refused.h"
 
 namespace rapt::test {
@@ -23,127 +23,6 @@ Tensor part(const Tensor& x, Index first, Index last) {
                 y.data() + head * (last - first) * shape[3]);
   return y;
 }
-
-/// What one query of one head gets, straight from the definition and in doubles: tokens are hashed,
-/// sorted and cut into chunks; the chunks of all rounds lie in a ring.
-class HashedTruth {
- public:
-  HashedTruth(const Lsh& lsh, Index heads, Index dim)
-      : lsh_(lsh), heads_(heads), dim_(dim), half_(0) {
-    for (const Index factor : lsh.buckets) half_ += factor / 2;
-    rotations_.resize(static_cast<std::size_t>(heads * dim * lsh.rounds * half_));
-    TorchRandom(lsh.seed).normal(rotations_);
-  }
-
-  const std::vector<float>& rotations() const { return rotations_; }
-
-  Doubles out(const Tensor& x, const Tensor& v, Index head, Index position, const Pattern& rest,
-              const std::vector<bool>& padding = {}) const {
-    const Index tokens = x.shape()[2], numbers = v.shape()[3];
-    const std::map<Index, double> seen = meetings(x, head, position, padding);
-    const Ranges ranges = rest.keys_of(position, {tokens, tokens});
-    double most = -1e300, sum = 0;
-    std::map<Index, double> logits;
-    for (const auto& [key, count] : seen) {
-      const bool allowed =
-          std::any_of(ranges.begin(), ranges.end(),
-                      [key = key](const Range& r) { return r.begin <= key && key < r.end; }) &&
-          (padding.empty() || !padding[static_cast<std::size_t>(key)]);
-      if (key == position || !allowed) continue;
-      logits[key] = logit(x, head, position, key);
-      most = std::max(most, logits[key]);
-    }
-    Doubles y(static_cast<std::size_t>(numbers));
-    if (logits.empty()) {  // itself, up to the rounding of denominators at -1e5
-      for (Index c = 0; c < numbers; ++c) y[c] = at(v, head, position, c);
-      return y;
-    }
-    for (const auto& [key, z] : logits) {
-      const double p = seen.at(key) * std::exp(z - most);
-      sum += p;
-      for (Index c = 0; c < numbers; ++c) y[c] += p * at(v, head, key, c);
-    }
-    for (double& number : y) number /= sum;
-    return y;
-  }
-
- private:
-  static double at(const Tensor& x, Index head, Index token, Index c) {
-    return static_cast<double>(x.data()[(head * x.shape()[2] + token) * x.shape()[3] + c]);
-  }
-
-  double logit(const Tensor& x, Index head, Index i, Index j) const {
-    double product = 0, square = 0;
-    for (Index c = 0; c < dim_; ++c) {
-      product += at(x, head, i, c) * at(x, head, j, c);
-      square += at(x, head, j, c) * at(x, head, j, c);
-    }
-    const auto dim = static_cast<double>(dim_);
-    return product / std::sqrt(square / dim + 1e-6) / std::sqrt(dim);
-  }
-
-  Index bucket(const Tensor& x, Index head, Index round, Index token) const {
-    Index bucket = 0, weight = 1, column = 0;
-    for (const Index factor : lsh_.buckets) {
-      Index best = 0;
-      double most = -1e300;
-      for (Index place = 0; place < factor; ++place) {
-        double product = 0;
-        for (Index c = 0; c < dim_; ++c) {
-          const Index g =
-              ((head * dim_ + c) * lsh_.rounds + round) * half_ + column + place % (factor / 2);
-          product +=
-              at(x, head, token, c) * static_cast<double>(rotations_[static_cast<std::size_t>(g)]);
-        }
-        if (place >= factor / 2) product = -product;
-        if (product > most) most = product, best = place;
-      }
-      bucket += weight * best;
-      weight *= factor;
-      column += factor / 2;
-    }
-    return bucket;
-  }
-
-  /// How often each key counts.
-  std::map<Index, double> meetings(const Tensor& x, Index head, Index position,
-                                   const std::vector<bool>& padding) const {
-    const Index tokens = x.shape()[2];
-    std::map<Index, double> counts;
-    if (tokens <= lsh_.chunk) {
-      for (Index key = 0; key < tokens; ++key) counts[key] = 1;
-      return counts;
-    }
-    const Index padded = (tokens + lsh_.chunk - 1) / lsh_.chunk * lsh_.chunk;
-    std::vector<Index> slots;  // of all rounds
-    for (Index round = 0; round < lsh_.rounds; ++round) {
-      std::vector<Index> order(static_cast<std::size_t>(tokens)), buckets;
-      std::iota(order.begin(), order.end(), 0);
-      for (Index t = 0; t < tokens; ++t)
-        buckets.push_back(!padding.empty() && padding[static_cast<std::size_t>(t)]
-                              ? Index{1} << 40
-                              : bucket(x, head, round, t));
-      std::stable_sort(order.begin(), order.end(),
-                       [&](Index a, Index b) { return buckets[a] < buckets[b]; });
-      order.resize(static_cast<std::size_t>(padded), -1);
-      slots.insert(slots.end(), order.begin(), order.end());
-    }
-    const Index chunks = std::ssize(slots) / lsh_.chunk;
-    for (Index s = 0; s < std::ssize(slots); ++s)
-      for (Index step = -lsh_.before; slots[s] == position && step <= lsh_.after; ++step)
-        for (Index i = 0; i < lsh_.chunk; ++i) {
-          const Index chunk = ((s / lsh_.chunk + step) % chunks + chunks) % chunks;
-          const Index key = slots[chunk * lsh_.chunk + i];
-          if (key < 0) continue;
-          counts[key] = lsh_.duplicates == Lsh::Duplicates::once ? 1 : counts[key] + 1;
-        }
-    return counts;
-  }
-
-  Lsh lsh_;
-  Index heads_, dim_, half_;
-  std::vector<float> rotations_;
-};
 
 const std::vector<Lsh>& decodable() {
   static const std::vector<Lsh> all = {
@@ -239,6 +118,26 @@ TEST(LshCache, AgreesWithTheCallWithoutCache) {
             }
         }
       }
+}
+
+/// A whole prompt takes another way than single queries, with the same neighbours.
+TEST(LshCache, APromptIsWhatItsQueriesAre) {
+  const Tensor x = random_tensor({1, 2, 130, 8}, 1), v = random_tensor({1, 2, 130, 5}, 2);
+  for (const Lsh& lsh : decodable())
+    for (const Index tokens : {12, 17, 60, 130}) {
+      Grown grown(lsh, every_isa().front());
+      const Attended whole = grown.grow(x, v, 0, tokens, causal());
+      const Attention strict{.pattern = rapt::lsh(lsh) & causal(), .strict = true};
+      const Attended single = attend(part(x, 0, tokens), grown.cache, {&grown.sequence, 1}, strict,
+                                     every_isa().front());
+      EXPECT_EQ(single.rows.order, nullptr);
+      for (std::size_t i = 0; i < whole.out.numbers().size(); ++i)
+        ASSERT_NEAR(whole.out.numbers()[i], single.out.numbers()[i], 2e-6)
+            << rapt::lsh(lsh).text() << ", " << tokens << " tokens";
+      for (std::size_t i = 0; i < whole.lse.numbers().size(); ++i)
+        ASSERT_NEAR(whole.lse.numbers()[i], single.lse.numbers()[i],
+                    1e-6 * std::max(1.0f, std::abs(single.lse.numbers()[i])));
+    }
 }
 
 TEST(LshCache, SequencesOfDifferentLengthsForksAndThreads) {

@@ -94,10 +94,10 @@ void KvCache::truncate(Sequence sequence, Index count) {
   check(count == 0 || tokens.pages[static_cast<std::size_t>(kept - 1)] != Body::gone,
         "truncate: token ", count - 1, " has left the window of ", body_->options.window,
         "; expected more tokens, or 0");
+  if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
   for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
     body_->drop(tokens.pages[t]);
   tokens.pages.resize(static_cast<std::size_t>(kept));
-  if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
   if (tokens.places) tokens.places->truncate(count);
   tokens.count = count;
 }

@@ -78,10 +78,12 @@ std::string explain_hashed(const Lsh& lsh, const Shape& q, const Attention& how,
 
 std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOptions& cache,
                                  Index tokens, const Attention& how, const Context& context) {
+  const bool prompt = !how.strict && cache.type == CacheType::f32 && q[2] == tokens;
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", hashed, keys and values in rows\n"
        << "pattern   " << how.pattern.text() << "\n"
-       << "way       each query by itself: "
+       << "way       " << (prompt ? "chunk by chunk, as without cache; with padding " : "")
+       << "each query by itself: "
        << (tokens <= lsh.chunk
                ? "all " + std::to_string(tokens) + " tokens, no more than one chunk"
                : std::to_string(lsh.rounds * (1 + lsh.before + lsh.after)) + " chunks of " +

@@ -197,9 +197,8 @@ void for_each_head(const Context& context, Index owners, Arguments&... arguments
 }  // namespace
 
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context,
-                    std::shared_ptr<const LshOrder> order) {
-  const LshCall lsh("attend", q, k, v, how, context, order ? std::move(order) : how.order);
+                    const Attention& how, const Context& context) {
+  const LshCall lsh("attend", q, k, v, how, context, how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());

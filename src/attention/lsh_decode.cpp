@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "attention/call.h"
 #include "attention/lsh_join.h"
+#include "attention/lsh_order.h"
+#include "attention/parts.h"
 #include "attention/pattern_node.h"
 #include "base/check.h"
 
@@ -22,7 +25,7 @@ class HashedQuery {
   HashedQuery(const KvCache::Body& cache, const Call& rule)
       : cache_(cache),
         lsh_(cache.hash->lsh()),
-        thin_(cache.kernels.scattered[static_cast<int>(cache.options.type)]),
+        scattered_(cache.kernels.scattered[static_cast<int>(cache.options.type)]),
         factor_(static_cast<float>(rule.rule.query_factor(0))),
         softcap_(rule.rule.has_softcap() ? rule.rule.softcap_log2() : 0) {}
 
@@ -115,7 +118,7 @@ class HashedQuery {
     const void* row = cache_.layout.value_row(page, position_ % tile);
     const auto factor = static_cast<float>(weight) *
                         (page.scales == nullptr ? 1 : page.scales[tile + position_ % tile]);
-    thin_.sum(&factor, &row, 1, cache_.layout.value_dim, out);
+    scattered_.sum(&factor, &row, 1, cache_.layout.value_dim, out);
     return lse;
   }
 
@@ -127,7 +130,7 @@ class HashedQuery {
     for (Index i = 0; i < count; ++i)
       rows_[at(i)] =
           cache_.layout.key_row(page_head(positions_[at(i)], head), positions_[at(i)] % tile);
-    thin_.scores(vector, rows_.data(), count, cache_.layout.dim, logits_.data());
+    scattered_.scores(vector, rows_.data(), count, cache_.layout.dim, logits_.data());
     if (cache_.layout.scale_bytes > 0)
       for (Index i = 0; i < count; ++i)
         logits_[at(i)] *= page_head(positions_[at(i)], head).scales[positions_[at(i)] % tile];
@@ -163,8 +166,8 @@ class HashedQuery {
     double wide[max_dim] = {};
     float narrow[max_dim] = {};
     for (Index first = 0; first < count; first += narrow_terms) {
-      thin_.sum(logits_.data() + first, rows_.data() + first, std::min(narrow_terms, count - first),
-                numbers, narrow);
+      scattered_.sum(logits_.data() + first, rows_.data() + first,
+                     std::min(narrow_terms, count - first), numbers, narrow);
       cache_.kernels.widen(narrow, wide, numbers);
     }
     for (Index c = 0; c < numbers; ++c) out[c] = static_cast<float>(wide[c] * inverse);
@@ -172,7 +175,7 @@ class HashedQuery {
 
   const KvCache::Body& cache_;
   const Lsh& lsh_;
-  const Kernels::Scattered& thin_;
+  const Kernels::Scattered& scattered_;
   float factor_, softcap_;
   const KvCache::Body::Tokens* tokens_ = nullptr;
   Index position_ = 0;
@@ -207,53 +210,132 @@ Pattern checked_rest(const AnyView& q, const KvCache::Body& cache, const Attenti
 /// Queries of one item that one thread answers at a time, for one head.
 constexpr Index query_block = 16;
 
+/// A call over a hashed cache.
+class HashedCall {
+ public:
+  HashedCall(const AnyView& q, const KvCache::Body& cache,
+             std::span<const KvCache::Sequence> sequences, const Attention& how,
+             const Context& context)
+      : q_(q),
+        cache_(cache),
+        how_(how),
+        context_(context),
+        rest_(checked_rest(q, cache, how)),
+        score_(without_tokens(how)),
+        nothing_(stand_in({1, q.heads(), 0, q.dim()})),
+        rule_(where, nothing_, nothing_, nothing_, score_, context) {
+    for (const KvCache::Sequence sequence : sequences) {
+      items_.push_back(&cache.tokens_of(sequence, where));
+      const Index tokens = items_.back()->count;
+      check(q.tokens() <= tokens, where, ": ", q.tokens(), " queries over sequence ", sequence,
+            " of ", tokens, " tokens, expected no more queries than tokens, which they are");
+      rest_.check({q.tokens(), tokens});
+    }
+    attended_.out = Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), numbers()}, q.type());
+    attended_.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+    attended_.rows.max.resize(static_cast<std::size_t>(attended_.lse.elements()));
+    attended_.rows.sum.resize(static_cast<std::size_t>(attended_.lse.elements()));
+  }
+
+  Attended run() {
+    std::vector<Index> one_by_one;
+    for (Index item = 0; item < q_.batch(); ++item) {
+      if (is_prompt(tokens_of_item(item)))
+        run_prompt(item);
+      else
+        one_by_one.push_back(item);
+    }
+    run_queries(one_by_one);
+    return std::move(attended_);
+  }
+
+ private:
+  /// A call without tokens checks the score and knows its factors.
+  static Attention without_tokens(Attention how) {
+    how.pattern = full();
+    return how;
+  }
+  Index numbers() const { return cache_.layout.value_dim; }
+  const KvCache::Body::Tokens& tokens_of_item(Index item) const {
+    return *items_[static_cast<std::size_t>(item)];
+  }
+
+  /// Where all tokens are queries, chunks meet chunks: many times faster than each query by itself.
+  /// The keys are then the queries, so they must be stored as they are.
+  bool is_prompt(const KvCache::Body::Tokens& tokens) const {
+    return !how_.strict && cache_.options.type == CacheType::f32 && q_.tokens() == tokens.count &&
+           tokens.count > query_block &&
+           tokens.places->tokens_in(0, cache_.hash->padding_bucket()) == 0;
+  }
+
+  void run_prompt(Index item) {
+    const KvCache::Body::Tokens& tokens = tokens_of_item(item);
+    const Part part{.item = item, .items = 1, .head = 0, .heads = q_.heads()};
+    const AnyView q = part_of(q_, part);
+    Tensor values = Tensor::uninitialized({1, q.heads(), tokens.count, numbers()});
+    for (Index head = 0; head < q.heads(); ++head)
+      for (Index i = 0; i < tokens.count; ++i) {
+        const PageHead page = cache_.head(tokens.pages[static_cast<std::size_t>(i / tile)], head);
+        std::memcpy(values.data() + (head * tokens.count + i) * numbers(),
+                    cache_.layout.value_row(page, i % tile),
+                    static_cast<std::size_t>(numbers()) * sizeof(float));
+      }
+    Attention how = how_;
+    how.order = order_of({q, q, cache_.hash->lsh(), how.rotations, {}, context_}, *tokens.places);
+    const Attended y =
+        attend_into(part_of(AnyMutableView(attended_.out), part), q, q, values, how, context_);
+    const Index first = item * q.heads() * q.tokens();
+    std::copy(y.lse.numbers().begin(), y.lse.numbers().end(), attended_.lse.data() + first);
+    std::copy(y.rows.max.begin(), y.rows.max.end(), attended_.rows.max.begin() + first);
+    std::copy(y.rows.sum.begin(), y.rows.sum.end(), attended_.rows.sum.begin() + first);
+  }
+
+  void run_queries(const std::vector<Index>& items) {
+    const Index heads = q_.heads(), blocks = divide_up(q_.tokens(), query_block);
+    Crew<HashedQuery> crew(context_);
+    for_each_task(context_, std::ssize(items) * heads * blocks, [&](Index task, Index worker) {
+      const Index item = items[static_cast<std::size_t>(task / heads / blocks)];
+      const Index first = task / heads % blocks * query_block;
+      run_block(crew.get(worker, cache_, rule_), item, task % heads, first);
+    });
+  }
+
+  void run_block(HashedQuery& one, Index item, Index head, Index first) {
+    const KvCache::Body::Tokens& tokens = tokens_of_item(item);
+    const AnyMutableView out = attended_.out;
+    Ranges seen;
+    float row[max_dim];
+    for (Index i = first; i < std::min(q_.tokens(), first + query_block); ++i) {
+      rest_.keys_of(i, {q_.tokens(), tokens.count}, seen);
+      one.take(tokens, tokens.count - q_.tokens() + i, seen);
+      const double lse = one.run(q_, item, head, i, row);
+      cache_.kernels.store_numbers(row, numbers(), q_.type(), out.row(item, head, i));
+      const Index at = (item * q_.heads() + head) * q_.tokens() + i;
+      const RowStatistics statistics = row_statistics(lse, true);
+      attended_.lse.data()[at] = static_cast<float>(lse);
+      attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
+      attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
+    }
+  }
+
+  const AnyView& q_;
+  const KvCache::Body& cache_;
+  const Attention& how_;
+  const Context& context_;
+  Pattern rest_;
+  Attention score_;
+  AnyView nothing_;
+  Call rule_;
+  std::vector<const KvCache::Body::Tokens*> items_;
+  Attended attended_;
+};
+
 }  // namespace
 
 Attended attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
                           std::span<const KvCache::Sequence> sequences, const Attention& how,
                           const Context& context) {
-  const Pattern rest = checked_rest(q, cache, how);
-  std::vector<const KvCache::Body::Tokens*> items;
-  for (const KvCache::Sequence sequence : sequences) {
-    items.push_back(&cache.tokens_of(sequence, where));
-    const Index tokens = items.back()->count;
-    check(q.tokens() <= tokens, where, ": ", q.tokens(), " queries over sequence ", sequence,
-          " of ", tokens, " tokens, expected no more queries than tokens, which they are");
-    rest.check({q.tokens(), tokens});
-  }
-  const Index heads = q.heads(), queries = q.tokens(), dim = cache.layout.value_dim;
-  // A call without tokens checks the score and knows its factors.
-  Attention score = how;
-  score.pattern = full();
-  const AnyView nothing = stand_in({1, heads, 0, cache.layout.dim});
-  const Call rule(where, nothing, nothing, nothing, score, context);
-  Attended attended;
-  attended.out = Tensor::uninitialized({q.batch(), heads, queries, dim}, q.type());
-  attended.lse = Tensor({q.batch(), heads, queries});
-  attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
-  attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
-  const AnyMutableView out = attended.out;
-  const Index blocks = divide_up(queries, query_block);
-  Crew<HashedQuery> crew(context);
-  for_each_task(context, q.batch() * heads * blocks, [&](Index task, Index worker) {
-    const Index head = task % heads, block = task / heads % blocks, item = task / heads / blocks;
-    const KvCache::Body::Tokens& tokens = *items[static_cast<std::size_t>(item)];
-    HashedQuery& one = crew.get(worker, cache, rule);
-    Ranges seen;
-    float row[max_dim];
-    for (Index i = block * query_block; i < std::min(queries, (block + 1) * query_block); ++i) {
-      rest.keys_of(i, {queries, tokens.count}, seen);
-      one.take(tokens, tokens.count - queries + i, seen);
-      const double lse = one.run(q, item, head, i, row);
-      cache.kernels.store_numbers(row, dim, q.type(), out.row(item, head, i));
-      const Index at = (item * heads + head) * queries + i;
-      const RowStatistics statistics = row_statistics(lse, true);
-      attended.lse.data()[at] = static_cast<float>(lse);
-      attended.rows.max[static_cast<std::size_t>(at)] = statistics.max;
-      attended.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
-    }
-  });
-  return attended;
+  return HashedCall(q, cache, sequences, how, context).run();
 }
 
 }  // namespace rapt

@@ -28,11 +28,13 @@ double inverse_rms(const float* row, Index dim) {
 
 namespace {
 
+using SharedNumbers = std::shared_ptr<const Buffer<float>>;
+
 /// The first normal numbers of a seed. Layers of a model draw the same ones again and again, which
 /// is slow and done by one thread: the last ones are kept.
-std::shared_ptr<const Buffer<float>> draw(std::uint64_t seed, Index count) {
+SharedNumbers drawn_rotations(std::uint64_t seed, Index count) {
   static std::mutex mutex;
-  static std::shared_ptr<const Buffer<float>> last;
+  static SharedNumbers last;
   static std::uint64_t last_seed = 0;
   const std::lock_guard lock(mutex);
   if (last == nullptr || last_seed != seed || last->size() != count) {
@@ -55,7 +57,7 @@ LshRotations::LshRotations(const Lsh& lsh, const std::vector<Index>& factors, In
           expected, " (heads, dim, rounds, half the sum of the bucket factors)");
     return;
   }
-  drawn_ = draw(lsh.seed, checked_product({heads, dim, columns_}));
+  drawn_ = drawn_rotations(lsh.seed, checked_product({heads, dim, columns_}));
 }
 
 float LshRotations::at(Index head, Index d, Index column) const {

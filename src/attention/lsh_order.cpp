@@ -147,6 +147,21 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
   return order;
 }
 
+std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places) {
+  if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  std::vector<std::int32_t> round;
+  for (Index owner = 0; owner < order->owners(); ++owner)
+    for (Index r = 0; r < order->rounds(); ++r) {
+      round.clear();
+      places.read(owner * order->rounds() + r, 0, order->tokens(), round);
+      round.resize(static_cast<std::size_t>(order->slots_per_round()), LshOrder::none);
+      std::copy(round.begin(), round.end(),
+                LshSorter::queries(*order, owner) + r * order->slots_per_round());
+    }
+  return order;
+}
+
 std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input) {
   if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
   const std::shared_ptr<LshOrder> order = LshSorter::room(input);

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "attention/lsh_places.h"
 #include "base/buffer.h"
 #include "kernels/context.h"
 #include "rapt/attention.h"
@@ -51,6 +52,8 @@ struct LshInput {
 };
 
 std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input);
+/// The order that a cache has kept, for all tokens of one sequence.
+std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places);
 /// Nothing is hashed: the chunks of every round are those of the sequence.
 std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input);
 

@@ -164,12 +164,12 @@ Pattern parse_lsh(PatternReader& reader) {
   while (more) {
     const std::size_t at = reader.at();
     const std::string_view word = reader.name();
-    if (word == "separate") {
+    if (word == "separate" && options.keys == Lsh::Keys::shared) {
       options.keys = Lsh::Keys::separate;
-    } else if (word == "once") {
+    } else if (word == "once" && options.duplicates == Lsh::Duplicates::keep) {
       options.duplicates = Lsh::Duplicates::once;
     } else {
-      reader.fail_expecting(at, "a number, 'separate' or 'once'");
+      reader.fail_expecting(at, "a number, 'separate' or 'once', each once");
     }
     more = reader.take(',');
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "attention/call.h"
-#include "attention/lsh_attend.h"
 #include "attention/lsh_order.h"
 #include "attention/parts.h"
 #include "attention/pattern_node.h"
@@ -127,19 +126,18 @@ class LocalCall {
 
   Attended forward(const AnyMutableView& out, const AnyView& q, const AnyView& k, const AnyView& v,
                    const Context& context) const {
-    if (!lsh_) return attend_into(out, q, k, v, how_, context);
-    Tensor none;
-    return attend_lsh(&out, none, q, k, v, how_, context, order(q, context));
+    return attend_into(out, q, k, v, in_place(q, context), context);
   }
   Gradients backward(const AnyView& dout, const AnyView& q, const AnyView& k, const AnyView& v,
-                     const AnyView& out, Rows rows, const Context& context) const {
-    if (lsh_) rows.order = order(q, context);
-    return attend_backward(dout, q, k, v, out, rows, how_, context);
+                     const AnyView& out, const Rows& rows, const Context& context) const {
+    return attend_backward(dout, q, k, v, out, rows, in_place(q, context), context);
   }
 
  private:
-  std::shared_ptr<const LshOrder> order(const AnyView& q, const Context& context) const {
-    return leave_tokens({q, q, *lsh_, how_.rotations, {}, context});
+  Attention in_place(const AnyView& q, const Context& context) const {
+    Attention how = how_;
+    if (lsh_) how.order = leave_tokens({q, q, *lsh_, how_.rotations, {}, context});
+    return how;
   }
 
   Attention how_;

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/sizes.h"
+
 namespace rapt {
 
 SlotWeights::SlotWeights(const Lsh& lsh, const LshOrder& order)
@@ -42,10 +44,8 @@ bool SlotWeights::within(Index query_chunk, Index key_chunk) const {
 
 Index SlotWeights::repeats_of(Index query_chunk, Index key_chunk) const {
   const Index ahead = (key_chunk - query_chunk + chunks_) % chunks_;
-  Index count = 0;
-  for (Index step = -before_; step <= after_; ++step)
-    count += (step % chunks_ + chunks_) % chunks_ == ahead;
-  return count;
+  // Steps from -before to after that end there after any number of turns round the ring.
+  return divide_down(after_ - ahead, chunks_) - divide_down(-before_ - 1 - ahead, chunks_);
 }
 
 /// Slots of the key that slots of the query see, over all rounds.
