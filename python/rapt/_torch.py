@@ -11,7 +11,8 @@ from rapt._torch_longformer import longformer
 from rapt._torch_positions import axial, learned, rope
 from rapt._torch_rules import draw_seed, has_gradient, refuse_gradients
 
-__all__ = ["attend", "axial", "learned", "longformer", "refuse_gradients", "rope"]
+__all__ = ["added", "attend", "axial", "known_true", "learned", "longformer", "refuse_gradients",
+           "rope", "watched"]
 
 _PLAIN = (torch.Tensor, Parameter)
 _is_compiling = torch.compiler.is_compiling
@@ -28,3 +29,16 @@ def attend(q, k, v, how, layout, wanted):
             or has_gradient(q, k, v, bias, relative_values, sinks)):
         return attend_with_gradients(q, k, v, how, layout, wanted)
     return _core.attend(q, k, v, how, layout, wanted)
+
+
+def watched(tensor) -> bool:
+    """Whether somebody traces the call, so that nothing may depend on numbers."""
+    return _is_compiling() or type(tensor) not in _PLAIN or bool(_modes()) or _transforms()
+
+
+def added(mask):
+    return torch.zeros(mask.shape, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
+
+
+def known_true(fact) -> bool:
+    return not watched(fact) and bool(fact)

@@ -7,6 +7,7 @@
 #include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/attention.h"
 
@@ -18,10 +19,8 @@ namespace {
 
 Shape shape_of(const std::vector<Index>& sizes, const char* name) {
   if (sizes.size() != 4)
-    throw nb::value_error((std::string("explain: ") + name + " has " +
-                           std::to_string(sizes.size()) +
-                           " sizes, expected 4: [batch, heads, tokens, dim]")
-                              .c_str());
+    wrong_value("explain: ", name, " has ", sizes.size(),
+                " sizes, expected 4: [batch, heads, tokens, dim]");
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
@@ -110,7 +109,8 @@ void bind_scale(nb::module_& module) {
 
 void bind_attention(nb::module_& module) {
   bind_scale(module);
-  module.def("attend", &attend_arrays);
+  module.def("attend", &attend_arrays, nb::arg("q").none(), nb::arg("k").none(),
+             nb::arg("v").none(), nb::arg("how"), nb::arg("layout"), nb::arg("wanted"));
   module.def("attend_backward", &attend_backward_arrays, nb::arg("dout"), nb::arg("q"),
              nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
              nb::arg("layout"), nb::arg("dlse") = nb::none());

@@ -1,4 +1,5 @@
 #include "python/src/parts.h"
+#include "python/src/mistake.h"
 
 namespace rapt::python {
 namespace {
@@ -27,14 +28,11 @@ nb::object parts(const Answer& answer, Tensor out, Attended attended, int wanted
 }
 
 Rows rows_of(nb::tuple arrays, const char* where) {
-  const std::string name = where;
   if (arrays.size() != 2)
-    throw nb::value_error((name + ": rows has " + std::to_string(arrays.size()) +
-                           " parts, expected (max, sum) of attend")
-                              .c_str());
+    wrong_value(where, ": rows has ", arrays.size(), " parts, expected (max, sum) of attend");
   Rows rows;
-  rows.max = Array(arrays[0], name + ": rows[0]").to_floats();
-  rows.sum = Array(arrays[1], name + ": rows[1]").to_doubles();
+  rows.max = Array(arrays[0], "rows[0]").to_floats();
+  rows.sum = Array(arrays[1], "rows[1]").to_doubles();
   return rows;
 }
 
