@@ -1,0 +1,66 @@
+"""accelerate(model) against the same model as Transformers has it."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+
+from close import assert_close
+from rapt.integrations.transformers import accelerate
+
+LONG = {"vocab_size": 99, "max_position_embeddings": 160, "pad_token_id": 1}
+
+
+def longformer():
+    return transformers.LongformerModel(transformers.LongformerConfig(
+        **LONG, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        attention_window=[8, 16]))
+
+
+def led():
+    return transformers.LEDModel(transformers.LEDConfig(
+        vocab_size=99, d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, attention_window=8,
+        max_encoder_position_embeddings=160, max_decoder_position_embeddings=64))
+
+
+MODELS = {"longformer": longformer, "led": led}
+
+
+def inputs(tokens, globals_):
+    draw = torch.Generator().manual_seed(1)
+    mask = torch.ones(2, tokens, dtype=torch.long)
+    mask[1, tokens - 9:] = 0
+    everywhere = torch.zeros_like(mask)
+    everywhere[0, globals_] = 1
+    everywhere[1, globals_[:1]] = 1
+    return {"input_ids": torch.randint(3, 99, (2, tokens), generator=draw), "attention_mask": mask,
+            "global_attention_mask": everywhere}
+
+
+@pytest.mark.parametrize("globals_", [[], [0], [0, 5, 30]])
+@pytest.mark.parametrize("tokens", [48, 61])
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_gradients_stay_the_same(name, tokens, globals_):
+    torch.manual_seed(0)
+    theirs = MODELS[name]().eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    given = inputs(tokens, globals_)
+    if name == "led":
+        given["decoder_input_ids"] = given["input_ids"][:, :7]
+    real = torch.ones(2, 7, dtype=torch.bool) if name == "led" else given["attention_mask"].bool()
+    a, b = (model(**given).last_hidden_state[real] for model in (mine, theirs))
+    assert_close(a, b, roundings=64)
+    a.square().sum().backward()
+    b.square().sum().backward()
+    size = max(p.grad.abs().max() for p in theirs.parameters() if p.grad is not None)
+    for (name, x), y in zip(mine.named_parameters(), theirs.parameters()):
+        if y.grad is not None:
+            found = torch.zeros_like(y.grad) if x.grad is None else x.grad
+            assert (found - y.grad).abs().max() < 1e-4 * size, name
+
+
+def test_a_model_without_such_attention_is_refused():
+    with pytest.raises(ValueError, match="Linear"):
+        accelerate(torch.nn.Linear(2, 2))
