@@ -24,11 +24,10 @@ Shape shape_of(const std::vector<Index>& sizes, const char* name) {
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
-/// An output whose memory is row-major in the caller's layout.
-Tensor room_for(const AnyView& q, const AnyView& v, Layout layout) {
-  if (layout == Layout::bhld)
-    return Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  return Tensor::uninitialized({q.batch(), q.tokens(), q.heads(), v.dim()}, q.type());
+/// Row-major in the caller's layout.
+Shape out_shape(const AnyView& q, const AnyView& v, Layout layout) {
+  if (layout == Layout::bhld) return {q.batch(), q.heads(), q.tokens(), v.dim()};
+  return {q.batch(), q.tokens(), q.heads(), v.dim()};
 }
 
 nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple options,
@@ -40,14 +39,14 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
                            laid_out(arrays[2].operand(), layout)};
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
-  Tensor out = room_for(views[0], views[2], layout);
+  Room out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
+  const AnyMutableView into = laid_out(out.view(), layout);
   Attended attended;
   {
     const nb::gil_scoped_release release;
-    attended = attend_into(laid_out(AnyMutableView(out), layout), views[0], views[1], views[2],
-                           how.attention(), how.context());
+    attended = attend_into(into, views[0], views[1], views[2], how.attention(), how.context());
   }
-  return parts(Answer(arrays[0]), std::move(out), std::move(attended), wanted);
+  return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted);
 }
 
 Gradients backward(Array (&arrays)[5], const Rows& rows, const How& how, Layout layout, View dlse) {

@@ -13,12 +13,11 @@ nb::tuple stats_of(const Answer& answer, Stats stats) {
 
 }  // namespace
 
-nb::object parts(const Answer& answer, Tensor out, Attended attended, int wanted, Layout layout) {
-  nb::object first = answer.array(std::move(out), layout);
-  if (wanted == 0) return first;
+nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted) {
+  if (wanted == 0) return out;
   const Shape shape = attended.lse.shape();
   nb::list all;
-  all.append(first);
+  all.append(out);
   if ((wanted & want_lse) != 0) all.append(answer.array(std::move(attended.lse)));
   if ((wanted & want_stats) != 0) all.append(stats_of(answer, std::move(*attended.stats)));
   if ((wanted & want_rows) != 0)
