@@ -52,6 +52,7 @@ def pair(config, auto):
     eager = auto.from_config(config, attn_implementation="eager").eval()
     mine = auto.from_config(config, attn_implementation="rapt").eval()
     mine.load_state_dict(eager.state_dict())
+    assert mine.config._attn_implementation == "rapt"
     return mine, eager
 
 

@@ -122,3 +122,14 @@ def _span(row):
         return None
     at = values.index(True)
     return (sum(counts[:at]), counts[at], sum(counts[at + 1:]))
+
+
+def item_patterns(attention_mask):
+    """Of a padding mask [batch, keys]: None if nothing is padding, one pattern for each item if only
+    the end is, [] if there is no such pattern."""
+    if attention_mask is None or bool(attention_mask.bool().all()):
+        return None
+    spans = [_span(row) for row in attention_mask.bool()]
+    if any(span is None or span[0] for span in spans):
+        return []
+    return [_core.keys(span[1]) for span in spans]
