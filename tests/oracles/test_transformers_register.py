@@ -1,5 +1,7 @@
 """attn_implementation="rapt" against Transformers' own eager attention, tiny random models."""
 
+import copy
+
 import pytest
 import torch
 import transformers
@@ -49,10 +51,11 @@ SEQUENCES = {
 def pair(config, auto):
     """The same weights twice."""
     torch.manual_seed(0)
-    eager = auto.from_config(config, attn_implementation="eager").eval()
+    eager = auto.from_config(copy.deepcopy(config), attn_implementation="eager").eval()
     mine = auto.from_config(config, attn_implementation="rapt").eval()
     mine.load_state_dict(eager.state_dict())
     assert mine.config._attn_implementation == "rapt"
+    assert eager.config._attn_implementation == "eager"
     return mine, eager
 
 
