@@ -9,6 +9,7 @@ void add_bench(CLI::App& app) {
   add_bench_attention(*bench);
   add_bench_decode(*bench);
   add_bench_rope(*bench);
+  add_bench_lsh(*bench);
 }
 
 }  // namespace rapt::cli

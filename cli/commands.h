@@ -11,6 +11,7 @@ void add_bench_peak(CLI::App& bench);
 void add_bench_attention(CLI::App& bench);
 void add_bench_decode(CLI::App& bench);
 void add_bench_rope(CLI::App& bench);
+void add_bench_lsh(CLI::App& bench);
 void add_explain(CLI::App& app);
 
 /// What `rapt --version` prints.

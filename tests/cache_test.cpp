@@ -140,7 +140,7 @@ void expect_tokens(Fixture& f, KvCache::Sequence sequence, const std::vector<Ind
   const AnyView q = tokens_of(f.small.q, 0, 0, 1);
   ASSERT_EQ(f.cache.tokens(sequence), count);
   EXPECT_SAME_BITS(attend(q, f.cache, std::span(&sequence, 1), {.strict = true}, context),
-                   attend(q, k, v, {}, context));
+                   attend(q, k, v, {.strict = true}, context));
 }
 
 std::vector<Index> counted(Index first, Index end) {

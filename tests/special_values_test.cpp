@@ -211,16 +211,36 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
              {keys(77), {77, 80, 129}},
              {causal() & window(10, 0), {0, 63, 88}},  // the 31 queries stand at 99 ... 129
              {documents({99, 30}), {0, 50, 98, 129}}})
-      for (const Context& context : every_isa()) {
-        Small small({1, 2, 31, 8}, {1, 1, 130, 8});
-        small.how.pattern = pattern;
-        const Answer clean = small.answer(context);
-        for (const Index key : hidden)
-          fill_row(small.k, 0, key, poison), fill_row(small.v, 0, key, poison);
-        const Answer got = small.answer(context);
-        EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << pattern.text();
-        EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << pattern.text();
+      for (const Index queries : {31, 5})  // in tiles; a few rows over keys as they lie
+        for (const Context& context : every_isa()) {
+          Small small({1, 2, queries, 8}, {1, 1, 130, 8});
+          small.how.pattern = pattern;
+          const Answer clean = small.answer(context);
+          for (const Index key : hidden)
+            fill_row(small.k, 0, key, poison), fill_row(small.v, 0, key, poison);
+          const Answer got = small.answer(context);
+          EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << pattern.text();
+          EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << pattern.text();
+        }
+}
+
+TEST(SpecialValues, WhatTheNextQuerySeesHasNoEffectOnTheOnesBefore) {
+  for (const Index queries : {31, 5})
+    for (const Context& context : every_isa()) {
+      Small small({1, 2, queries, 8}, {1, 1, 130, 8});
+      small.how.pattern = causal();
+      const Attended clean = small.answer(context).forward;
+      fill_row(small.k, 0, 129, nan), fill_row(small.v, 0, 129, infinity);
+      Attended got = small.answer(context).forward;
+      for (Index head = 0; head < 2; ++head) {
+        const auto before = [&](const Attended& attended) {
+          return attended.out.numbers().subspan(static_cast<std::size_t>(head * queries * 8),
+                                                static_cast<std::size_t>((queries - 1) * 8));
+        };
+        EXPECT_SILENT(different_bits("out", before(got), before(clean))) << context.isa();
+        EXPECT_TRUE(std::isnan(at(got.out, 0, head, queries - 1, 3))) << context.isa();
       }
+    }
 }
 
 TEST(SpecialValues, NanInARelativeKeyOrValueNobodyUsesHasNoEffectOnAnyBit) {

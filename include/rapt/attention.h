@@ -98,6 +98,8 @@ struct Dropout {
   std::uint64_t seed = 0;
 };
 
+class LshOrder;
+
 /// All there is to say about one attention call.
 ///
 /// logit = softcap(scale * q·(k + relative key)) + bias; probabilities = softmax over the visible
@@ -112,16 +114,17 @@ struct Attention {
   /// For lsh(...): rotations [heads, dim, rounds, half the sum of the bucket factors] instead of
   /// those of its seed.
   std::optional<View> rotations = {};
+  /// For lsh(...): the order that an earlier call with these shapes left in Rows::order. Nothing is
+  /// hashed then: who recomputes a layer from rounded numbers meets the same keys again.
+  std::shared_ptr<const LshOrder> order = nullptr;
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
   std::shared_ptr<const Plan> plan =
       nullptr;          // a plan of `pattern` to share between calls; built if absent
   bool stats = false;   // also measure what attention did
-  bool strict = false;  // over a cache: a token has the same bits however its prompt was cut
+  bool strict = false;  // a token has the same bits however its prompt was cut
 };
-
-class LshOrder;
 
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,
 /// queries], row-major. The exponent is binary because the kernels work in it: kept apart and

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "rapt/attention.h"
+#include "rapt/lsh.h"
 
 namespace rapt {
 
@@ -16,6 +18,17 @@ RAPT_API std::string text(CacheType type);
 /// Throws std::invalid_argument if no type is called so.
 RAPT_API CacheType parse_cache_type(const std::string& text);
 
+/// For attention with an lsh leaf: tokens are hashed when they are appended.
+struct CacheLsh {
+  /// The leaf that patterns over this cache have, with shared keys and at most 65,535 buckets.
+  Lsh lsh = {};
+  /// The length that buckets are chosen for where the leaf names none. It is no limit.
+  Index tokens = 0;
+  /// [heads, dim, rounds, half the sum of the bucket factors] instead of those of the leaf's seed;
+  /// copied.
+  std::optional<View> rotations = {};
+};
+
 struct CacheOptions {
   Index kv_heads = 1;
   Index dim = 64;
@@ -25,6 +38,8 @@ struct CacheOptions {
   /// before it, and the first `pinned` ones; whole pages that none of them needs are given up.
   Index window = 0;
   Index pinned = 0;
+  /// Set: the cache serves patterns with this lsh leaf and no others, and keeps all tokens.
+  std::optional<CacheLsh> lsh = {};
 };
 
 /// Keys and values of growing sequences, stored in the layout the kernels read.
@@ -54,6 +69,9 @@ class RAPT_API KvCache {
   /// Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]. Nothing changes
   /// if it throws.
   void append(Sequence sequence, AnyView k, AnyView v);
+  /// Adds positions without a token, which no query sees: what stands left of a padded prompt. Only
+  /// for hashed caches; they sort such positions to the end.
+  void append_padding(Sequence sequence, Index tokens);
   /// Forgets all but the first tokens. Throws std::invalid_argument if the window has let go of one
   /// that would be the newest then.
   void truncate(Sequence sequence, Index tokens);
@@ -62,7 +80,8 @@ class RAPT_API KvCache {
   Index tokens(Sequence sequence) const;
   const CacheOptions& options() const;
   const Context& context() const;
-  /// Pages in use, shared ones counted once, and the memory they take.
+  /// Pages in use, shared ones counted once, and the memory they take, without what hashed caches
+  /// know about the order of their tokens.
   Index pages() const;
   Index bytes() const;
 
@@ -76,6 +95,9 @@ class RAPT_API KvCache {
 /// Attention of q [batch, heads, queries, dim] over a cache: item i sees sequence sequences[i],
 /// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
 /// go is std::invalid_argument.
+///
+/// With an lsh leaf, which must be that of the cache, a query sees what it would see in a call
+/// without cache over all tokens of its sequence up to now, and q are the newest keys once more.
 ///
 /// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
 /// bit for bit with how.strict, which keeps a few queries from taking a shorter way.

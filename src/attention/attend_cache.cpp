@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <deque>
 
+#include "attention/cached_keys.h"
 #include "attention/decode.h"
+#include "attention/lsh_decode.h"
+#include "attention/pattern_node.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
@@ -48,6 +51,10 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   const FlushDenormals guard;
   check_fits(q, cache, sequences, context);
   const KvCache::Body& body = cache.body();
+  if (how.pattern.node()->has_lsh()) return attend_lsh_cache(q, body, sequences, how, context);
+  check(body.hash == nullptr, where,
+        ": the cache was made for an lsh leaf but the pattern has none, expected that of "
+        "CacheOptions::lsh");
   const Index rows = q.heads() * q.tokens();
   const auto all_rows = static_cast<std::size_t>(q.batch() * rows);
   Attended attended;
@@ -58,24 +65,29 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   if (how.stats) attended.stats = make_stats(attended.lse.shape());
   // Every item is checked before any is computed.
   std::deque<Call> calls;
+  std::vector<CachedThinKeys> keys;
   std::vector<DecodeItem> items;
+  keys.reserve(sequences.size());
   for (Index item = 0; item < q.batch(); ++item) {
     const KvCache::Body::Tokens& tokens =
         body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
     const Call& call = emplace_call(calls, item_of(q, item), body, tokens.count, how, context);
     CachedKeys(call, body, tokens).check_visits(where, *call.plan);
     items.push_back({call,
-                     tokens,
+                     0,
+                     keys.emplace_back(body, tokens),
                      {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
                       attended.stats ? &*attended.stats : nullptr, item * rows}});
   }
-  if (!how.strict && std::all_of(calls.begin(), calls.end(), decodes)) {
-    run_decode(body, items, context);
+  if (std::all_of(calls.begin(), calls.end(), decodes)) {
+    run_decode(items, context);
     return attended;
   }
-  for (const DecodeItem& item : items) {
-    CachedKeys keys(item.call, body, item.tokens);
-    run_forward(item.call, keys, item.output);
+  for (Index item = 0; item < q.batch(); ++item) {
+    const DecodeItem& each = items[static_cast<std::size_t>(item)];
+    CachedKeys tiles(each.call, body,
+                     body.tokens_of(sequences[static_cast<std::size_t>(item)], where));
+    run_forward(each.call, tiles, each.output);
   }
   return attended;
 }

@@ -4,6 +4,7 @@
 
 #include "attention/backward.h"
 #include "attention/call.h"
+#include "attention/decode.h"
 #include "attention/forward.h"
 #include "attention/lsh_attend.h"
 #include "attention/pattern_node.h"
@@ -21,8 +22,13 @@ Attended forward(const Call& call, AnyMutableView out) {
   attended.rows.max.resize(rows);
   attended.rows.sum.resize(rows);
   if (call.how.stats) attended.stats = make_stats(attended.lse.shape());
-  run_forward(call,
-              {out, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr});
+  const ForwardOutput output{out, &attended.lse, &attended.rows,
+                             attended.stats ? &*attended.stats : nullptr};
+  if (decodes(call)) {
+    run_decode(call, output);
+  } else {
+    run_forward(call, output);
+  }
   return attended;
 }
 

@@ -54,10 +54,14 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
       std::fill(buffer.begin(), buffer.end(), 0.0f);
       return buffer;
     }();
+    const bool visits = !call.plan->visits(query_tile).empty();
     for (Index r = 0; r < call.tile_rows(query_tile); ++r) {
       const Index query = query_tile * tile + r;
-      write_row(call.kernels, out.type(), out.row(owner / call.heads, owner % call.heads, query),
+      const Index place = place_of(call.query_order, query);
+      if (place < 0) continue;
+      write_row(call.kernels, out.type(), out.row(owner / call.heads, owner % call.heads, place),
                 call.dim, [&](float* to) {
+                  if (!visits) return static_cast<void>(std::fill(to, to + call.dim, 0.0f));
                   call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(),
                                       call.rule.scale(query), call.dim, to);
                 });

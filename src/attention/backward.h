@@ -8,6 +8,9 @@ namespace rapt {
 /// heads, queries].
 struct BackwardInput {
   BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, View dlse = {});
+  /// Of a call with one head whose queries have an order: dout and out [1, 1, tokens, value_dim]
+  /// and rows from `first_row` on are those of the tokens.
+  BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, Index first_row);
 
   AnyView dout;
   Buffer<float> reference;     // what p is measured from, 0 for a row that sees nothing

@@ -23,7 +23,9 @@ KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 
 KvCache::Sequence KvCache::add() {
-  body_->sequences[body_->next_sequence] = {};
+  Body::Tokens none;
+  if (body_->hash) none.places = std::make_shared<LshPlaces>(body_->hash->no_places());
+  body_->sequences[body_->next_sequence] = std::move(none);
   return body_->next_sequence++;
 }
 
@@ -46,21 +48,42 @@ void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
   const Index heads = body_->options.kv_heads;
   check_operand("append", "k", k, {1, heads, count, layout.dim});
   check_operand("append", "v", v, {1, heads, count, layout.value_dim});
+  body_->check_room(tokens, count);
   // Everything that may run out of memory comes first.
   for (Index t = tokens.count / tile; t < divide_up(tokens.count + count, tile); ++t)
     body_->own_page(tokens, t);
+  body_->place(tokens, &k, count);
   float key[max_dim], value[max_dim];
   for (Index i = 0; i < count; ++i) {
     const Index position = tokens.count + i;
     const Index page = tokens.pages[static_cast<std::size_t>(position / tile)];
     for (Index head = 0; head < heads; ++head) {
       body_->kernels.load_numbers(k.row(0, head, i), k.type(), layout.dim, key);
+      if (body_->hash) body_->hash->normalize(key);
       body_->kernels.load_numbers(v.row(0, head, i), v.type(), layout.value_dim, value);
       body_->write_token(page, head, position % tile, key, value);
     }
   }
   tokens.count += count;
   body_->let_go(tokens, tokens.count - count);
+}
+
+void KvCache::append_padding(Sequence sequence, Index count) {
+  Body::Tokens& tokens = body_->tokens_of(sequence, "append_padding");
+  check(body_->hash != nullptr,
+        "append_padding: the cache is not hashed, expected one with lsh; elsewhere a pattern hides "
+        "what no query may see");
+  check(count >= 0, "append_padding: ", count, " tokens given, expected 0 or more");
+  body_->check_room(tokens, count);
+  for (Index t = tokens.count / tile; t < divide_up(tokens.count + count, tile); ++t)
+    body_->own_page(tokens, t);
+  body_->place(tokens, nullptr, count);
+  const float zeros[max_dim] = {};
+  for (Index i = tokens.count; i < tokens.count + count; ++i)
+    for (Index head = 0; head < body_->options.kv_heads; ++head)
+      body_->write_token(tokens.pages[static_cast<std::size_t>(i / tile)], head, i % tile, zeros,
+                         zeros);
+  tokens.count += count;
 }
 
 void KvCache::truncate(Sequence sequence, Index count) {
@@ -74,6 +97,8 @@ void KvCache::truncate(Sequence sequence, Index count) {
   for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
     body_->drop(tokens.pages[t]);
   tokens.pages.resize(static_cast<std::size_t>(kept));
+  if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
+  if (tokens.places) tokens.places->truncate(count);
   tokens.count = count;
 }
 

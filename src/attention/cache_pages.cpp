@@ -24,6 +24,8 @@ const CacheOptions& checked(const CacheOptions& o) {
         " given, expected 0 or more");
   check(o.pinned == 0 || o.window > 0, "KvCache: ", o.pinned,
         " pinned tokens without a window, which keeps all; expected a window, or none pinned");
+  check(!o.lsh || o.window == 0, "KvCache: lsh and a window of ", o.window,
+        " given, expected one of them: hashed tokens may be asked for wherever they stand");
   return o;
 }
 
@@ -51,6 +53,7 @@ float quantize(const float* numbers, Index count, std::int8_t* out) {
 
 PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
     : type(o.type),
+      apart(o.lsh.has_value()),
       dim(o.dim),
       value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
       width(round_up(value_dim, kernels.lanes)),
@@ -63,7 +66,14 @@ PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
+template <class T>
+void PageLayout::write_apart(const PageHead& to, Index slot, const T* key, const T* value) const {
+  std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);
+  std::copy_n(value, value_dim, reinterpret_cast<T*>(to.values) + slot * value_dim);
+}
+
 void PageLayout::write(const PageHead& to, Index slot, const float* key, const float* value) const {
+  if (apart) return write_apart(to, slot, key, value);
   const Index first_key = slot / panel * panel;
   const Index step = std::min(panel, tile - first_key);
   auto* keys = reinterpret_cast<float*>(to.keys) + first_key * dim + slot - first_key;
@@ -78,6 +88,7 @@ void PageLayout::write(const PageHead& to, Index slot, const float* key, const f
 
 template <class T>
 void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* value) const {
+  if (apart) return write_apart(to, slot, key, value);
   constexpr Index in_word = 4 / sizeof(T);
   auto* keys = reinterpret_cast<T*>(to.keys);
   for (Index c = 0; c < dim; ++c)
@@ -91,8 +102,31 @@ KvCache::Body::Body(const CacheOptions& given, const Context& context_)
     : options(checked(given)),
       context(context_),
       kernels(kernels_of(context)),
-      layout(options, kernels) {
+      layout(options, kernels),
+      hash(given.lsh ? std::make_unique<const LshCacheHash>(*given.lsh, given.kv_heads, given.dim,
+                                                            kernels)
+                     : nullptr) {
   options.value_dim = layout.value_dim;
+  if (options.lsh) options.lsh->rotations.reset();  // only borrowed; the copy is in `hash`
+}
+
+void KvCache::Body::check_room(const Tokens& tokens, Index count) const {
+  constexpr Index most = LshCacheHash::most_tokens;
+  check(hash == nullptr || count <= most - tokens.count, "append: ", count, " tokens after ",
+        tokens.count, ", expected at most ", most, " in a hashed cache");
+}
+
+void KvCache::Body::place(Tokens& tokens, const AnyView* k, Index count) {
+  if (hash == nullptr) return;
+  const std::vector<std::uint16_t> buckets =
+      k == nullptr ? hash->padding(count) : hash->buckets_of(*k);
+  if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
+  try {
+    for (Index i = 0; i < count; ++i) tokens.places->add(buckets.data() + i * hash->owners());
+  } catch (...) {
+    tokens.places->truncate(tokens.count);
+    throw;
+  }
 }
 
 PageHead KvCache::Body::head(Index page, Index kv_head) const {

@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "attention/lsh_cache.h"
 #include "base/buffer.h"
 #include "kernels/context.h"
 #include "rapt/cache.h"
@@ -17,11 +18,13 @@ struct PageHead {
 };
 
 /// Where the parts of a page lie: for each head keys and values, as panels and rows of f32 or as
-/// words of two bf16 or four int8, and for int8 the scales of both.
+/// words of two bf16 or four int8, and for int8 the scales of both. Hashed caches read single
+/// tokens: there a key and a value are each a row of their own.
 struct PageLayout {
   PageLayout(const CacheOptions& options, const Kernels& kernels);
 
   CacheType type;
+  bool apart;                   // tokens as rows of their own
   Index dim, value_dim, width;  // width: value_dim in whole vectors
   Index value_width;            // of a stored row of values, no less
   Index panel;
@@ -33,6 +36,16 @@ struct PageLayout {
   void write(const PageHead& to, Index slot, const float* key, const float* value) const;
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
+  template <class T>
+  void write_apart(const PageHead& to, Index slot, const T* key, const T* value) const;
+
+  /// A token of a hashed cache.
+  const std::byte* key_row(const PageHead& head, Index slot) const {
+    return head.keys + slot * dim * number_bytes;
+  }
+  const std::byte* value_row(const PageHead& head, Index slot) const {
+    return head.values + slot * value_dim * number_bytes;
+  }
 };
 
 /// 64 tokens of all heads, counted by who refers to them.
@@ -49,6 +62,8 @@ struct KvCache::Body {
   struct Tokens {
     Index count = 0;
     std::vector<Index> pages;  // by tile of 64 tokens; `gone` where the window passed
+    std::shared_ptr<LshPlaces> places =
+        nullptr;  // of hashed caches; forks share it until one grows
   };
 
   PageHead head(Index page, Index kv_head) const;
@@ -61,6 +76,11 @@ struct KvCache::Body {
   void drop(Index page);
   /// The page of a tile, for this sequence alone to write to.
   Index own_page(Tokens& tokens, Index tile_index);
+  /// Throws if a hashed cache could not count so many tokens more.
+  void check_room(const Tokens& tokens, Index count) const;
+  /// Hashes tokens and puts them into the order of the sequence; padding if k is null. Nothing
+  /// changes if it throws.
+  void place(Tokens& tokens, const AnyView* k, Index count);
   void write_token(Index page, Index kv_head, Index slot, const float* key, const float* value);
   /// Gives up the pages that neither `oldest_query` nor any later token has in its window.
   void let_go(Tokens& tokens, Index oldest_query);
@@ -69,7 +89,8 @@ struct KvCache::Body {
   Context context;
   const Kernels& kernels;
   PageLayout layout;
-  std::vector<Buffer<std::byte>> slabs;  // several pages each, large enough for huge ones
+  std::unique_ptr<const LshCacheHash> hash;  // null: not a hashed cache
+  std::vector<Buffer<std::byte>> slabs;      // several pages each, large enough for huge ones
   std::vector<Page> pages;
   std::vector<Index> free_pages;
   std::map<Sequence, Tokens> sequences;

@@ -187,6 +187,8 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
   check_factors(where, how, rule);
   check(!how.rotations, where,
         ": rotations are given, expected none without an lsh leaf in the pattern");
+  check(how.order == nullptr, where,
+        ": an order of tokens is given, expected none without an lsh leaf in the pattern");
 }
 
 AnyView stand_in(const Shape& shape, Type type) {

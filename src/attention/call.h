@@ -14,6 +14,13 @@
 
 namespace rapt {
 
+/// Where the tokens of a call lie that meet in another order: query or key i of the call is row
+/// rows[i] of its operand, and its results go to row places[i]; negative: no token, nowhere.
+struct TokenOrder {
+  const std::int32_t* rows;
+  const std::int32_t* places;
+};
+
 /// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none
 /// changes it.
 struct Call {
@@ -34,6 +41,8 @@ struct Call {
   std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
   std::unique_ptr<const RelativeTiles> relative_values;  // likewise
   const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
+  const TokenOrder* query_order = nullptr;  // null: in order
+  const TokenOrder* key_order = nullptr;
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }
@@ -50,6 +59,9 @@ struct Call {
   Index distance(Index query_tile, Index key_tile) const {
     return keys - queries + (query_tile - key_tile) * tile;
   }
+  /// Tokens of a tile out of an operand that has rows for queries, or for keys.
+  InputRows query_rows(const AnyView& operand, Index item, Index head, Index query_tile) const;
+  InputRows key_rows(const AnyView& operand, Index item, Index kv_head, Index key_tile) const;
   /// Numbers per packed row: a dimension in whole vectors.
   Index padded(Index numbers) const {
     return round_up(numbers, pairs == nullptr ? kernels.lanes : max_lanes);
@@ -62,12 +74,33 @@ struct Call {
 void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                 const Attention& how);
 
-/// Largest dim of any operand.
-inline constexpr Index max_dim = 512;
+/// Throws if the score has parts that hashed attention does not know.
+void check_lsh_score(const char* where, const Attention& how);
 
 /// `count` tokens of one head, as the kernels take them.
 inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count) {
   return {view.row(item, head, first), view.type(), view.stride(2), count};
+}
+
+inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count,
+                         const TokenOrder* order) {
+  if (order == nullptr) return rows_of(view, item, head, first, count);
+  return {view.row(item, head, 0), view.type(), view.stride(2), count, order->rows + first};
+}
+
+inline InputRows Call::query_rows(const AnyView& operand, Index item, Index head,
+                                  Index query_tile) const {
+  return rows_of(operand, item, head, query_tile * tile, tile_rows(query_tile), query_order);
+}
+
+inline InputRows Call::key_rows(const AnyView& operand, Index item, Index kv_head,
+                                Index key_tile) const {
+  return rows_of(operand, item, kv_head, key_tile * tile, tile_keys(key_tile), key_order);
+}
+
+/// The row that results of token i take, negative: none.
+inline Index place_of(const TokenOrder* order, Index i) {
+  return order == nullptr ? i : Index{order->places[i]};
 }
 
 /// Lets fill(float*) write one row of `count` numbers of any type.

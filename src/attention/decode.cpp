@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/careful.h"
 #include "attention/row_result.h"
 
 namespace rapt {
@@ -18,8 +17,6 @@ constexpr Index split_tiles = 16;
 /// Calls that read less than this are over before another thread has woken up.
 constexpr Index bytes_worth_threads = Index{256} << 10;
 
-/// Numbers from one packed query row to the next.
-Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
 Index rows_of(const Call& call) { return call.group * call.queries; }
 
 /// What one task found out about each row.
@@ -32,55 +29,40 @@ struct Part {
 /// Everything one thread needs to take the rows of a key head past some tiles.
 class DecodeWorker {
  public:
-  DecodeWorker(const KvCache::Body& cache, Index most_dim)
-      : cache_(cache),
-        thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]),
-        queries_(most_rows * query_stride(most_dim)),
-        scores_(tile * tile),
-        lane_sums_(tile * max_lanes),
-        sums_(tile),
-        reference_(tile),
-        out_(most_rows * cache.layout.width),
-        room_(tile * (cache.layout.dim + cache.layout.width)) {}
+  explicit DecodeWorker(const Call& call) : queries_(rows_of(call) * query_stride(call.dim)) {}
 
   /// `out` [rows][width] gets the sums of p v relative to part.reference.
   void run(const DecodeItem& item, Index kv_head, Index first, Index end, Part& part, float* out) {
-    begin(item.call, kv_head);
+    begin(item, kv_head, out);
     for (const Visit& visit : item.call.plan->visits(0)) {
       const Index last = std::min<Index>(end, visit.first + visit.count);
       for (Index j = std::max<Index>(first, visit.first); j < last; ++j)
-        this->visit(item, kv_head, j, visit.mask, j + 1 < last ? j + 1 : j);
+        this->visit(item, {kv_head, j, j + 1 < last ? j + 1 : j}, visit.mask);
     }
-    finish(item.call, part, out);
+    finish(item.call, part);
   }
 
  private:
-  void begin(const Call& call, Index kv_head) {
+  void begin(const DecodeItem& item, Index kv_head, float* out) {
+    const Call& call = item.call;
     const Index rows = rows_of(call);
     for (Index r = 0; r < rows; ++r) {
       const Index query = r % call.queries;
       float* row = queries_.data() + r * query_stride(call.dim);
-      call.kernels.load_numbers(call.q.row(0, kv_head * call.group + r / call.queries, query),
-                                call.q.type(), call.dim, row);
+      call.kernels.load_numbers(
+          call.q.row(item.item, kv_head * call.group + r / call.queries, query), call.q.type(),
+          call.dim, row);
       const double factor = call.rule.query_factor(query);
       for (Index c = 0; c < call.dim; ++c)
         row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
       std::fill(row + call.dim, row + query_stride(call.dim), 0.0f);
     }
-    std::fill_n(reference_.data(), rows, minus_infinity);
-    std::fill_n(lane_sums_.data(), rows * max_lanes, 0.0f);
-    std::fill_n(out_.data(), rows * cache_.layout.width, 0.0f);
+    std::fill_n(reference_, rows, minus_infinity);
+    std::fill_n(lane_sums_, rows * max_lanes, 0.0f);
+    std::fill_n(out, rows * thin_width(call), 0.0f);
     saw_key_ = 0;
-    state_ = {reference_.data(),
-              lane_sums_.data(),
-              sums_.data(),
-              out_.data(),
-              nullptr,
-              cache_.layout.width,
-              false,
-              nullptr,
-              nullptr,
-              nullptr};
+    state_ = {reference_,       lane_sums_, sums_,   out,     nullptr,
+              thin_width(call), false,      nullptr, nullptr, nullptr};
   }
 
   /// One bit word per row: all query heads of the group see what the query sees. The heads of a
@@ -101,13 +83,13 @@ class DecodeWorker {
     mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see());
   }
 
-  void add_bias(const Call& call, Index kv_head, Index key_tile, Index slots) {
+  void add_bias(const Call& call, const ThinPlace& place, Index slots) {
     for (Index r = 0; r < rows_of(call); ++r) {
       const Index position = call.keys - call.queries + r % call.queries;
       float bias[tile];
-      call.rule.diagonal_part(kv_head * call.group + r / call.queries, key_tile * tile - position,
-                              slots, bias);
-      float* row = scores_.data() + r * tile;
+      call.rule.diagonal_part(place.kv_head * call.group + r / call.queries,
+                              place.key_tile * tile - position, slots, bias);
+      float* row = scores_ + r * tile;
       for (Index c = 0; c < slots; ++c) row[c] += bias[c];
     }
   }
@@ -120,53 +102,21 @@ class DecodeWorker {
     return end;
   }
 
-  PageHead head_of(const DecodeItem& item, Index kv_head, Index key_tile) const {
-    return cache_.head(item.tokens.pages[static_cast<std::size_t>(key_tile)], kv_head);
-  }
-
-  /// `next` is the tile that comes after this one.
-  void visit(const DecodeItem& item, Index kv_head, Index key_tile, std::int32_t mask_id,
-             Index next) {
+  void visit(const DecodeItem& item, const ThinPlace& place, std::int32_t mask_id) {
     const Call& call = item.call;
-    const Index rows = rows_of(call);
-    const Index page = item.tokens.pages[static_cast<std::size_t>(key_tile)];
-    const PageHead head = cache_.head(page, kv_head);
     take_mask(call, mask_id);
     saw_key_ |= mask_sees_;
-    const Index slots = slots_in_sight(rows);
-    thin_.scores(queries_.data(), rows, {head.keys, head.scales, tile, slots, head.values},
-                 call.dim, scores_.data());
+    const ThinRows rows{rows_of(call), mask_, slots_in_sight(rows_of(call))};
+    item.keys.scores(place, rows, queries_.data(), scores_);
     if (call.rule.has_softcap())
-      call.kernels.softcap(scores_.data(), divide_up(rows, strip), nullptr,
-                           call.rule.softcap_log2(), nullptr);
-    if (call.rule.has_diagonal()) add_bias(call, kv_head, key_tile, slots);
-    call.kernels.absorb(scores_.data(), rows, mask_.clips(), mask_.words(), state_);
-    if (mask_.whole() || cache_.pages[static_cast<std::size_t>(page)].finite) {
-      clear_hidden(rows);
-      const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
-      const ThinTile values{head.values, scales, cache_.layout.value_width, slots,
-                            head_of(item, kv_head, next).keys};
-      thin_.gather(scores_.data(), rows, values, state_.width, out_.data());
-      return;
-    }
-    const PackedTile tile_of_values =
-        CachedKeys(cache_, item.tokens).get(0, kv_head, key_tile, room_.data());
-    gather(call.kernels, scores_.data(), {tile_of_values.values, state_.width, false}, mask_, rows,
-           out_.data());
+      call.kernels.softcap(scores_, divide_up(rows.count, strip), nullptr, call.rule.softcap_log2(),
+                           nullptr);
+    if (call.rule.has_diagonal()) add_bias(call, place, rows.slots);
+    call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), state_);
+    item.keys.gather(place, rows, scores_, state_.out);
   }
 
-  /// Absorb leaves what lies outside a clip as it was; the product reads it all.
-  void clear_hidden(Index rows) {
-    if (mask_.whole()) return;
-    for (Index r = 0; r < rows; ++r) {
-      const Clip clip = mask_.clips()[r / strip];
-      float* row = scores_.data() + r * tile;
-      std::fill(row, row + clip.begin, 0.0f);
-      std::fill(row + clip.end, row + tile, 0.0f);
-    }
-  }
-
-  void finish(const Call& call, Part& part, float* out) {
+  void finish(const Call& call, Part& part) {
     const Index rows = rows_of(call);
     part.saw_key = saw_key_;
     for (Index r = 0; r < rows; ++r) {
@@ -175,14 +125,13 @@ class DecodeWorker {
       for (Index lane = 0; lane < call.kernels.lanes; ++lane)
         part.sum[r] += static_cast<double>(lane_sums_[r * max_lanes + lane]);
     }
-    std::copy_n(out_.data(), rows * cache_.layout.width, out);
   }
 
-  const KvCache::Body& cache_;
-  Kernels::Thin thin_;
-  Buffer<float> queries_, scores_, lane_sums_;
-  Buffer<double> sums_;
-  Buffer<float> reference_, out_, room_;
+  Buffer<float> queries_;
+  alignas(64) float scores_[most_rows * tile];
+  alignas(64) float lane_sums_[most_rows * max_lanes];
+  alignas(64) float reference_[most_rows];
+  alignas(64) double sums_[most_rows];
   SoftmaxTile state_{};
   TileMask mask_;
   const Call* mask_call_ = nullptr;
@@ -195,12 +144,11 @@ class DecodeWorker {
 /// What all tasks of a call found out, and how it is put together.
 class DecodeRun {
  public:
-  DecodeRun(const KvCache::Body& cache, std::span<const DecodeItem> items)
-      : cache_(cache), items_(items) {
+  explicit DecodeRun(std::span<const DecodeItem> items) : items_(items) {
     for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
       const Call& call = item(i).call;
       most_rows_ = std::max(most_rows_, rows_of(call));
-      tiles_ += call.key_tiles() * call.kv_heads;
+      bytes_ += call.key_tiles() * call.kv_heads * item(i).keys.tile_bytes();
       for (Index head = 0; head < call.kv_heads; ++head) add_tasks(i, head);
     }
     parts_.resize(tasks_.size());
@@ -208,17 +156,14 @@ class DecodeRun {
   }
 
   void compute(const Context& context) {
+    if (bytes_ < bytes_worth_threads) {
+      DecodeWorker worker(item(0).call);
+      for (Index index = 0; index < task_count(); ++index) run(worker, index);
+      return;
+    }
     Crew<DecodeWorker> crew(context);
-    const auto run = [&](Index index, Index worker) {
-      const Task& task = tasks_[static_cast<std::size_t>(index)];
-      crew.get(worker, cache_, cache_.layout.dim)
-          .run(item(task.item), task.kv_head, task.split * split_tiles,
-               (task.split + 1) * split_tiles, parts_[static_cast<std::size_t>(index)],
-               out(index, 0));
-    };
-    if (tiles_ * cache_.layout.head_bytes >= bytes_worth_threads)
-      return for_each_task(context, task_count(), run);
-    for (Index index = 0; index < task_count(); ++index) run(index, 0);
+    for_each_task(context, task_count(),
+                  [&](Index index, Index worker) { run(crew.get(worker, item(0).call), index); });
   }
 
   void write() {
@@ -235,6 +180,13 @@ class DecodeRun {
     Index item, kv_head, split;
   };
 
+  void run(DecodeWorker& worker, Index index) {
+    const Task& task = tasks_[static_cast<std::size_t>(index)];
+    worker.run(item(task.item), task.kv_head, task.split * split_tiles,
+               (task.split + 1) * split_tiles, parts_[static_cast<std::size_t>(index)],
+               out(index, 0));
+  }
+
   static Index splits_of(const Call& call) {
     return std::max<Index>(1, divide_up(call.key_tiles(), split_tiles));
   }
@@ -246,13 +198,36 @@ class DecodeRun {
   /// Joins the parts of a row, tasks first .. first + splits - 1, in the order of their keys.
   void write_row(const Task& task, Index first, Index splits, Index r) {
     const Call& call = item(task.item).call;
+    const RowPlace place{item(task.item).item, task.kv_head * call.group + r / call.queries,
+                         r % call.queries};
+    if (splits == 1) {
+      const Part& part = parts_[static_cast<std::size_t>(first)];
+      const RowSum row{static_cast<double>(part.reference[r]), part.sum[r], saw_key(part, r)};
+      write_row_result(call, place, row, item(task.item).output,
+                       [&](double factor, float* to) { scale(call, out(first, r), factor, to); });
+      return;
+    }
+    double wide[max_dim];
+    const RowSum row = join(call, first, splits, r, wide);
+    write_row_result(call, place, row, item(task.item).output,
+                     [&](double factor, float* to) { scale(call, wide, factor, to); });
+  }
+
+  template <class Number>
+  static void scale(const Call& call, const Number* from, double factor, float* to) {
+    for (Index c = 0; c < call.value_dim; ++c)
+      to[c] = static_cast<float>(static_cast<double>(from[c]) * factor);
+  }
+
+  static bool saw_key(const Part& part, Index r) { return (part.saw_key >> r & 1) != 0; }
+
+  RowSum join(const Call& call, Index first, Index splits, Index r, double* wide) {
     const std::span<const Part> parts(parts_.data() + first, static_cast<std::size_t>(splits));
     RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
     for (const Part& part : parts) {
       row.max = std::max(row.max, static_cast<double>(part.reference[r]));
-      row.saw_key |= (part.saw_key >> r & 1) != 0;
+      row.saw_key |= saw_key(part, r);
     }
-    double wide[max_dim];
     std::fill_n(wide, call.value_dim, 0.0);
     for (Index i = 0; i < splits; ++i) {
       const Part& part = parts[static_cast<std::size_t>(i)];
@@ -262,33 +237,30 @@ class DecodeRun {
       const float* from = out(first + i, r);
       for (Index c = 0; c < call.value_dim; ++c) wide[c] += static_cast<double>(from[c]) * factor;
     }
-    const RowPlace place{0, task.kv_head * call.group + r / call.queries, r % call.queries};
-    write_row_result(call, place, row, item(task.item).output, [&](double factor, float* to) {
-      for (Index c = 0; c < call.value_dim; ++c) to[c] = static_cast<float>(wide[c] * factor);
-    });
+    return row;
   }
 
   const DecodeItem& item(Index i) const { return items_[static_cast<std::size_t>(i)]; }
   Index task_count() const { return static_cast<Index>(tasks_.size()); }
-  Index width() const { return cache_.layout.width; }
+  Index width() const { return thin_width(item(0).call); }
   float* out(Index task, Index r) { return outs_.data() + (task * most_rows_ + r) * width(); }
 
-  const KvCache::Body& cache_;
   std::span<const DecodeItem> items_;
   std::vector<Task> tasks_;  // the splits of a key head are neighbours
   std::vector<Part> parts_;
   Buffer<float> outs_;  // [tasks][most_rows][width]
-  Index most_rows_ = 0, tiles_ = 0;
+  Index most_rows_ = 0, bytes_ = 0;
 };
 
 }  // namespace
 
 bool decodes(const Call& call) {
-  return rows_of(call) <= most_rows && call.rows() > 0 && !call.how.stats && !call.relative &&
-         !call.relative_values && !call.rule.has_dense() && !call.rule.has_dropout();
+  return !call.how.strict && rows_of(call) <= most_rows && call.rows() > 0 && !call.how.stats &&
+         !call.relative && !call.relative_values && !call.rule.has_dense() &&
+         !call.rule.has_dropout();
 }
 
-std::string way_over_cache(const Call& call) {
+std::string way_of_queries(const Call& call) {
   const auto general = [](const std::string& why) { return "as for a prompt: " + why; };
   if (call.how.strict) return general("strict was asked for");
   if (rows_of(call) > most_rows)
@@ -302,11 +274,19 @@ std::string way_over_cache(const Call& call) {
          (parts == 1 ? "" : "s") + " joined in order";
 }
 
-void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,
-                const Context& context) {
-  DecodeRun run(cache, items);
+void run_decode(std::span<const DecodeItem> items, const Context& context) {
+  DecodeRun run(items);
   run.compute(context);
   run.write();
+}
+
+void run_decode(const Call& call, const ForwardOutput& output) {
+  std::vector<OperandThinKeys> keys;
+  std::vector<DecodeItem> items;
+  keys.reserve(static_cast<std::size_t>(call.batch));
+  for (Index item = 0; item < call.batch; ++item)
+    items.push_back({call, item, keys.emplace_back(call, item), output});
+  run_decode(items, call.context);
 }
 
 }  // namespace rapt

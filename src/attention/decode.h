@@ -1,26 +1,36 @@
 #pragma once
 
-#include "attention/cached_keys.h"
+#include <span>
+#include <string>
+
 #include "attention/forward.h"
+#include "attention/thin_keys.h"
 
 namespace rapt {
 
-/// One batch item on its way over its cached sequence.
+/// One batch item on its way past its keys.
 struct DecodeItem {
   const Call& call;
-  const KvCache::Body::Tokens& tokens;
+  Index item;  // of the call
+  const ThinKeys& keys;
   ForwardOutput output;
 };
 
-/// Whether a few queries over a cache can take the short way: all query heads of a key head side by
-/// side, keys split over threads. Parts of the score that are rare in decoding go the general way.
+/// Numbers from one packed query row to the next, and from one row of sums to the next.
+inline Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
+inline Index thin_width(const Call& call) { return round_up(call.value_dim, call.kernels.lanes); }
+
+/// Whether a few queries can take the short way: all query heads of a key head side by side, keys
+/// split over threads and never packed. Parts of the score that are rare in decoding go the general
+/// way.
 bool decodes(const Call& call);
-/// In words which way a call over a cache goes, and why.
-std::string way_over_cache(const Call& call);
+/// In words which way a call goes, and why.
+std::string way_of_queries(const Call& call);
 
 /// Forward of items for which decodes() holds. Keys are split by their number alone and the parts
 /// joined in order, so the bits do not depend on the threads.
-void run_decode(const KvCache::Body& cache, std::span<const DecodeItem> items,
-                const Context& context);
+void run_decode(std::span<const DecodeItem> items, const Context& context);
+/// Likewise of a whole call, over its operands as they lie.
+void run_decode(const Call& call, const ForwardOutput& output);
 
 }  // namespace rapt

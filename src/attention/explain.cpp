@@ -35,6 +35,7 @@ std::string why_widened(const Call& call) {
 std::string operand_text(const Call& call) {
   const Type type = call.q.type();
   if (type == Type::f32) return "f32";
+  if (decodes(call)) return rapt::text(type) + ", widened to f32 as they are read";
   if (call.pairs != nullptr) {
     return rapt::text(type) + std::string(", multiplied as they are by ") + call.pairs->engine +
            ", summed in f32; probabilities rounded to bf16";
@@ -44,6 +45,9 @@ std::string operand_text(const Call& call) {
 }
 
 std::string kernel_text(const Call& call) {
+  if (decodes(call))
+    return "f32 over keys and values as they lie, exact online softmax\nway       " +
+           way_of_queries(call);
   return call.pairs == nullptr
              ? "fused f32, exact online softmax, f64 row sums and accumulators"
              : "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators";
@@ -67,6 +71,23 @@ std::string explain_hashed(const Lsh& lsh, const Shape& q, const Attention& how,
   }
   text << "pairs     " << lsh_pairs(lsh, tokens) << " of " << tokens * tokens << " for each of "
        << q[0] * q[1] << " heads, one head after the other\n"
+       << "isa       " << kernels_of(context).name << "\n"
+       << "threads   " << context.threads() << "\n";
+  return text.str();
+}
+
+std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOptions& cache,
+                                 Index tokens, const Attention& how, const Context& context) {
+  std::ostringstream text;
+  text << "cache     " << rapt::text(cache.type) << ", hashed, keys and values in rows\n"
+       << "pattern   " << how.pattern.text() << "\n"
+       << "way       each query by itself: "
+       << (tokens <= lsh.chunk
+               ? "all " + std::to_string(tokens) + " tokens, no more than one chunk"
+               : std::to_string(lsh.rounds * (1 + lsh.before + lsh.after)) + " chunks of " +
+                     std::to_string(lsh.chunk) + " tokens, found through counts of the buckets")
+       << "\n"
+       << "tasks     " << q[0] * q[1] << " heads, up to 16 queries at a time\n"
        << "isa       " << kernels_of(context).name << "\n"
        << "threads   " << context.threads() << "\n";
   return text.str();
@@ -98,16 +119,19 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
   std::ostringstream text;
   text << "kernel    " << kernel_text(call) << "\n"
        << "operands  " << operand_text(call) << "\n"
-       << explain_call(call) << "tasks     "
-       << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
-       << " (batch item, head, " << forward_group
-       << " query tiles), head after head, longest first\n"
-       << "threads   " << context.threads() << "\n";
+       << explain_call(call);
+  if (!decodes(call))
+    text << "tasks     " << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
+         << " (batch item, head, " << forward_group
+         << " query tiles), head after head, longest first\n";
+  text << "threads   " << context.threads() << "\n";
   return text.str();
 }
 
 std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, const Attention& how,
                     const Context& context, Type type) {
+  if (const std::optional<Lsh> lsh = lsh_part(how.pattern); lsh && q.rank() == 4)
+    return explain_hashed_cache(*lsh, q, cache, tokens, how, context);
   const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
   const Type stored = cache.type == CacheType::bf16 ? Type::bf16 : Type::f32;
   const Call call("explain", stand_in(q, type),
@@ -116,7 +140,7 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
                   how, context);
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
-       << "way       " << way_over_cache(call) << "\n"
+       << "way       " << way_of_queries(call) << "\n"
        << "queries   " << rapt::text(type) << "\n"
        << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();

@@ -20,7 +20,7 @@ void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
   first_row_ = call_.row(item, head, query_tile * tile);
   scoring_.take_queries(item, head, query_tile);
   value_band_.begin();
-  const InputRows dout = rows_of(input_.dout, item, head, query_tile * tile, rows());
+  const InputRows dout = call_.query_rows(input_.dout, item, head, query_tile);
   if (call_.pairs == nullptr) {
     call_.kernels.pack_strips(dout, call_.value_dim, output_factors(), douts_.data());
   } else {

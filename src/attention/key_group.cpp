@@ -60,10 +60,8 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
   count_ = std::min(tiles, call_.key_tiles() - first_);
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
-    const Index key = (first_ + i) * tile;
-    const Index count = call_.tile_keys(first_ + i);
-    const InputRows k = rows_of(call_.k, item, kv_head, key, count);
-    const InputRows v = rows_of(call_.v, item, kv_head, key, count);
+    const InputRows k = call_.key_rows(call_.k, item, kv_head, first_ + i);
+    const InputRows v = call_.key_rows(call_.v, item, kv_head, first_ + i);
     if (call_.pairs != nullptr) {
       pairs_.take_keys(i, k, v);
       continue;
@@ -101,10 +99,9 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& 
 
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
-  const Index query = query_tile * tile;
-  const InputRows q = rows_of(call_.q, item, head, query, scoring_.rows());
-  const InputRows dout = rows_of(input_.dout, item, head, query, scoring_.rows());
-  if (call_.pairs != nullptr) return pairs_.take_queries(q, dout, query);
+  const InputRows q = call_.query_rows(call_.q, item, head, query_tile);
+  const InputRows dout = call_.query_rows(input_.dout, item, head, query_tile);
+  if (call_.pairs != nullptr) return pairs_.take_queries(q, dout, query_tile * tile);
   queries_finite_ = call_.kernels.pack_rows(q, call_.dim, scoring_.factors(), query_rows_.data());
   douts_finite_ =
       call_.kernels.pack_rows(dout, call_.value_dim, scoring_.output_factors(), dout_rows_.data());
@@ -119,8 +116,9 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   }
   finish_relative_gradients();
   const Index owner = item * call_.heads + head;
-  sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
-  call_.kernels.widen(dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
+  const bool first = sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
+  (first ? call_.kernels.widen_first : call_.kernels.widen)(
+      dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
   sums_.leave(owner, query_tile);
   // Rows past the last query gathered zeros or NaN; neither may stay.
   std::fill(dqueries_.data() + scoring_.rows() * width_, dqueries_.end(), 0.0f);
@@ -233,7 +231,8 @@ void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
     }
     const Tile& key_tile = tiles_[i];
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
-      const Index key = (first_ + i) * tile + r;
+      const Index key = place_of(call_.key_order, (first_ + i) * tile + r);
+      if (key < 0) continue;
       const AnyMutableView dk = gradients.dk, dv = gradients.dv;
       write_row(call_.kernels, dk.type(), dk.row(item, kv_head, key), call_.dim, [&](float* out) {
         call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,

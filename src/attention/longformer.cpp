@@ -1,23 +1,14 @@
 #include "rapt/longformer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "attention/longformer_tokens.h"
+#include "attention/parts.h"
 #include "base/check.h"
 #include "base/views.h"
 
 namespace rapt {
 namespace {
-
-/// Some heads of one batch item.
-template <class V>
-BasicAnyView<V> part_of(const BasicAnyView<V>& view, Index item, Index head, Index heads) {
-  Shape shape = view.shape();
-  shape[0] = 1;
-  shape[1] = heads;
-  return BasicAnyView<V>::trusted(view.row(item, head, 0), view.type(), shape, view.strides());
-}
 
 /// Calls with(item, first head, number of heads) for heads that share a pattern.
 template <class With>
@@ -56,11 +47,10 @@ void check_call(const char* where, const LongformerOperands& o, const Longformer
     check(d >= 1, where, ": a dilation is ", d, ", expected 1 or more");
 }
 
-/// Dropout that differs from part to part.
 Attention part_how(const Longformer& how, Pattern pattern, Index part) {
-  Dropout dropout = how.dropout;
-  dropout.seed += static_cast<std::uint64_t>(part) * 0x9E3779B97F4A7C15u;
-  return {.pattern = std::move(pattern), .scale = how.scale, .dropout = dropout};
+  return {.pattern = std::move(pattern),
+          .scale = how.scale,
+          .dropout = dropout_of_part(how.dropout, part)};
 }
 
 Index dilation_of(const Longformer& how, Index head) {
@@ -87,26 +77,6 @@ void put_rows(const Tensor& from, const AnyMutableView& to, Index item,
     for (Index i = 0; i < std::ssize(positions); ++i)
       std::memcpy(to.row(item, head, positions[static_cast<std::size_t>(i)]), in.row(0, head, i),
                   bytes);
-}
-
-void append(Rows& to, const Rows& from) {
-  to.max.insert(to.max.end(), from.max.begin(), from.max.end());
-  to.sum.insert(to.sum.end(), from.sum.begin(), from.sum.end());
-}
-
-Rows slice(const Rows& rows, Index first, Index count) {
-  Rows part;
-  part.max.assign(rows.max.begin() + first, rows.max.begin() + first + count);
-  part.sum.assign(rows.sum.begin() + first, rows.sum.begin() + first + count);
-  return part;
-}
-
-void copy_into(const Tensor& from, const AnyMutableView& to, Index item, Index head, Index heads) {
-  const AnyView in = from;
-  const auto bytes = static_cast<std::size_t>(to.dim()) * size_of(to.type());
-  for (Index h = 0; h < heads; ++h)
-    for (Index i = 0; i < to.tokens(); ++i)
-      std::memcpy(to.row(item, head + h, i), in.row(0, h, i), bytes);
 }
 
 void check_rows(const LongformerOutcome& attended, const AnyView& q, const Longformer& how) {
@@ -136,8 +106,8 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
   for_each_part(how, o.q.batch(), heads, [&](Index item, Index head, Index count) {
     const LongformerTokens classes(how, item, tokens);
     const Attention local = part_how(how, classes.local(dilation_of(how, head)), number++);
-    const auto part = [&](const AnyView& view) { return part_of(view, item, head, count); };
-    append(attended.local, attend_into(part_of(out, item, head, count), part(o.q), part(o.k),
+    const auto part = [&](const AnyView& view) { return part_of(view, {item, 1, head, count}); };
+    append(attended.local, attend_into(part_of(out, {item, 1, head, count}), part(o.q), part(o.k),
                                        part(o.v), local, context)
                                .rows);
   });
@@ -147,8 +117,8 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
     const Attention global = part_how(how, classes.global(), number++);
     Tensor rows({1, heads, std::ssize(classes.globals()), out.dim()}, out.type());
     const Attended y = attend_into(rows, rows_at(o.q_global, item, classes.globals()),
-                                   part_of(o.k_global, item, 0, heads),
-                                   part_of(o.v_global, item, 0, heads), global, context);
+                                   part_of(o.k_global, {item, 1, 0, heads}),
+                                   part_of(o.v_global, {item, 1, 0, heads}), global, context);
     put_rows(rows, out, item, classes.globals());
     append(attended.global, y.rows);
   }
@@ -171,14 +141,14 @@ LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
   for_each_part(how, o.q.batch(), heads, [&](Index item, Index head, Index count) {
     const LongformerTokens classes(how, item, tokens);
     const Attention local = part_how(how, classes.local(dilation_of(how, head)), number++);
-    const auto part = [&](const AnyView& view) { return part_of(view, item, head, count); };
+    const auto part = [&](const AnyView& view) { return part_of(view, {item, 1, head, count}); };
     const Gradients of_part =
         attend_backward(part(dout), part(o.q), part(o.k), part(o.v), part(attended.out),
                         slice(attended.local, first, count * tokens), local, context);
     first += count * tokens;
-    copy_into(of_part.dq, g.dq, item, head, count);
-    copy_into(of_part.dk, g.dk, item, head, count);
-    copy_into(of_part.dv, g.dv, item, head, count);
+    copy_into(of_part.dq, part_of(AnyMutableView(g.dq), {item, 1, head, count}));
+    copy_into(of_part.dk, part_of(AnyMutableView(g.dk), {item, 1, head, count}));
+    copy_into(of_part.dv, part_of(AnyMutableView(g.dv), {item, 1, head, count}));
   });
   if (!any_global(how)) return g;
   g.dq_global = Tensor(o.q_global.shape(), o.q_global.type());
@@ -193,12 +163,12 @@ LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
     const Index rows = heads * std::ssize(globals);
     const Gradients of_item = attend_backward(
         rows_at(dout, item, globals), rows_at(o.q_global, item, globals),
-        part_of(o.k_global, item, 0, heads), part_of(o.v_global, item, 0, heads),
+        part_of(o.k_global, {item, 1, 0, heads}), part_of(o.v_global, {item, 1, 0, heads}),
         rows_at(attended.out, item, globals), slice(attended.global, first, rows), global, context);
     first += rows;
     put_rows(of_item.dq, g.dq_global, item, globals);
-    copy_into(of_item.dk, g.dk_global, item, 0, heads);
-    copy_into(of_item.dv, g.dv_global, item, 0, heads);
+    copy_into(of_item.dk, part_of(AnyMutableView(g.dk_global), {item, 1, 0, heads}));
+    copy_into(of_item.dv, part_of(AnyMutableView(g.dv_global), {item, 1, 0, heads}));
   }
   return g;
 }

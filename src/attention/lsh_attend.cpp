@@ -6,6 +6,7 @@
 #include "attention/backward.h"
 #include "attention/forward.h"
 #include "attention/lsh_call.h"
+#include "attention/lsh_join.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -18,62 +19,31 @@ AnyMutableView writable(Buffer<float>& numbers, Index width) {
                                  {numbers.size(), numbers.size(), width, 1});
 }
 
-/// The slots of each position, round after round.
-Buffer<std::int32_t> places_of(const LshOrder& order, const std::int32_t* positions) {
-  Buffer<std::int32_t> places(order.rounds() * order.tokens());
-  for (Index s = 0; s < order.slots(); ++s) {
-    if (positions[s] >= 0)
-      places[s / order.slots_per_round() * order.tokens() + positions[s]] =
-          static_cast<std::int32_t>(s);
-  }
-  return places;
-}
-
-/// The natural logarithm of a slot's denominator.
-double lse_of(const Rows& rows, Index slot) {
-  const auto at = static_cast<std::size_t>(slot);
+/// The natural logarithm of a denominator.
+double lse_of(const Rows& rows, Index row) {
+  const auto at = static_cast<std::size_t>(row);
   return SlotRule::natural(rows.max[at]) + std::log(rows.sum[at]);
 }
 
 constexpr Index most_rounds = 1024;
 
-/// One token's denominators, of each round and of all. A token that sees only itself has logits of
-/// -1e5; down there Transformers' f32 denominators, rounded in each round and once more over the
-/// rounds, are off by a few parts in a thousand, and so are its probabilities. Reproduced.
+/// One token's denominators, of each round and of all.
 struct JointLse {
   double of_round[most_rounds];
   double all;
 
-  JointLse(const Rows& rows, const std::int32_t* places, Index tokens, Index rounds, bool shared) {
-    double most = minus_infinity;
-    for (Index r = 0; r < rounds; ++r) {
-      of_round[r] = lse_of(rows, places[r * tokens]);
-      if (std::isnan(of_round[r])) most = of_round[r];
-      if (of_round[r] > most) most = of_round[r];  // false if either is NaN
-    }
-    all = most;
-    if (!std::isfinite(most)) return;
-    const bool rounded = shared && SlotRule::alone(most);
-    const auto as_kept = [&](double x) {
-      return rounded ? static_cast<double>(static_cast<float>(x)) : x;
-    };
-    double sum = 0;
-    for (Index r = 0; r < rounds; ++r) sum += std::exp(as_kept(of_round[r]) - as_kept(most));
-    all = as_kept(as_kept(most) + std::log(sum));
+  JointLse(const Rows& rows, Index position, Index tokens, Index rounds, bool shared) {
+    for (Index r = 0; r < rounds; ++r) of_round[r] = lse_of(rows, r * tokens + position);
+    all = joint_lse(of_round, rounds, shared);
   }
 };
 
-/// Joins the rounds of one head.
+/// Joins the rounds of one head, whose results lie round after round, by position.
 class Join {
  public:
-  Join(const LshCall& lsh, const Buffer<float>& slot_out, const Rows& slot_rows, AnyMutableView out,
-       Attended& attended)
-      : lsh_(lsh),
-        slot_out_(slot_out),
-        slot_rows_(slot_rows),
-        out_(out),
-        attended_(attended),
-        places_(places_of(lsh.order(), lsh.query_positions())) {}
+  Join(const LshCall& lsh, const Buffer<float>& round_out, const Rows& round_rows,
+       AnyMutableView out, Attended& attended)
+      : lsh_(lsh), round_out_(round_out), round_rows_(round_rows), out_(out), attended_(attended) {}
 
   void run(Index item, Index head) {
     for_each_task(lsh_.context(), divide_up(lsh_.tokens(), tile), [&](Index task, Index) {
@@ -83,20 +53,9 @@ class Join {
   }
 
  private:
-  void prefetch(Index position) const {
-    const Index bytes = lsh_.value_dim() * Index{sizeof(float)};
-    for (Index r = 0; r < lsh_.order().rounds() && position < lsh_.tokens(); ++r) {
-      const Index slot = places_[r * lsh_.tokens() + position];
-      prefetch_row(slot_out_.data() + slot * lsh_.value_dim(), bytes);
-      __builtin_prefetch(slot_rows_.max.data() + slot);
-      __builtin_prefetch(slot_rows_.sum.data() + slot);
-    }
-  }
-
   void join(Index item, Index head, Index position) {
     const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
-    prefetch(position + rows_ahead / 2);
-    const JointLse joint(slot_rows_, places_.data() + position, tokens, rounds, lsh_.shared_keys());
+    const JointLse joint(round_rows_, position, tokens, rounds, lsh_.shared_keys());
     const double lse = joint.all;
     float sums[max_dim];
     // A denominator of -inf is a token that sees nothing; NaN and +inf make the row NaN.
@@ -105,58 +64,33 @@ class Join {
               nothing || std::isfinite(lse) ? 0.0f : std::numeric_limits<float>::quiet_NaN());
     for (Index r = 0; r < rounds && std::isfinite(lse); ++r) {
       const auto weight = static_cast<float>(std::exp(joint.of_round[r] - lse));
-      const float* from = slot_out_.data() + places_[r * tokens + position] * numbers;
+      const float* from = round_out_.data() + (r * tokens + position) * numbers;
       for (Index c = 0; c < numbers; ++c) sums[c] += weight * from[c];
     }
     lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
     const Index at = (item * lsh_.heads() + head) * tokens + position;
     attended_.lse.data()[at] = static_cast<float>(lse);
-    const double exponent = lsh_.shared_keys() ? SlotRule::in_log2(lse) : lse * log2_e;
-    const double whole = std::isfinite(exponent) ? std::floor(exponent) : exponent;
-    attended_.rows.max[static_cast<std::size_t>(at)] = static_cast<float>(whole);
-    attended_.rows.sum[static_cast<std::size_t>(at)] =
-        nothing ? 0 : std::exp2(exponent - static_cast<double>(static_cast<float>(whole)));
+    const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
+    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
+    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
   }
 
   const LshCall& lsh_;
-  const Buffer<float>& slot_out_;
-  const Rows& slot_rows_;
+  const Buffer<float>& round_out_;
+  const Rows& round_rows_;
   AnyMutableView out_;
   Attended& attended_;
-  Buffer<std::int32_t> places_;
 };
 
-/// What forward left of each token, repeated for its slots.
-Rows rows_in_slots(const LshCall& lsh, const Rows& rows, Index owner) {
-  Rows slots;
-  slots.max.resize(static_cast<std::size_t>(lsh.slots()));
-  slots.sum.resize(static_cast<std::size_t>(lsh.slots()));
-  for (Index s = 0; s < lsh.slots(); ++s) {
-    const std::int32_t position = lsh.query_positions()[s];
-    const auto to = static_cast<std::size_t>(s);
-    const auto from = static_cast<std::size_t>(owner * lsh.tokens() + position);
-    slots.max[to] = position < 0 ? -std::numeric_limits<float>::infinity() : rows.max[from];
-    slots.sum[to] = position < 0 ? 0 : rows.sum[from];
-  }
-  return slots;
-}
-
 /// Adds up the rounds of a gradient.
-void join_gradients(const LshCall& lsh, const std::int32_t* positions, const Tensor& slots,
-                    const AnyMutableView& out, Index item, Index head,
-                    const std::function<void(Index position, float* row)>& finish) {
-  const Buffer<std::int32_t> places = places_of(lsh.order(), positions);
-  const Index tokens = lsh.tokens(), rounds = lsh.order().rounds(), numbers = out.dim();
-  const auto row_of = [&](Index round, Index position) {
-    return slots.data() + places[round * tokens + position] * numbers;
-  };
+void join_gradients(const LshCall& lsh, const Tensor& rounds, const AnyMutableView& out, Index item,
+                    Index head, const std::function<void(Index position, float* row)>& finish) {
+  const Index tokens = lsh.tokens(), numbers = out.dim();
   for_each_task(lsh.context(), divide_up(tokens, tile), [&](Index task, Index) {
     for (Index i = task * tile; i < std::min(tokens, (task + 1) * tile); ++i) {
       float sums[max_dim] = {};
-      for (Index r = 0; r < rounds; ++r) {
-        if (i + rows_ahead / 2 < tokens)
-          prefetch_row(row_of(r, i + rows_ahead / 2), numbers * Index{sizeof(float)});
-        const float* from = row_of(r, i);
+      for (Index r = 0; r < lsh.order().rounds(); ++r) {
+        const float* from = rounds.data() + (r * tokens + i) * numbers;
         for (Index c = 0; c < numbers; ++c) sums[c] += from[c];
       }
       if (finish) finish(i, sums);
@@ -184,69 +118,58 @@ void through_norm(const LshCall& lsh, const AnyView& k, Index item, Index head, 
 /// Whoever computes one head after the other.
 class ForwardHeads {
  public:
-  ForwardHeads(const Context& context, const AnyView& q, const AnyView& k, const AnyView& v,
-               const Attention& how, const std::shared_ptr<const LshOrder>& order,
-               const AnyMutableView& out, Attended& attended)
-      : lsh_("attend", q, k, v, how, context, order),
+  ForwardHeads(const Context& context, const LshCall& lsh, const AnyMutableView& out,
+               Attended& attended)
+      : lsh_(lsh, context),
         out_(out),
         attended_(attended),
-        slot_out_(checked_product({lsh_.slots(), lsh_.value_dim()})),
-        slot_lse_({1, 1, lsh_.slots()}) {
-    slot_rows_.max.resize(static_cast<std::size_t>(lsh_.slots()));
-    slot_rows_.sum.resize(static_cast<std::size_t>(lsh_.slots()));
+        round_out_(checked_product({lsh_.slots(), lsh_.value_dim()})),
+        round_lse_({1, 1, lsh_.slots()}) {
+    round_rows_.max.resize(static_cast<std::size_t>(lsh_.slots()));
+    round_rows_.sum.resize(static_cast<std::size_t>(lsh_.slots()));
   }
 
   void run(Index owner) {
     const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
     lsh_.take(item, head);
     run_forward(lsh_.call(), lsh_.keys(),
-                {writable(slot_out_, lsh_.value_dim()), &slot_lse_, &slot_rows_, nullptr});
-    Join(lsh_, slot_out_, slot_rows_, out_, attended_).run(item, head);
+                {writable(round_out_, lsh_.value_dim()), &round_lse_, &round_rows_, nullptr});
+    Join(lsh_, round_out_, round_rows_, out_, attended_).run(item, head);
   }
 
  private:
   LshCall lsh_;
   AnyMutableView out_;
   Attended& attended_;
-  Buffer<float> slot_out_;
-  Tensor slot_lse_;
-  Rows slot_rows_;
+  Buffer<float> round_out_;
+  Tensor round_lse_;
+  Rows round_rows_;
 };
 
 class BackwardHeads {
  public:
-  BackwardHeads(const Context& context, const AnyView& dout, const AnyView& q, const AnyView& k,
-                const AnyView& v, const AnyView& out, const Rows& rows, const Attention& how,
-                const std::shared_ptr<const LshOrder>& order, Gradients& gradients)
-      : lsh_("attend_backward", q, k, v, how, context, order),
-        dout_(dout),
-        k_(k),
-        out_(out),
-        rows_(rows),
-        gradients_(gradients),
-        slot_dout_(checked_product({lsh_.slots(), lsh_.value_dim()})),
-        slot_out_(slot_dout_.size()) {
-    slots_.dq = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
-    slots_.dk = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.dim()});
-    slots_.dv = Tensor::uninitialized({1, 1, lsh_.slots(), lsh_.value_dim()});
+  BackwardHeads(const Context& context, const LshCall& lsh, const AnyView& dout, const AnyView& k,
+                const AnyView& out, const Rows& rows, Gradients& gradients)
+      : lsh_(lsh, context), dout_(dout), k_(k), out_(out), rows_(rows), gradients_(gradients) {
+    const auto rounds = [&](Index numbers) {
+      return Tensor::uninitialized({1, 1, lsh_.slots(), numbers});
+    };
+    rounds_.dq = rounds(lsh_.dim());
+    rounds_.dk = rounds(lsh_.dim());
+    rounds_.dv = rounds(lsh_.value_dim());
   }
 
   void run(Index owner) {
     const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
     lsh_.take(item, head);
-    lsh_.take_keys();
-    lsh_.gather(dout_, lsh_.query_positions(), nullptr, slot_dout_.data());
-    lsh_.gather(out_, lsh_.query_positions(), nullptr, slot_out_.data());
-    const Rows slot_rows = rows_in_slots(lsh_, rows_, owner);
-    const BackwardInput input(lsh_.call(), slot_view(slot_dout_, lsh_.value_dim()),
-                              slot_view(slot_out_, lsh_.value_dim()), slot_rows);
-    run_backward(lsh_.call(), input, slots_);
-    join_gradients(lsh_, lsh_.query_positions(), slots_.dq, gradients_.dq, item, head, {});
-    join_gradients(lsh_, lsh_.key_positions(), slots_.dv, gradients_.dv, item, head, {});
-    join_gradients(lsh_, lsh_.key_positions(), slots_.dk, gradients_.dk, item, head,
-                   [&](Index position, float* row) {
-                     if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
-                   });
+    const BackwardInput input(lsh_.call(), lsh_.head_of(dout_), lsh_.head_of(out_), rows_,
+                              owner * lsh_.tokens());
+    run_backward(lsh_.call(), input, rounds_);
+    join_gradients(lsh_, rounds_.dq, gradients_.dq, item, head, {});
+    join_gradients(lsh_, rounds_.dv, gradients_.dv, item, head, {});
+    join_gradients(lsh_, rounds_.dk, gradients_.dk, item, head, [&](Index position, float* row) {
+      if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
+    });
   }
 
  private:
@@ -254,8 +177,7 @@ class BackwardHeads {
   AnyView dout_, k_, out_;
   const Rows& rows_;
   Gradients& gradients_;
-  Buffer<float> slot_dout_, slot_out_;
-  Gradients slots_;
+  Gradients rounds_;
 };
 
 /// Every head, each by one thread if there are enough of them: the tasks of one head's backward
@@ -275,8 +197,9 @@ void for_each_head(const Context& context, Index owners, Arguments&... arguments
 }  // namespace
 
 Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context) {
-  const LshCall lsh("attend", q, k, v, how, context, nullptr);
+                    const Attention& how, const Context& context,
+                    std::shared_ptr<const LshOrder> order) {
+  const LshCall lsh("attend", q, k, v, how, context, order ? std::move(order) : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   if (into == nullptr) {
     made = Tensor::uninitialized(shape, q.type());
@@ -292,14 +215,13 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.order = lsh.shared_order();
-  for_each_head<ForwardHeads>(context, lsh.batch() * lsh.heads(), q, k, v, how, lsh.shared_order(),
-                              out, attended);
+  for_each_head<ForwardHeads>(context, lsh.batch() * lsh.heads(), lsh, out, attended);
   return attended;
 }
 
 Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                               const Rows& rows, const Attention& how, const Context& context) {
-  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order);
+  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order ? rows.order : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand("attend_backward", "dout", dout, shape);
   check_operand("attend_backward", "out", out, shape);
@@ -310,8 +232,8 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
   gradients.dq = Tensor(q.shape(), q.type());
   gradients.dk = Tensor(k.shape(), k.type());
   gradients.dv = Tensor(v.shape(), v.type());
-  for_each_head<BackwardHeads>(context, lsh.batch() * lsh.heads(), dout, q, k, v, out, rows, how,
-                               lsh.shared_order(), gradients);
+  for_each_head<BackwardHeads>(context, lsh.batch() * lsh.heads(), lsh, dout, k, out, rows,
+                               gradients);
   return gradients;
 }
 

@@ -5,9 +5,11 @@
 namespace rapt {
 
 /// attend, attend_into and attend_backward for patterns with an lsh leaf. The output goes to `into`
-/// or, if that is null, to `out`, which is made.
+/// or, if that is null, to `out`, which is made. Tokens lie in the order given, or are hashed and
+/// sorted if it is null.
 Attended attend_lsh(const AnyMutableView* into, Tensor& out, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context);
+                    const Attention& how, const Context& context,
+                    std::shared_ptr<const LshOrder> order = nullptr);
 Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                               const Rows& rows, const Attention& how, const Context& context);
 

@@ -3,10 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/lsh_hash.h"
 #include "attention/pattern_node.h"
 #include "base/check.h"
 
 namespace rapt {
+
+void check_lsh_score(const char* where, const Attention& how) {
+  const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
+                      how.bias.dense || !how.relative_values.empty();
+  check(
+      !biased && how.sinks.empty() && !how.stats && how.scale.rule != Scale::Rule::log_n, where,
+      ": a bias, sinks, statistics or the log_n scale are given, expected none of them under lsh");
+  check(how.plan == nullptr, where, ": a plan is given, expected none under lsh");
+}
+
 namespace {
 
 Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
@@ -15,12 +26,7 @@ Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");
   if (how.rotations) check_memory(where, "rotations", *how.rotations);
-  const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
-                      how.bias.dense || !how.relative_values.empty();
-  check(
-      !biased && how.sinks.empty() && !how.stats && how.scale.rule != Scale::Rule::log_n, where,
-      ": a bias, sinks, statistics or the log_n scale are given, expected none of them under lsh");
-  check(how.plan == nullptr, where, ": a plan is given, expected none under lsh");
+  check_lsh_score(where, how);
   return *split_lsh(how.pattern).lsh;
 }
 
@@ -46,6 +52,7 @@ Attention in_slots(const Attention& how, const Lsh& lsh, const LshOrder& order) 
   Attention slots = how;
   slots.pattern = order.sorted() ? ring_of_chunks(lsh, order.slots()) : full();
   slots.rotations.reset();
+  slots.order.reset();
   slots.plan = std::make_shared<const Plan>(slots.pattern, Lengths{order.slots(), order.slots()});
   return slots;
 }
@@ -56,105 +63,111 @@ std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const
   check(order->tokens() == q.tokens() && order->owners() == q.batch() * q.heads() &&
             order->lsh() == lsh,
         where,
-        ": rows hold the order of another call, expected the rows of attend with the same "
+        ": the order is that of another call, expected Rows::order of attend with the same "
         "operands and pattern");
   return order;
 }
 
 }  // namespace
 
+std::shared_ptr<const LshCall::Common> LshCall::common_of(const char* where, const AnyView& q,
+                                                          const AnyView& k, const AnyView& v,
+                                                          const Attention& how,
+                                                          const Context& context,
+                                                          std::shared_ptr<const LshOrder> order) {
+  const Lsh lsh = leaf_of(where, q, k, v, how);
+  PositionRanges ranges(split_lsh(how.pattern).rest, {q.tokens(), q.tokens()});
+  order = order != nullptr ? checked(where, std::move(order), q, lsh)
+                           : sort_tokens({q, k, lsh, how.rotations, ranges.padding(), context});
+  Attention slots = in_slots(how, lsh, *order);
+  return std::make_shared<const Common>(
+      Common{lsh, std::move(ranges), std::move(order), std::move(slots)});
+}
+
 LshCall::LshCall(const char* where, AnyView q, AnyView k, AnyView v, const Attention& how,
                  const Context& context, std::shared_ptr<const LshOrder> order)
+    : LshCall(q, k, v, context, common_of(where, q, k, v, how, context, std::move(order))) {}
+
+LshCall::LshCall(const LshCall& other, const Context& context)
+    : LshCall(other.q_, other.k_, other.v_, context, other.common_) {}
+
+LshCall::LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
+                 std::shared_ptr<const Common> common)
     : q_(q),
       k_(k),
       v_(v),
       context_(context),
-      lsh_(leaf_of(where, q, k, v, how)),
-      ranges_(split_lsh(how.pattern).rest, {q.tokens(), q.tokens()}),
-      order_(order != nullptr
-                 ? checked(where, std::move(order), q, lsh_)
-                 : sort_tokens({q_, k_, lsh_, how.rotations, ranges_.padding(), context_})),
-      slot_how_(in_slots(how, lsh_, *order_)),
-      seed_(how.dropout.seed),
-      slot_rule_(kernels_of(context), ranges_, lsh_, *order_),
+      common_(std::move(common)),
+      slot_how_(common_->how),
+      slot_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
       key_factors_(q.tokens()),
-      slot_q_(checked_product({slots(), q.dim()})),
+      normalized_(shared_keys() ? checked_product({q.tokens(), q.dim()}) : 0),
+      query_places_(slots()),
+      key_places_(shared_keys() ? 0 : slots()),
       keys_(*this) {}
 
-void LshCall::find_key_factors() {
+AnyView LshCall::head_of(const AnyView& operand) const {
+  return AnyView::trusted(operand.row(item(), head(), 0), operand.type(),
+                          {1, 1, operand.tokens(), operand.dim()}, operand.strides());
+}
+
+AnyView LshCall::head_keys() const {
+  if (!shared_keys()) return head_of(k_);
+  return AnyView::trusted(normalized_.data(), Type::f32, {1, 1, tokens(), dim()},
+                          {normalized_.size(), normalized_.size(), dim(), 1});
+}
+
+void LshCall::normalize_keys() {
   if (!shared_keys()) return;
   for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
-    float row[max_dim];
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i) {
+      float* row = normalized_.data() + i * dim();
       kernels().load_numbers(k_.row(item(), head(), i), k_.type(), dim(), row);
-      double square = 0;
-      for (Index c = 0; c < dim(); ++c) square += static_cast<double>(row[c]) * row[c];
-      key_factors_[i] = 1 / std::sqrt(square / static_cast<double>(dim()) + 1e-6);
+      key_factors_[i] = inverse_rms(row, dim());
+      const auto factor = static_cast<float>(key_factors_[i]);
+      for (Index c = 0; c < dim(); ++c) row[c] *= factor;
     }
-  });
-}
-
-void LshCall::gather_rows(const AnyView& from, const std::int32_t* positions, Index count,
-                          const double* factors, float* to) const {
-  const Index numbers = from.dim();
-  const Index bytes = numbers * static_cast<Index>(size_of(from.type()));
-  for (Index s = 0; s < count; ++s, to += numbers) {
-    if (s + rows_ahead < count && positions[s + rows_ahead] >= 0)
-      prefetch_row(from.row(item(), head(), positions[s + rows_ahead]), bytes);
-    if (positions[s] < 0) {
-      std::fill(to, to + numbers, 0.0f);
-      continue;
-    }
-    kernels().load_numbers(from.row(item(), head(), positions[s]), from.type(), numbers, to);
-    if (factors == nullptr) continue;
-    const auto factor = static_cast<float>(factors[positions[s]]);
-    for (Index c = 0; c < numbers; ++c) to[c] *= factor;
-  }
-}
-
-void LshCall::gather(const AnyView& from, const std::int32_t* positions, const double* factors,
-                     float* to) const {
-  for_each_task(context_, divide_up(slots(), tile), [&](Index task, Index) {
-    const Index first = task * tile;
-    gather_rows(from, positions + first, std::min(tile, slots() - first), factors,
-                to + first * from.dim());
   });
 }
 
 PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
   const Call& call = lsh_.call();
-  const Index count = call.tile_keys(key_tile);
-  const std::int32_t* positions = lsh_.key_positions() + key_tile * tile;
   float* values = room + tile * call.dim;
-  float* rows = values + tile * call.padded(call.value_dim);
-  lsh_.gather_rows(lsh_.k_, positions, count, lsh_.key_factors(), rows);
-  call.kernels.pack_panels({rows, Type::f32, call.dim, count}, call.dim, room);
-  lsh_.gather_rows(lsh_.v_, positions, count, nullptr, rows);
-  const bool finite = call.kernels.pack_rows({rows, Type::f32, call.value_dim, count},
-                                             call.value_dim, nullptr, values);
+  call.kernels.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim, room);
+  const bool finite = call.kernels.pack_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim,
+                                             nullptr, values);
   return {{.panels = room}, values, nullptr, finite};
+}
+
+TokenOrder LshCall::order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const {
+  for (Index round = 0, s = 0; round < order().rounds(); ++round) {
+    for (const Index end = s + order().slots_per_round(); s < end; ++s)
+      places[s] = positions[s] < 0 ? LshOrder::none
+                                   : static_cast<std::int32_t>(round * tokens() + positions[s]);
+  }
+  return {positions, places.data()};
 }
 
 void LshCall::take(Index item, Index head) {
   owner_ = item * heads() + head;
-  find_key_factors();
-  gather(q_, query_positions(), nullptr, slot_q_.data());
-  slot_rule_.take(query_positions(), key_positions(), slots());
-  slot_how_.dropout.seed = seed_ + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
-  call_ = std::make_unique<Call>("lsh", slot_view(slot_q_, dim()), stand_in({1, 1, slots(), dim()}),
-                                 stand_in({1, 1, slots(), value_dim()}), slot_how_, context_);
+  normalize_keys();
+  const std::int32_t* queries = order().queries(owner_);
+  const std::int32_t* keys = order().keys(owner_);
+  slot_rule_.take(queries, keys, slots());
+  query_order_ = order_of(queries, query_places_);
+  key_order_ = keys == queries ? query_order_ : order_of(keys, key_places_);
+  slot_how_.dropout.seed =
+      common_->how.dropout.seed + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
+  // A call of as many tokens as there are slots; their rows are then found by their order.
+  const auto in_slots = [&](Index numbers) { return stand_in({1, 1, slots(), numbers}); };
+  call_ = std::make_unique<Call>("lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()),
+                                 slot_how_, context_);
+  call_->q = head_of(q_);
+  call_->k = head_keys();
+  call_->v = head_of(v_);
   call_->slots = &slot_rule_;
-}
-
-void LshCall::take_keys() {
-  if (slot_k_.size() == 0) {
-    slot_k_ = Buffer<float>(checked_product({slots(), dim()}));
-    slot_v_ = Buffer<float>(checked_product({slots(), value_dim()}));
-  }
-  gather(k_, key_positions(), key_factors(), slot_k_.data());
-  gather(v_, key_positions(), nullptr, slot_v_.data());
-  call_->k = slot_view(slot_k_, dim());
-  call_->v = slot_view(slot_v_, value_dim());
+  call_->query_order = &query_order_;
+  call_->key_order = &key_order_;
 }
 
 }  // namespace rapt

@@ -4,79 +4,30 @@
 #include <numeric>
 
 #include "attention/call.h"
+#include "attention/lsh_hash.h"
 #include "base/check.h"
-#include "base/torch_random.h"
 
 namespace rapt {
-namespace {
-
-Index half_sum(const std::vector<Index>& factors) {
-  return std::accumulate(factors.begin(), factors.end(), Index{0}) / 2;
-}
-
-/// Rotations of one head as left operands, [rounds * half] rows of dim numbers.
-class Rotations {
- public:
-  Rotations(const LshInput& input, const std::vector<Index>& factors)
-      : dim_(input.q.dim()), columns_(input.lsh.rounds * half_sum(factors)) {
-    if (input.rotations) {
-      given_ = &*input.rotations;
-      return;
-    }
-    drawn_ = Buffer<float>(checked_product({input.q.heads(), dim_, columns_}));
-    TorchRandom(input.lsh.seed).normal({drawn_.data(), static_cast<std::size_t>(drawn_.size())});
-  }
-
-  Index columns() const { return columns_; }
-
-  void pack(const Kernels& kernels, Index head, Buffer<float>& rows, Buffer<float>& strips) const {
-    for (Index c = 0; c < columns_; ++c) {
-      for (Index d = 0; d < dim_; ++d) rows[c * dim_ + d] = at(head, d, c);
-    }
-    for (Index first = 0; first < columns_; first += tile) {
-      const Index count = std::min(tile, columns_ - first);
-      kernels.pack_strips({rows.data() + first * dim_, Type::f32, dim_, count}, dim_, nullptr,
-                          strips.data() + first * dim_);
-    }
-  }
-
- private:
-  float at(Index head, Index d, Index column) const {
-    if (given_ == nullptr) return drawn_[(head * dim_ + d) * columns_ + column];
-    const Index half = given_->size(3);
-    return given_->data()[head * given_->stride(0) + d * given_->stride(1) +
-                          column / half * given_->stride(2) + column % half * given_->stride(3)];
-  }
-
-  Index dim_, columns_;
-  const View* given_ = nullptr;
-  Buffer<float> drawn_;
-};
-
-}  // namespace
 
 /// Hashes and sorts one head after the other.
 class LshSorter {
  public:
-  LshSorter(const LshInput& input, const std::vector<Index>& factors, const Rotations& rotations)
+  LshSorter(const LshInput& input, const std::vector<Index>& factors, const LshRotations& rotations)
       : input_(input),
         kernels_(kernels_of(input.context)),
         factors_(factors),
         rotations_(rotations),
-        half_(half_sum(factors)),
-        bucket_count_(std::accumulate(factors.begin(), factors.end(), Index{1},
-                                      std::multiplies<Index>()) +
-                      1),  // and one for padding
+        half_(lsh_half(factors)),
+        bucket_count_(lsh_bucket_count(factors) + 1),  // and one for padding
         rows_(rotations.columns() * input.q.dim()),
         strips_(round_up(rotations.columns(), tile) * input.q.dim()),
         panels_(tile * input.q.dim()),
         rotated_(round_up(rotations.columns(), tile) * tile),
-        best_(tile),
         buckets_(checked_product({input.lsh.rounds, input.q.tokens()})) {}
 
   void run(const AnyView& vectors, Index item, Index head, std::int32_t* order,
            const LshOrder& how) {
-    rotations_.pack(kernels_, head, rows_, strips_);
+    pack_rotations(head);
     hash(vectors, item, head);
     for (Index round = 0; round < input_.lsh.rounds; ++round)
       sort(round, order + round * how.slots_per_round(), how.slots_per_round());
@@ -119,6 +70,16 @@ class LshSorter {
   }
 
  private:
+  void pack_rotations(Index head) {
+    const Index dim = rotations_.dim();
+    rotations_.copy(head, rows_.data());
+    for (Index first = 0; first < rotations_.columns(); first += tile) {
+      const Index count = std::min(tile, rotations_.columns() - first);
+      kernels_.pack_strips({rows_.data() + first * dim, Type::f32, dim, count}, dim, nullptr,
+                           strips_.data() + first * dim);
+    }
+  }
+
   /// Rotations as left, tokens as right operand: the largest is then looked for down the columns.
   void hash(const AnyView& vectors, Index item, Index head) {
     const Index tokens = vectors.tokens(), dim = vectors.dim();
@@ -136,14 +97,7 @@ class LshSorter {
 
   void take_buckets(Index round, Index first, Index count) {
     std::int32_t* to = buckets_.data() + round * input_.q.tokens() + first;
-    Index column = round * half_, weight = 1;
-    std::fill(to, to + count, 0);
-    for (const Index factor : factors_) {
-      kernels_.signed_argmax(rotated_.data() + column * tile, factor / 2, best_.data());
-      for (Index i = 0; i < count; ++i) to[i] += static_cast<std::int32_t>(weight) * best_[i];
-      column += factor / 2;
-      weight *= factor;
-    }
+    find_buckets(kernels_, factors_, rotated_.data() + round * half_ * tile, count, to);
     if (input_.padding.empty()) return;
     for (Index i = 0; i < count; ++i) {
       if (input_.padding[static_cast<std::size_t>(first + i)])
@@ -166,10 +120,10 @@ class LshSorter {
   const LshInput& input_;
   const Kernels& kernels_;
   const std::vector<Index>& factors_;
-  const Rotations& rotations_;
+  const LshRotations& rotations_;
   Index half_, bucket_count_;
   Buffer<float> rows_, strips_, panels_, rotated_;
-  Buffer<std::int32_t> best_, buckets_;
+  Buffer<std::int32_t> buckets_;
   std::vector<Index> begins_;
 };
 
@@ -180,14 +134,7 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
   if (q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
   const std::vector<Index> factors =
       input.lsh.buckets.empty() ? lsh_buckets(q.tokens(), input.lsh.chunk) : input.lsh.buckets;
-  if (input.rotations) {
-    check(
-        input.rotations->shape() == Shape{q.heads(), q.dim(), input.lsh.rounds, half_sum(factors)},
-        "lsh: rotations have shape ", input.rotations->shape(), ", expected ",
-        Shape{q.heads(), q.dim(), input.lsh.rounds, half_sum(factors)},
-        " (heads, dim, rounds, half the sum of the bucket factors)");
-  }
-  const Rotations rotations(input, factors);
+  const LshRotations rotations(input.lsh, factors, q.heads(), q.dim(), input.rotations);
   const std::shared_ptr<LshOrder> order = LshSorter::room(input);
   Crew<LshSorter> crew(input.context);
   for_each_task(input.context, q.batch() * q.heads(), [&](Index owner, Index worker) {
@@ -197,6 +144,18 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
     if (std::int32_t* keys = LshSorter::keys(*order, owner))
       sorter.run(input.k, item, head, keys, *order);
   });
+  return order;
+}
+
+std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input) {
+  if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  for (Index owner = 0; owner < order->owners(); ++owner)
+    for (std::int32_t* to : {LshSorter::queries(*order, owner), LshSorter::keys(*order, owner)})
+      for (Index s = 0; to != nullptr && s < order->slots(); ++s) {
+        const Index place = s % order->slots_per_round();
+        to[s] = place < order->tokens() ? static_cast<std::int32_t>(place) : LshOrder::none;
+      }
   return order;
 }
 

@@ -51,5 +51,7 @@ struct LshInput {
 };
 
 std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input);
+/// Nothing is hashed: the chunks of every round are those of the sequence.
+std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input);
 
 }  // namespace rapt

@@ -24,11 +24,9 @@ class KeySource {
   virtual PackedTile get(Index item, Index kv_head, Index key_tile, float* room) = 0;
 };
 
-/// Numbers that one tile of keys and values takes at most, in any layout, and where tokens are
-/// sorted as many rows to gather them in.
+/// Numbers that one tile of keys and values takes at most, in any layout.
 inline Index packed_room(const Call& call) {
-  const Index rows = call.slots == nullptr ? 0 : std::max(call.dim, call.value_dim);
-  return tile * (call.pair_depth(call.dim) + call.padded(call.value_dim) + rows);
+  return tile * (call.pair_depth(call.dim) + call.padded(call.value_dim));
 }
 
 /// Keys and values of every (batch item, key head), packed by whoever asks for a tile first: it is

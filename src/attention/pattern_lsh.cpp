@@ -28,7 +28,7 @@ class LshNode final : public Pattern::Node {
   [[noreturn]] static void refuse() {
     throw std::invalid_argument(
         "pattern: what lsh lets a query see depends on the numbers, so it has no key ranges and no "
-        "plan; expected a call to attend with q, k and v, without a plan and without a cache");
+        "plan; expected a call to attend with q, k and v or over a hashed cache, without a plan");
   }
 
   Lsh options_;

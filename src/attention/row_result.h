@@ -43,8 +43,10 @@ template <class Scaled>
 Denominator write_row_result(const Call& call, const RowPlace& place, const RowSum& row,
                              const ForwardOutput& output, const Scaled& scaled) {
   const Denominator all = denominator(call, place.head, row);
+  const Index query = place_of(call.query_order, place.query);
+  if (query < 0) return all;
   const double factor = row.saw_key ? std::exp2(row.max - all.max) / all.sum : 0;
-  write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, place.query),
+  write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, query),
             call.value_dim, [&](float* out) {
               if (row.saw_key) {
                 scaled(factor, out);
@@ -52,7 +54,7 @@ Denominator write_row_result(const Call& call, const RowPlace& place, const RowS
                 std::fill(out, out + call.value_dim, 0.0f);
               }
             });
-  const Index at = output.first_row + call.row(place.item, place.head, place.query);
+  const Index at = output.first_row + call.row(place.item, place.head, query);
   output.rows->max[static_cast<std::size_t>(at)] = static_cast<float>(all.max);
   output.rows->sum[static_cast<std::size_t>(at)] = all.sum;
   output.lse->data()[at] = static_cast<float>((all.max + std::log2(all.sum)) * ln_2);

@@ -26,7 +26,7 @@ void Scoring::take_queries(Index item, Index head, Index query_tile) {
   rows_ = call_.tile_rows(query_tile);
   for (Index r = 0; r < rows_; ++r) factors_[r] = call_.rule.query_factor(query_tile * tile + r);
   band_.begin();
-  const InputRows rows = rows_of(call_.q, item, head, query_tile * tile, rows_);
+  const InputRows rows = call_.query_rows(call_.q, item, head, query_tile);
   if (call_.pairs == nullptr) {
     call_.kernels.pack_strips(rows, call_.dim, factors_.data(), queries_.data());
     return;

@@ -25,17 +25,13 @@ QuerySums::QuerySums(const Call& call)
     : tiles_(call.query_tiles()),
       width_(call.padded(call.dim)),
       sums_(checked_product({call.batch, call.heads, tiles_, tile, width_})),
-      turns_(call.batch * call.heads * tiles_) {
-  const Index owners = call.batch * call.heads;
-  for_each_task(call.context, owners * tiles_, [&](Index task, Index) {
-    double* from = sums_.data() + task * tile * width_;
-    std::fill(from, from + tile * width_, 0.0);
-  });
-}
+      turns_(call.batch * call.heads * tiles_) {}
 
-void QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group,
+bool QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group,
                       Index group_tiles) {
-  turns_.enter(place(owner, query_tile), rank(plan, query_tile, key_group, group_tiles));
+  const Index turn = rank(plan, query_tile, key_group, group_tiles);
+  turns_.enter(place(owner, query_tile), turn);
+  return turn == 0;
 }
 
 void QuerySums::leave(Index owner, Index query_tile) { turns_.leave(place(owner, query_tile)); }

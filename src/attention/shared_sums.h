@@ -20,8 +20,9 @@ class QuerySums {
   const double* rows(Index owner, Index query_tile) const {
     return sums_.data() + place(owner, query_tile) * tile * width_;
   }
-  /// Returns when all groups that visit the query tile before `key_group` have left.
-  void enter(const Plan& plan, Index owner, Index query_tile, Index key_group, Index group_tiles);
+  /// Returns when all groups that visit the query tile before `key_group` have left; true if there
+  /// was none, and the sums hold nothing yet.
+  bool enter(const Plan& plan, Index owner, Index query_tile, Index key_group, Index group_tiles);
   void leave(Index owner, Index query_tile);
   void give_up(std::exception_ptr why) { turns_.give_up(std::move(why)); }
 

@@ -54,8 +54,9 @@ inline void Differentiate(float* scores, float* dprobs, Index rows, const std::u
   }
 }
 
+template <Store store>
 inline void Widen(float* numbers, double* wide, Index count) noexcept {
-  WidenInto<Store::add>(numbers, wide, count);
+  WidenInto<store>(numbers, wide, count);
 }
 
 inline void Narrow(const double* wide, const float* rest, double factor, Index count,

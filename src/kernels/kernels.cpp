@@ -19,6 +19,8 @@
 #include "kernels/product-inl.h"
 #include "kernels/quad_pack-inl.h"
 #include "kernels/rope-inl.h"
+#include "kernels/rows-inl.h"
+#include "kernels/scattered-inl.h"
 #include "kernels/shape-inl.h"
 #include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
@@ -63,6 +65,8 @@ inline constexpr Kernels kernels = {
     .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
              {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
+    .row_scores = RowScores,
+    .row_gather = RowGather,
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,
@@ -74,13 +78,17 @@ inline constexpr Kernels kernels = {
     .drop = Drop,
     .differentiate = Differentiate,
     .uncap = Uncap,
-    .widen = Widen,
+    .widen = Widen<Store::add>,
+    .widen_first = Widen<Store::set>,
     .narrow = Narrow,
     .sum_diagonals = SumDiagonals,
     .rotate_far = Rotate<FarPairs>,
     .rotate_near = Rotate<NearPairs>,
     .signed_argmax = SignedArgmax,
     .slot_words = SlotWords,
+    .scattered = {{ScatteredScores<float>, ScatteredSum<float>},
+                  {ScatteredScores<Bf16>, ScatteredSum<Bf16>},
+                  {ScatteredScores<std::int8_t>, ScatteredSum<std::int8_t>}},
     .fma_loop = FmaLoop,
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,

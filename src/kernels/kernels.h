@@ -34,12 +34,18 @@ struct Clip {
 using Clips = Clip[strips];
 inline constexpr Clip whole_row{0, tile};
 
+/// Largest dim of any operand.
+inline constexpr Index max_dim = 512;
+
 /// Rows of the caller's memory, `stride` numbers apart.
 struct InputRows {
   const void* data;
   Type type;
   Index stride;
   Index count;
+  /// Row i is row order[i] of the memory, or zeros if that is negative; null: rows lie in order.
+  /// Only packing into f32 strips, panels and rows knows it.
+  const std::int32_t* order = nullptr;
 };
 
 /// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z -
@@ -174,6 +180,12 @@ struct Kernels {
                    float* out) noexcept;
   };
   Thin thin[3];
+  // The same with keys and values as the caller keeps them: scores[r][j] = queries[r] · keys[j],
+  // queries `stride` apart, and out[r][dim] += probabilities[r][j] values[j], out `width` apart.
+  void (*row_scores)(const float* queries, Index stride, Index rows, const InputRows& keys,
+                     Index dim, float* scores) noexcept;
+  void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
+                     float* out, Index width) noexcept;
 
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,
@@ -200,6 +212,7 @@ struct Kernels {
   void (*uncap)(float* dlogits, const float* tanh_of, Index rows) noexcept;
   void (*widen)(float* numbers, double* wide,
                 Index count) noexcept;  // wide += numbers, numbers = 0
+  void (*widen_first)(float* numbers, double* wide, Index count) noexcept;  // wide = numbers, ...
   void (*narrow)(const double* wide, const float* rest, double factor, Index count,
                  float* out) noexcept;
   void (*sum_diagonals)(const float* dlogits, Index rows, double* diagonals) noexcept;  // [127]
@@ -215,6 +228,16 @@ struct Kernels {
   void (*slot_words)(const std::int32_t* queries, const std::int32_t* lows,
                      const std::int32_t* highs, Index rows, const std::int32_t* keys,
                      std::uint64_t* visible, std::uint64_t* same) noexcept;
+
+  // One query and rows of `dim` f32, bf16 or int8 that lie anywhere, in the order of CacheType.
+  // scores: [count]; out: [dim], added to.
+  struct Scattered {
+    void (*scores)(const float* query, const void* const* rows, Index count, Index dim,
+                   float* scores) noexcept;
+    void (*sum)(const float* weights, const void* const* rows, Index count, Index dim,
+                float* out) noexcept;
+  };
+  Scattered scattered[3];
 
   // What this instruction set can do at best.
   double (*fma_loop)(Index iterations) noexcept;  // flops done

@@ -96,6 +96,29 @@ HWY_INLINE void TransposeFour(const T* const (&rows)[4], const F (&factors)[4], 
   }
 }
 
+/// Stands for rows that are not there.
+template <class T>
+inline constexpr T no_numbers[max_dim] = {};
+
+template <class T>
+HWY_INLINE const T* RowOf(const T* data, const InputRows& rows, Index r) {
+  if (rows.order == nullptr) return data + r * rows.stride;
+  return rows.order[r] < 0 ? no_numbers<T> : data + rows.order[r] * rows.stride;
+}
+
+/// Rows in any order are asked for a little before they are read.
+template <class T>
+HWY_INLINE void PrefetchRows(const T* data, const InputRows& rows, Index first, Index end,
+                             Index numbers) {
+  if (rows.order == nullptr) return;
+  for (Index r = first; r < std::min(end, rows.count); ++r) {
+    const char* row = reinterpret_cast<const char*>(RowOf(data, rows, r));
+    for (Index byte = 0; byte < numbers * Index{sizeof(T)}; byte += 64)
+      __builtin_prefetch(row + byte);
+  }
+}
+inline constexpr Index rows_ahead = 8;
+
 /// Rows first .. first + 3, of which those below `count` exist; the others read the last and count
 /// for nothing.
 template <class T>
@@ -103,11 +126,11 @@ struct FourRows {
   const T* rows[4];
   Factor factors[4];
   Index missing;
-  FourRows(const T* data, Index stride, Index first, Index count, const double* factor)
-      : missing(std::max<Index>(0, first + 4 - count)) {
+  FourRows(const T* data, const InputRows& input, Index first, const double* factor)
+      : missing(std::max<Index>(0, first + 4 - input.count)) {
     for (Index i = 0; i < 4; ++i) {
-      const Index row = std::min(first + i, count - 1);
-      rows[i] = data + row * stride;
+      const Index row = std::min(first + i, input.count - 1);
+      rows[i] = RowOf(data, input, row);
       if (factor != nullptr) factors[i] = Factor(factor[row]);
     }
   }
@@ -120,9 +143,10 @@ HWY_INLINE void ClearColumns(float* out, Index out_stride, Index dim, Index from
 }
 
 template <class T>
-HWY_INLINE void PackFour(const T* data, Index stride, Index first, Index count, Index dim,
+HWY_INLINE void PackFour(const T* data, const InputRows& rows, Index first, Index dim,
                          const double* factors, float* out, Index out_stride, FiniteCheck& finite) {
-  const FourRows<T> four(data, stride, first, count, factors);
+  PrefetchRows(data, rows, first + rows_ahead, first + rows_ahead + 4, dim);
+  const FourRows<T> four(data, rows, first, factors);
   if (factors == nullptr) {
     TransposeFour(four.rows, {NoFactor(), NoFactor(), NoFactor(), NoFactor()}, dim, out, out_stride,
                   finite);
@@ -137,8 +161,7 @@ inline bool PackStrips(const InputRows& rows, Index dim, const double* factors,
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
     for (Index s = 0; s * strip < rows.count; ++s) {
-      PackFour(data, rows.stride, s * strip, rows.count, dim, factors, out + s * strip * dim, strip,
-               finite);
+      PackFour(data, rows, s * strip, dim, factors, out + s * strip * dim, strip, finite);
     }
     return finite.Finite();
   });
@@ -152,7 +175,7 @@ inline bool PackPanels(const InputRows& rows, Index dim, float* out) noexcept {
       for (Index key = first; key < first + width; key += 4) {
         float* to = out + first * dim + key - first;
         if (key < rows.count) {
-          PackFour(data, rows.stride, key, rows.count, dim, nullptr, to, width, finite);
+          PackFour(data, rows, key, dim, nullptr, to, width, finite);
         } else {
           ClearColumns(to, width, dim, 0);
         }
@@ -189,25 +212,45 @@ HWY_INLINE void PackRow(const T* row, Index present, Index columns, F factor, fl
   for (; c < columns; ++c) to[c] = 0;
 }
 
+/// The same in whole vectors and without a factor.
+template <class T>
+HWY_INLINE void CopyRow(const T* row, Index present, Index columns, float* to, VF& finite) {
+  const DF d;
+  Index c = 0;
+  for (; c + lane_count <= present; c += lane_count) {
+    const VF x = LoadFloats(d, row + c);
+    finite = hn::Add(finite, hn::Sub(x, x));
+    hn::StoreU(x, d, to + c);
+  }
+  if (c == columns) return;
+  float rest[lane_count] = {};
+  for (Index i = c; i < present; ++i) rest[i - c] = static_cast<float>(row[i]);
+  const VF x = hn::LoadU(d, rest);
+  finite = hn::Add(finite, hn::Sub(x, x));
+  hn::StoreU(x, d, to + c);
+}
+
 inline bool PackRows(const InputRows& rows, Index dim, const double* factors, float* out) noexcept {
   const Index width = (dim + lane_count - 1) / lane_count * lane_count;
   for (Index r = rows.count; r < tile; ++r) ClearRow(width, r, out);
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     FiniteCheck finite;
+    VF all_finite = hn::Zero(DF());
     for (Index first = 0; first < width; first += panel_columns) {
       const Index columns = std::min(panel_columns, width - first);
       const Index present = std::min(columns, dim - first);
       for (Index r = 0; r < rows.count; ++r) {
-        const auto* row = data + r * rows.stride + first;
+        if (first == 0) PrefetchRows(data, rows, r + rows_ahead, r + rows_ahead + 1, dim);
+        const auto* row = RowOf(data, rows, r) + first;
         float* to = out + first * tile + r * columns;
         if (factors == nullptr) {
-          PackRow(row, present, columns, NoFactor(), to, finite);
+          CopyRow(row, present, columns, to, all_finite);
         } else {
           PackRow(row, present, columns, Factor(factors[r]), to, finite);
         }
       }
     }
-    return finite.Finite();
+    return finite.Finite() && hn::AllTrue(DF(), hn::Eq(all_finite, hn::Zero(DF())));
   });
 }
 

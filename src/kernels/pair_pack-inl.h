@@ -165,7 +165,7 @@ inline bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* ou
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     PairCheck<D4Words> check;
     for (Index slot = 0; slot < rows.count; slot += 4) {
-      const FourRows four(data, rows.stride, slot, rows.count, nullptr);
+      const FourRows four(data, rows, slot, nullptr);
       TransposeFourPairs(four.rows, dim, out + 2 * slot, check);
     }
     if (rows.count < tile) ClearSlots(out, 0, used, rows.count);

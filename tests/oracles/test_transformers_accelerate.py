@@ -59,6 +59,16 @@ def test_reformer(decoder, layers, length, padded):
         assert_same_gradients(mine, theirs, a, b)
 
 
+def test_reformer_in_a_ring_shorter_than_its_neighbourhood():
+    """Transformers counts the other chunk twice there."""
+    torch.manual_seed(0)
+    theirs = transformers.ReformerModel(transformers.ReformerConfig(
+        **REFORMER, is_decoder=False, attn_layers=["local"], local_num_chunks_after=1)).eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (2, 32), generator=torch.Generator().manual_seed(1))
+    assert_close(mine(input_ids=ids).last_hidden_state, theirs(input_ids=ids).last_hidden_state)
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_big_bird(training):
     torch.manual_seed(0)

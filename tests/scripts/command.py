@@ -79,6 +79,19 @@ class Bench(unittest.TestCase):
             self.assertEqual(rows[0]["bytes"], 2 * 4 * 2 * 64 * 128)
             self.assertTrue(all(row["gbytes"] > 0 and row["copy_gbytes"] > 0 for row in rows))
 
+    def test_lsh_recall_grows_with_the_rounds(self):
+        rows = rapt_json("bench", "lsh", "--recall", "--tokens", "512", "--rounds", "1", "4",
+                         "--buckets", "16", "4x4", "--heads", "2", "--chunk", "32")
+        self.assertEqual([(r["rounds"], r["buckets"]) for r in rows],
+                         [(1, "16"), (1, "4x4"), (4, "16"), (4, "4x4")])
+        self.assertLess(rows[0]["top_recall"], rows[2]["top_recall"])
+        self.assertLess(rows[2]["keys_met"], rows[2]["mass_recall"])
+
+    def test_lsh_decode_times_a_token(self):
+        row = rapt_json("bench", "lsh", "--decode", "--tokens", "256", "--rounds", "1",
+                        "--buckets", "16", "--heads", "1", "--repeat", "1")
+        self.assertGreater(row["step_us"], 0)
+
     def test_peak(self):
         peak = rapt_json("bench", "peak", "--threads", "1")
         self.assertTrue(all(peak[key] > 0 for key in ("fma_gflops", "exp_gops", "read_gbytes")))
@@ -96,7 +109,7 @@ class Everything(unittest.TestCase):
 
     def test_help_is_a_result(self):
         for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
-                        ["bench", "rope"], ["explain"]):
+                        ["bench", "rope"], ["bench", "lsh"], ["explain"]):
             done = rapt(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Usage", done.stdout)

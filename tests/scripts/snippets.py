@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRELUDE = """#include <rapt/rapt.h>
 #include <cstdio>
+#include <limits>
 #include <span>
 #include <vector>
 using namespace rapt;

@@ -37,22 +37,25 @@ def _by_item(operands, pattern, attention_mask, how):
                                   **how) for i, keys in enumerate(padded)])
 
 
-def _needs_transformers(past_buckets_states, use_cache, output_attentions, attention_mask):
-    """Its cache holds buckets, and its weights are sorted by them; padding with holes is rare."""
-    return past_buckets_states is not None or use_cache or output_attentions \
-        or item_patterns(attention_mask) == []
+def _needs_transformers(self, tokens, rounds, attention_mask, *of_the_cache):
+    """Its cache holds buckets, and its weights are sorted by them. In a ring shorter than the
+    neighbourhood it counts chunks twice; padding with holes is rare."""
+    ring = -(-tokens // self.chunk_length) * rounds
+    wrapped = tokens > self.chunk_length and ring < self.num_chunks_before + self.num_chunks_after + 1
+    return wrapped or any(of_the_cache) or item_patterns(attention_mask) == []
 
 
 def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=None,
             past_buckets_states=None, use_cache=False, output_attentions=False, **kwargs):
-    if _needs_transformers(past_buckets_states, use_cache, output_attentions, attention_mask):
+    rounds = num_hashes or self.num_hashes
+    if _needs_transformers(self, hidden_states.shape[1], rounds, attention_mask,
+                           past_buckets_states is not None, use_cache, output_attentions):
         return self.forward_of_transformers(
             hidden_states, attention_mask, num_hashes, buckets, past_buckets_states, use_cache,
             output_attentions, **kwargs)
     shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)
     qk, v = self.query_key(hidden_states).view(shape), self.value(hidden_states).view(shape)
     how = {"dropout": self.dropout if self.training else 0.0}
-    rounds = num_hashes or self.num_hashes
     if shape[1] > self.chunk_length:
         if self.num_buckets is None:
             self._set_num_buckets(shape[1])
@@ -74,7 +77,8 @@ def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=N
 
 def _local(self, hidden_states, attention_mask=None, past_buckets_states=None, use_cache=False,
            output_attentions=False, **kwargs):
-    if _needs_transformers(past_buckets_states, use_cache, output_attentions, attention_mask):
+    if _needs_transformers(self, hidden_states.shape[1], 1, attention_mask,
+                           past_buckets_states is not None, use_cache, output_attentions):
         return self.forward_of_transformers(hidden_states, attention_mask, past_buckets_states,
                                             use_cache, output_attentions, **kwargs)
     shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+
+#include "attention/cache_pages.h"
+
+namespace rapt {
+
+/// attend over a hashed cache: for each query its neighbours are looked up in the order that the
+/// cache keeps, so the cost of a token does not depend on how many were cached before it.
+Attended attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
+                          std::span<const KvCache::Sequence> sequences, const Attention& how,
+                          const Context& context);
+
+}  // namespace rapt

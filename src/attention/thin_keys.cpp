@@ -1,0 +1,117 @@
+#include "attention/thin_keys.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "attention/cached_keys.h"
+#include "attention/careful.h"
+#include "attention/decode.h"
+
+namespace rapt {
+namespace {
+
+/// Absorb leaves what lies outside a clip as it was; products of whole tiles read it all.
+void clear_hidden(const ThinRows& rows, float* probabilities) {
+  if (rows.mask.whole()) return;
+  for (Index r = 0; r < rows.count; ++r) {
+    const Clip clip = rows.mask.clips()[r / strip];
+    float* row = probabilities + r * tile;
+    std::fill(row, row + clip.begin, 0.0f);
+    std::fill(row + clip.end, row + tile, 0.0f);
+  }
+}
+
+/// Calls with_run(first, count) for each run of set bits.
+template <class WithRun>
+void for_each_run(std::uint64_t bits, const WithRun& with_run) {
+  while (bits != 0) {
+    const int first = std::countr_zero(bits);
+    const int count = std::countr_one(bits >> first);
+    with_run(Index{first}, Index{count});
+    bits &= count == tile ? 0 : ~(((std::uint64_t{1} << count) - 1) << first);
+  }
+}
+
+}  // namespace
+
+const Page& CachedThinKeys::page(Index key_tile) const {
+  const Index index = tokens_.pages[static_cast<std::size_t>(key_tile)];
+  return cache_.pages[static_cast<std::size_t>(index)];
+}
+
+PageHead CachedThinKeys::head(Index kv_head, Index key_tile) const {
+  return cache_.head(tokens_.pages[static_cast<std::size_t>(key_tile)], kv_head);
+}
+
+void CachedThinKeys::scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
+                            float* scores) const {
+  const PageHead head = this->head(place.kv_head, place.key_tile);
+  thin_.scores(queries, rows.count, {head.keys, head.scales, tile, rows.slots, head.values},
+               cache_.layout.dim, scores);
+}
+
+void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
+                            float* out) const {
+  const PageLayout& layout = cache_.layout;
+  if (rows.mask.whole() || page(place.key_tile).finite) {
+    clear_hidden(rows, probabilities);
+    const PageHead head = this->head(place.kv_head, place.key_tile);
+    const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
+    const void* ahead = this->head(place.kv_head, place.next).keys;
+    thin_.gather(probabilities, rows.count,
+                 {head.values, scales, layout.value_width, rows.slots, ahead}, layout.width, out);
+    return;
+  }
+  gather_carefully(place, rows, probabilities, out);
+}
+
+/// The general product works on strips of rows, more than there may be.
+void CachedThinKeys::gather_carefully(const ThinPlace& place, const ThinRows& rows,
+                                      const float* probabilities, float* out) const {
+  const PageLayout& layout = cache_.layout;
+  Buffer<float> room(tile * (layout.dim + layout.width));
+  Buffer<float> strips(round_up(rows.count, strip) * layout.width);
+  const PackedTile packed =
+      CachedKeys(cache_, tokens_).get(0, place.kv_head, place.key_tile, room.data());
+  std::copy_n(out, rows.count * layout.width, strips.data());
+  rapt::gather(cache_.kernels, probabilities, {packed.values, layout.width, false}, rows.mask,
+               rows.count, strips.data());
+  std::copy_n(strips.data(), rows.count * layout.width, out);
+}
+
+void OperandThinKeys::scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
+                             float* scores) const {
+  const Index count = std::min(rows.slots, call_.tile_keys(place.key_tile));
+  call_.kernels.row_scores(queries, query_stride(call_.dim), rows.count,
+                           rows_of(call_.k, item_, place.kv_head, place.key_tile * tile, count),
+                           call_.dim, scores);
+}
+
+/// A value that a row does not see is never multiplied: the runs of keys that all rows see go
+/// together, the others row by row.
+void OperandThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
+                             float* out) const {
+  const Index width = thin_width(call_);
+  const auto add = [&](Index row, Index row_count, Index first, Index count) {
+    call_.kernels.row_gather(
+        probabilities + row * tile + first, row_count,
+        rows_of(call_.v, item_, place.kv_head, place.key_tile * tile + first, count),
+        call_.value_dim, out + row * width, width);
+  };
+  if (rows.mask.whole()) return add(0, rows.count, 0, tile);
+  const std::span<const std::uint64_t> words(rows.mask.words(),
+                                             static_cast<std::size_t>(rows.count));
+  std::uint64_t all = ~std::uint64_t{0};
+  for (const std::uint64_t word : words) all &= word;
+  for_each_run(all, [&](Index first, Index count) { add(0, rows.count, first, count); });
+  for (Index r = 0; r < rows.count; ++r)
+    for_each_run(words[static_cast<std::size_t>(r)] & ~all,
+                 [&](Index first, Index count) { add(r, 1, first, count); });
+}
+
+Index OperandThinKeys::tile_bytes() const {
+  const auto bytes = [](const AnyView& view) { return static_cast<Index>(size_of(view.type())); };
+  return tile * (call_.dim * bytes(call_.k) + call_.value_dim * bytes(call_.v));
+}
+
+}  // namespace rapt

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "attention/cache_pages.h"
+#include "attention/call.h"
+#include "attention/tile_mask.h"
+
+namespace rapt {
+
+/// Which tile of which key head, and the tile that is read after it.
+struct ThinPlace {
+  Index kv_head, key_tile, next;
+};
+
+/// A few query rows on their way past one tile.
+struct ThinRows {
+  Index count;
+  const TileMask& mask;
+  Index slots;  // the first ones that any of the rows sees, in whole vectors
+};
+
+/// The keys and values of one batch item, for a few query rows at a time.
+class ThinKeys {
+ public:
+  virtual ~ThinKeys() = default;
+  /// scores[r][slot] of packed queries; what lies behind the last key is anything.
+  virtual void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
+                      float* scores) const = 0;
+  /// out[r][width] += probabilities[r] · values, over what each row sees. Probabilities are
+  /// scratch: outside a row's clip they need not be 0, and they may change.
+  virtual void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
+                      float* out) const = 0;
+  /// What a tile of one head takes in memory.
+  virtual Index tile_bytes() const = 0;
+};
+
+/// Out of a cache, as its pages lie.
+class CachedThinKeys : public ThinKeys {
+ public:
+  CachedThinKeys(const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
+      : cache_(cache),
+        tokens_(tokens),
+        thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]) {}
+
+  void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
+              float* scores) const override;
+  void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
+              float* out) const override;
+  Index tile_bytes() const override { return cache_.layout.head_bytes; }
+
+ private:
+  void gather_carefully(const ThinPlace& place, const ThinRows& rows, const float* probabilities,
+                        float* out) const;
+  const Page& page(Index key_tile) const;
+  PageHead head(Index kv_head, Index key_tile) const;
+
+  const KvCache::Body& cache_;
+  const KvCache::Body::Tokens& tokens_;
+  Kernels::Thin thin_;
+};
+
+/// The operands of a call as the caller keeps them.
+class OperandThinKeys : public ThinKeys {
+ public:
+  OperandThinKeys(const Call& call, Index item) : call_(call), item_(item) {}
+
+  void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
+              float* scores) const override;
+  void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
+              float* out) const override;
+  Index tile_bytes() const override;
+
+ private:
+  const Call& call_;
+  Index item_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,203 @@
+// Products of a few query rows with keys and values as the caller keeps them, row after row: where
+// each is used so seldom, packing them would take longer than the products. Eight accumulators are
+// always busy.
+#if defined(RAPT_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_ROWS_INL_H
+#undef RAPT_ROWS_INL_H
+#else
+#define RAPT_ROWS_INL_H
+#endif
+
+#include "kernels/number-inl.h"
+#include "kernels/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int row_accumulators = 8;
+
+#if HWY_TARGET != HWY_SCALAR
+/// The sum of all blocks of four lanes.
+template <class D>
+HWY_INLINE hn::Vec<hn::Full128<float>> SumOfBlocks(D d, hn::Vec<D> x) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    static_cast<void>(d);
+    return x;
+  } else {
+    const hn::Half<D> half;
+    return SumOfBlocks(half, hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)));
+  }
+}
+#endif
+
+/// out[i] = the sum of x[i]'s lanes, for four vectors.
+HWY_INLINE void StoreFourSums(const VF* x, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < 4; ++i) out[i] = hn::GetLane(x[i]);
+#else
+  const DF d;
+  const hn::Full128<float> d4;
+  const hn::Repartition<std::uint64_t, DF> d64;
+  const auto join = [&](VF a, VF b) {
+    return hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  };
+  const auto ab = join(x[0], x[1]), cd = join(x[2], x[3]);
+  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, ab, cd)),
+                            hn::BitCast(d, hn::InterleaveUpper(d64, ab, cd)));
+  hn::StoreU(SumOfBlocks(d, blocks), d4, out);
+#endif
+}
+
+/// Query rows, one `stride` after the other, and where their scores go, one tile row after the
+/// other.
+struct FewQueries {
+  const float* at;
+  Index stride;
+  float* scores;
+};
+
+/// Scores of `keys` neighbouring keys over columns begin .. end - 1, whole vectors and a rest.
+template <int rows, int keys, class Number>
+HWY_INLINE void ScoreSomeKeys(const FewQueries& q, const Number* key, Index key_stride, Index begin,
+                              Index end) {
+  const DF d;
+  VF acc[rows][keys];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < keys; ++j) acc[r][j] = hn::Zero(d);
+  }
+  Index c = begin;
+  for (; c + lane_count <= end; c += lane_count) {
+    VF x[keys];
+#pragma GCC unroll 8
+    for (int j = 0; j < keys; ++j) x[j] = LoadFloats(d, key + j * key_stride + c);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const VF left = hn::LoadU(d, q.at + r * q.stride + c);
+#pragma GCC unroll 8
+      for (int j = 0; j < keys; ++j) acc[r][j] = hn::MulAdd(left, x[j], acc[r][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+    float sums[keys < 4 ? 4 : keys];
+    if constexpr (keys >= 4) {
+#pragma GCC unroll 8
+      for (int j = 0; j < keys; j += 4) StoreFourSums(acc[r] + j, sums + j);
+    } else {
+      for (int j = 0; j < keys; ++j) sums[j] = hn::GetLane(hn::SumOfLanes(d, acc[r][j]));
+    }
+    float* to = q.scores + r * tile;
+    for (int j = 0; j < keys; ++j) {
+      for (Index rest = c; rest < end; ++rest)
+        sums[j] += q.at[r * q.stride + rest] * static_cast<float>(key[j * key_stride + rest]);
+      to[j] = begin == 0 ? sums[j] : to[j] + sums[j];
+    }
+  }
+}
+
+/// All columns, a stretch of vectors at a time: so long a chain of f32 sums may be.
+template <int rows, int keys, class Number>
+HWY_INLINE void ScoreKeys(const FewQueries& q, const Number* key, Index key_stride, Index dim) {
+  for (Index begin = 0; begin < dim; begin += stretch * lane_count)
+    ScoreSomeKeys<rows, keys>(q, key, key_stride, begin,
+                              std::min(dim, begin + stretch * lane_count));
+}
+
+template <int rows, class Number>
+HWY_INLINE void ScoreRows(FewQueries q, const Number* key, const InputRows& keys, Index dim) {
+  constexpr int together = row_accumulators / rows;
+  Index j = 0;
+  for (; j + together <= keys.count; j += together, q.scores += together)
+    ScoreKeys<rows, together>(q, key + j * keys.stride, keys.stride, dim);
+  for (; j < keys.count; ++j, ++q.scores)
+    ScoreKeys<rows, 1>(q, key + j * keys.stride, keys.stride, dim);
+}
+
+/// Calls with_rows(first row, number of rows as a type) for blocks of four, two and one rows.
+template <class WithRows>
+HWY_INLINE void InRowBlocks(Index rows, const WithRows& with_rows) {
+  Index r = 0;
+  for (; r + 4 <= rows; r += 4) with_rows(r, std::integral_constant<int, 4>());
+  for (; r + 2 <= rows; r += 2) with_rows(r, std::integral_constant<int, 2>());
+  if (r < rows) with_rows(r, std::integral_constant<int, 1>());
+}
+
+inline void RowScores(const float* queries, Index stride, Index rows, const InputRows& keys,
+                      Index dim, float* scores) noexcept {
+  Dispatch(keys.data, keys.type, [&](const auto* key) {
+    InRowBlocks(rows, [&](Index r, auto block) {
+      ScoreRows<decltype(block)::value>({queries + r * stride, stride, scores + r * tile}, key,
+                                        keys, dim);
+    });
+  });
+}
+
+/// out[rows][vectors] += p · values, both from the same column on.
+template <int rows, int vectors, class Number>
+HWY_INLINE void GatherVectors(const float* p, const Number* value, const InputRows& values,
+                              float* out, Index width) {
+  const DF d;
+  VF acc[rows][vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) acc[r][v] = hn::Zero(d);
+  }
+  for (Index j = 0; j < values.count; ++j, value += values.stride) {
+    VF x[vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) x[v] = LoadFloats(d, value + v * lane_count);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const VF left = hn::Set(d, p[r * tile + j]);
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) acc[r][v] = hn::MulAdd(left, x[v], acc[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      float* to = out + r * width + v * lane_count;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), acc[r][v]), d, to);
+    }
+  }
+}
+
+template <int rows, class Number>
+HWY_INLINE void GatherRows(const float* p, const Number* value, const InputRows& values, Index dim,
+                           float* out, Index width) {
+  constexpr int together = row_accumulators / rows;
+  Index c = 0;
+  for (; c + together * lane_count <= dim; c += together * lane_count)
+    GatherVectors<rows, together>(p, value + c, values, out + c, width);
+  for (; c + lane_count <= dim; c += lane_count)
+    GatherVectors<rows, 1>(p, value + c, values, out + c, width);
+  for (; c < dim; ++c) {
+    for (int r = 0; r < rows; ++r) {
+      float sum = 0;
+      for (Index j = 0; j < values.count; ++j)
+        sum += p[r * tile + j] * static_cast<float>(value[j * values.stride + c]);
+      out[r * width + c] += sum;
+    }
+  }
+}
+
+inline void RowGather(const float* probabilities, Index rows, const InputRows& values, Index dim,
+                      float* out, Index width) noexcept {
+  Dispatch(values.data, values.type, [&](const auto* value) {
+    InRowBlocks(rows, [&](Index r, auto block) {
+      GatherRows<decltype(block)::value>(probabilities + r * tile, value, values, dim,
+                                         out + r * width, width);
+    });
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

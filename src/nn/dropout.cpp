@@ -1,0 +1,71 @@
+#include "rapt/dropout.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/fpmode.h"
+#include "base/sizes.h"
+#include "base/views.h"
+#include "kernels/context.h"
+
+namespace rapt {
+namespace {
+
+/// A permutation of 64 bits in which every input bit reaches every output bit (SplitMix64's).
+std::uint64_t scrambled(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+/// Rows of 64 numbers that one task takes.
+constexpr Index rows_per_task = 1024;
+
+/// The generator of attention's dropout, whose tiles are 64 columns wide: number i of a tensor is
+/// column i % 64 of row i / 64.
+DropTile tile_of(double rate, const DropoutKey& key, Index first_row) {
+  const std::uint64_t seed = key.mixed();
+  return {.key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
+          .stream = 0,
+          .row = static_cast<std::uint32_t>(first_row),
+          .column = 0,
+          .threshold = static_cast<std::uint64_t>(rate * 0x1p32),
+          .keep = rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f};
+}
+
+}  // namespace
+
+std::uint64_t DropoutKey::mixed() const {
+  std::uint64_t x = scrambled(seed);
+  for (const Index part : {step, layer, site}) x = scrambled(x ^ static_cast<std::uint64_t>(part));
+  return x;
+}
+
+void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& context) {
+  check(rate >= 0 && rate <= 1, "drop: rate is ", rate, ", expected 0 to 1");
+  check_memory("drop", "x", x);
+  const Index count = x.shape().elements();
+  check(count == 0 || x.strides() == x.shape().row_major(), "drop: x has strides ", x.strides(),
+        ", expected ", x.shape().row_major(), " (row-major)");
+  check(count <= Index{1} << 38, "drop: ", count, " numbers, expected at most 2^38");
+  if (rate == 0) return;
+  const FlushDenormals guard;
+  const Kernels& kernels = kernels_of(context);
+  const Index rows = divide_up(count, tile);
+  for_each_task(context, divide_up(rows, rows_per_task), [&](Index task, Index) {
+    float room[tile];
+    for (Index row = task * rows_per_task; row < std::min(rows, (task + 1) * rows_per_task);
+         ++row) {
+      const Index here = std::min(tile, count - row * tile);
+      void* at =
+          static_cast<std::byte*>(x.data()) + row * tile * static_cast<Index>(size_of(x.type()));
+      std::fill(room, room + tile, 0.0f);
+      kernels.load_numbers(at, x.type(), here, room);
+      kernels.drop(room, 1, tile_of(rate, key, row));
+      kernels.store_numbers(room, here, x.type(), at);
+    }
+  });
+}
+
+}  // namespace rapt
