@@ -22,6 +22,9 @@ _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: Fals
 
 def attend(q, k, v, how, layout, wanted):
     """Straight into the core where nothing watches; otherwise through the operators."""
+    if not (isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
+        raise TypeError(f"attend: q is a Tensor, k a {type(k).__name__} and v a {type(v).__name__}, "
+                        "expected all of one library")
     pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed, strict, context = how
     if dropout and seed is None:
         how = how[:8] + (draw_seed(), strict, context)

@@ -142,3 +142,17 @@ def test_a_cache_refuses_to_lose_gradients():
         cache.attend(x, [sequence], "causal")
     with torch.no_grad():
         assert_close(cache.attend(x, [sequence], "causal"), rapt.attend(x, x, x, "causal"))
+
+
+def test_libraries_are_not_mixed():
+    (q,) = operands(1, 2, 5, 8, count=1)
+    with pytest.raises(TypeError, match="one library"):
+        rapt.attend(q, q.detach().numpy(), q)
+    with pytest.raises(TypeError, match="CPU"):
+        rapt.attend(*[torch.empty(1, 2, 5, 8, device="meta")] * 3)
+
+
+def test_transforms_that_have_no_rule_say_so():
+    q, k, v = operands(3, 1, 2, 5, 8, grad=False)
+    with pytest.raises(RuntimeError, match="attend"):
+        torch.vmap(lambda a, b, c: rapt.attend(a, b, c))(q, k, v)
