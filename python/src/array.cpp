@@ -164,7 +164,10 @@ void Array::take_rank(Index rank) {
 
 void Array::take_exchange(const DlExchange& table) {
   DlTensor tensor{};
-  if (table.borrow(object_.ptr(), &tensor) != 0) throw nb::python_error();
+  if (table.borrow(object_.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // a page of the other library's stack
+    wrong_type(name_, " has no numbers that can be read in the memory of the CPU");
+  }
   if (tensor.device.device_type != nb::device::cpu::value)
     wrong_type(name_, " is not in the memory of the CPU");
   data_ = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;

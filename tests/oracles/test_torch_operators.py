@@ -152,7 +152,7 @@ def test_libraries_are_not_mixed():
         rapt.attend(*[torch.empty(1, 2, 5, 8, device="meta")] * 3)
 
 
-def test_transforms_that_have_no_rule_say_so():
+def test_vmap_goes_item_by_item():
     q, k, v = operands(3, 1, 2, 5, 8, grad=False)
-    with pytest.raises(RuntimeError, match="attend"):
-        torch.vmap(lambda a, b, c: rapt.attend(a, b, c))(q, k, v)
+    mapped = torch.vmap(lambda a, b, c: rapt.attend(a, b, c, "causal"))(q, k, v)
+    assert torch.equal(mapped, torch.stack([rapt.attend(*x, "causal") for x in zip(q, k, v)]))
