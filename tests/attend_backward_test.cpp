@@ -6,6 +6,7 @@
 #include "support/cases.h"
 #include "support/definition.h"
 #include "support/engine.h"
+#include "support/refused.h"
 
 namespace rapt::test {
 namespace {
@@ -48,6 +49,40 @@ TEST(AttendBackward, GivesOnlyTheGradientsTheCallHasPartsFor) {
   EXPECT_EQ(all.drelative_values.shape(), shaw.shape());
   EXPECT_EQ(all.ddense.shape(), dense.shape());
   EXPECT_EQ(all.dsinks.shape(), Shape{2});
+}
+
+TEST(AttendBackward, LeavesOutTheGradientOfAFixedDenseBias) {
+  Small small({1, 2, 66, 8}, {1, 2, 90, 8});
+  const Tensor dense = random_tensor({1, 2, 66, 90}, 3);
+  small.how.bias = dense_bias(dense);
+  const Gradients learned = small.answer().backward;
+  small.how.bias.dense->fixed = true;
+  Gradients fixed = small.answer().backward;
+  EXPECT_TRUE(fixed.ddense.empty());
+  fixed.ddense = learned.ddense.clone();
+  EXPECT_SAME_BITS(fixed, learned);
+}
+
+/// d lse / d logit is the probability: what a row's keys and its sink get adds up to what it gave.
+TEST(AttendBackward, SharesTheGradientOfLseAmongTheLogits) {
+  const Tensor q = random_tensor({2, 2, 70, 8}, 1), k = random_tensor({2, 2, 90, 8}, 2);
+  const Tensor zeros({2, 2, 70, 8}), dense({2, 2, 70, 90}), dlse = random_tensor({2, 2, 70}, 3);
+  for (const Context& context : every_isa()) {
+    Attention how{.pattern = causal(), .bias = dense_bias(dense), .sinks = {0.5f, -1}};
+    const Attended y = attend(q, k, k, how, context);
+    const Gradients g = attend_backward(zeros, q, k, k, y.out, y.rows, how, context, dlse);
+    std::vector<double> by_head(2, 0);
+    for (Index row = 0; row < 2 * 2 * 70; ++row) {
+      by_head[row / 70 % 2] += dlse.numbers()[row];
+      for (Index key = 0; key < 90; ++key)
+        by_head[row / 70 % 2] -= g.ddense.numbers()[row * 90 + key];
+    }
+    for (std::size_t head = 0; head < 2; ++head)
+      EXPECT_NEAR(g.dsinks.numbers()[head], by_head[head], 1e-4);
+    for (const float number : g.dv.numbers()) ASSERT_EQ(number, 0);
+    expect_refused([&] { attend_backward(zeros, q, k, k, y.out, y.rows, how, context, zeros); },
+                   {"dlse", "[2, 2, 70, 8]", "[2, 2, 70]"});
+  }
 }
 
 double dot(std::span<const float> numbers, const std::vector<float>& direction) {

@@ -190,6 +190,17 @@ TEST(Longformer, TypesMayMixAndRowsAreChecked) {
   EXPECT_THROW(attend_backward(q, o, attend(o, {.window = 5}), how), std::invalid_argument);
 }
 
+TEST(Longformer, BackwardReadsAnOutputThatTheCallerHolds) {
+  const Tensor q = random_tensor({1, 2, 40, 8}, 1), k = random_tensor({1, 2, 40, 8}, 2);
+  const Longformer how{.window = 5};
+  const LongformerOperands o{q, k, k};
+  const LongformerAttended y = attend(o, how);
+  const Tensor held = y.out.clone();
+  const LongformerGradients got =
+      attend_backward(q, o, LongformerOutcome(held, y.local, y.global), how);
+  EXPECT_SILENT(different_bits("dq", got.dq.numbers(), attend_backward(q, o, y, how).dq.numbers()));
+}
+
 TEST(Longformer, MistakesAreNamed) {
   const Tensor q = random_tensor({2, 2, 5, 8}, 1);
   EXPECT_THROW(attend({q, q, q}, {.classes = {local}}), std::invalid_argument);

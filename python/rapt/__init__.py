@@ -14,22 +14,25 @@ from rapt._core import (Context, Pattern, Scale, alibi_slopes, blocks, causal, c
                         documents, full, keys, lsh_buckets, lsh_pattern, mask, prefix,
                         supported_isas, t5_bucket, tokens, usable_cpus, window)
 from rapt._core import version as _version
-from rapt import positions
+from rapt import flex, positions
 from rapt.attention import Gradients, Stats, attend, attend_backward, explain
 from rapt.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relative_keys, t5_bias)
 from rapt.cache import KvCache
 from rapt.config import show_config
-from rapt.longformer import longformer, longformer_backward
+from rapt.flex import BlockMask, and_masks, create_block_mask, flex_attention, or_masks
+from rapt._longformer import longformer, longformer_backward
 from rapt.plan import Plan
 from rapt.reformer import lsh
+from rapt.sdpa import scaled_dot_product_attention
 
 __version__ = _version()
 
 __all__ = [
-    "Bias", "Context", "Gradients", "KvCache", "Pattern", "Plan", "Scale", "Stats", "alibi",
-    "alibi_slopes", "attend", "attend_backward", "blocks", "causal", "chunks", "dense_bias",
-    "dilated", "documents", "explain", "full", "kerple_log", "kerple_power", "keys", "longformer",
-    "longformer_backward", "lsh", "lsh_buckets", "lsh_pattern", "mask", "positions", "prefix",
-    "relative_keys", "show_config", "supported_isas", "t5_bias", "t5_bucket", "tokens",
-    "usable_cpus", "window",
+    "Bias", "BlockMask", "Context", "Gradients", "KvCache", "Pattern", "Plan", "Scale", "Stats",
+    "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "blocks", "causal",
+    "chunks", "create_block_mask", "dense_bias", "dilated", "documents", "explain", "flex",
+    "flex_attention", "full", "kerple_log", "kerple_power", "keys", "longformer",
+    "longformer_backward", "lsh", "lsh_buckets", "lsh_pattern", "mask", "or_masks", "positions",
+    "prefix", "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas",
+    "t5_bias", "t5_bucket", "tokens", "usable_cpus", "window",
 ]

@@ -152,6 +152,8 @@ def _extras(bias, relative_values, sinks, rotations):
 
 
 def attend_with_gradients(q, k, v, how, layout, wanted):
+    if q.device.type != "cpu":
+        raise TypeError(f"attend: q is on {q.device}, expected the memory of the CPU")
     _, _, _, bias, relative_values, rotations, sinks, _, seed, _, _ = how
     out, lse, row_max, row_sum, stats = attend_op(
         q, k, v, *_extras(bias, relative_values, sinks, rotations), seed or 0,

@@ -129,8 +129,8 @@ def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relati
 
     q, k and v are shapes [batch, heads, tokens, dim], or arrays that have one.
 
-    >>> print(explain((1, 8, 128, 64), (1, 8, 128, 64), (1, 8, 128, 64), "causal"))  # doctest: +ELLIPSIS
-    ...
+    >>> "3 of 4 visited" in explain((1, 8, 128, 64), (1, 8, 128, 64), (1, 8, 128, 64), "causal")
+    True
     """
     how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, False,
            context)

@@ -128,4 +128,35 @@ nb::object Answer::array_or_none(Tensor tensor) const {
   return tensor.empty() ? nb::none() : array(std::move(tensor));
 }
 
+/// numpy.empty; numpy is there when this is called.
+nb::handle numpy_empty() {
+  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release();
+  return empty;
+}
+
+Room::Room(const Array& like, const Shape& shape, Type type)
+    : answer_(like), shape_(shape), type_(type) {
+  if (exchange_of(like.object()) != nullptr || !is_numpy(like.object())) {
+    tensor_ = Tensor::uninitialized(shape, type);
+    return;
+  }
+  nb::object sizes = nb::steal(PyTuple_New(shape.rank()));
+  for (Index axis = 0; axis < shape.rank(); ++axis)
+    PyTuple_SetItem(sizes.ptr(), axis, PyLong_FromLongLong(shape[axis]));
+  object_ = numpy_empty()(sizes, like.object().attr("dtype"));
+  array_.emplace(object_, "out");
+}
+
+AnyMutableView Room::view() {
+  if (!array_) return tensor_;
+  void* data = const_cast<void*>(array_->operand().data());  // a fresh array may be written
+  return AnyMutableView::trusted(data, type_, shape_, shape_.row_major());
+}
+
+nb::object Room::take() {
+  if (!array_) return answer_.array(std::move(tensor_));
+  array_.reset();
+  return std::move(object_);
+}
+
 }  // namespace rapt::python

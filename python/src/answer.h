@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "python/src/array.h"
@@ -22,6 +23,24 @@ class Answer {
 
  private:
   nb::object like_;
+};
+
+/// Memory that a result is written into, and the array it becomes. numpy makes its own: wrapping
+/// ours costs a microsecond or two, which small calls feel.
+class Room {
+ public:
+  Room(const Array& like, const Shape& shape, Type type);
+
+  AnyMutableView view();
+  nb::object take();
+
+ private:
+  Answer answer_;
+  Shape shape_;
+  Type type_;
+  Tensor tensor_;
+  nb::object object_;
+  std::optional<Array> array_;
 };
 
 }  // namespace rapt::python

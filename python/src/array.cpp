@@ -2,8 +2,12 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
+
+#include "python/src/mistake.h"
 
 namespace rapt::python {
 namespace {
@@ -78,12 +82,6 @@ Element element_of(nb::dlpack::dtype type) {
   return Element::other;
 }
 
-std::vector<Index> row_major(const std::vector<Index>& shape, Index bytes) {
-  std::vector<Index> strides(shape.size());
-  for (std::size_t axis = shape.size(); axis-- > 0; bytes *= shape[axis]) strides[axis] = bytes;
-  return strides;
-}
-
 template <class T>
 T load(const std::byte* from) {
   T value;
@@ -126,9 +124,8 @@ Index as_index(Element element, const std::byte* from) {
 bool is_float(Element element) { return element <= Element::f64; }
 bool is_integer(Element element) { return Element::i8 <= element && element <= Element::u8; }
 
-[[noreturn]] void wrong_type(const std::string& name, Element given, const char* expected) {
-  throw nb::type_error(
-      (name + " has numbers of " + text(given) + ", expected " + expected).c_str());
+[[noreturn]] void wrong_element(const char* name, Element given, const char* expected) {
+  wrong_type(name, " has numbers of ", text(given), ", expected ", expected);
 }
 
 }  // namespace
@@ -136,8 +133,7 @@ bool is_integer(Element element) { return Element::i8 <= element && element <= E
 const char* text(Element element) { return info(element).name; }
 Index bytes_of(Element element) { return info(element).bytes; }
 
-Array::Array(nb::handle object, std::string name)
-    : object_(nb::borrow(object)), name_(std::move(name)) {
+Array::Array(nb::handle object, const char* name) : object_(nb::borrow(object)), name_(name) {
   if (const DlExchange* table = exchange_of(object_))
     take_exchange(*table);
   else if (!take_buffer() && !take_bf16_of_numpy())
@@ -146,32 +142,41 @@ Array::Array(nb::handle object, std::string name)
 
 Array::Array(Array&& other) noexcept
     : object_(std::move(other.object_)),
-      name_(std::move(other.name_)),
+      name_(other.name_),
       buffer_(std::exchange(other.buffer_, {})),
       dlpack_(std::move(other.dlpack_)),
       data_(other.data_),
       element_(other.element_),
-      shape_(std::move(other.shape_)),
-      strides_(std::move(other.strides_)),
-      copy_(std::move(other.copy_)) {}
+      rank_(other.rank_),
+      copy_(std::move(other.copy_)) {
+  std::copy_n(other.shape_, rank_, shape_);
+  std::copy_n(other.strides_, rank_, strides_);
+}
 
 Array::~Array() {
   if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
 }
 
+void Array::take_rank(Index rank) {
+  if (rank > max_rank) wrong_value(name_, " has ", rank, " axes, expected at most 8");
+  rank_ = rank;
+}
+
 void Array::take_exchange(const DlExchange& table) {
   DlTensor tensor{};
-  if (table.borrow(object_.ptr(), &tensor) != 0) throw nb::python_error();
+  if (table.borrow(object_.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // a page of the other library's stack
+    wrong_type(name_, " has no numbers that can be read in the memory of the CPU");
+  }
   if (tensor.device.device_type != nb::device::cpu::value)
-    throw nb::type_error((name_ + " is not in the memory of the CPU").c_str());
+    wrong_type(name_, " is not in the memory of the CPU");
   data_ = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
   element_ = element_of(tensor.dtype);
-  shape_.assign(tensor.shape, tensor.shape + tensor.ndim);
-  const Index bytes = bytes_of(element_);
-  if (tensor.strides == nullptr) {
-    strides_ = row_major(shape_, bytes);
-  } else {
-    for (int axis = 0; axis < tensor.ndim; ++axis) strides_.push_back(tensor.strides[axis] * bytes);
+  take_rank(tensor.ndim);
+  Index stride = bytes_of(element_);
+  for (Index axis = rank_; axis-- > 0; stride *= shape_[axis]) {
+    shape_[axis] = tensor.shape[axis];
+    strides_[axis] = tensor.strides == nullptr ? stride : tensor.strides[axis] * bytes_of(element_);
   }
 }
 
@@ -184,8 +189,9 @@ bool Array::take_buffer() {
   }
   data_ = static_cast<const std::byte*>(buffer_.buf);
   element_ = element_of(buffer_.format, buffer_.itemsize);
-  shape_.assign(buffer_.shape, buffer_.shape + buffer_.ndim);
-  strides_.assign(buffer_.strides, buffer_.strides + buffer_.ndim);
+  take_rank(buffer_.ndim);
+  std::copy_n(buffer_.shape, rank_, shape_);
+  std::copy_n(buffer_.strides, rank_, strides_);
   return true;
 }
 
@@ -197,30 +203,31 @@ bool Array::take_bf16_of_numpy() {
   if (PyObject_GetBuffer(bits.ptr(), &buffer_, PyBUF_STRIDES) != 0) throw nb::python_error();
   data_ = static_cast<const std::byte*>(buffer_.buf);
   element_ = Element::bf16;
-  shape_.assign(buffer_.shape, buffer_.shape + buffer_.ndim);
-  strides_.assign(buffer_.strides, buffer_.strides + buffer_.ndim);
+  take_rank(buffer_.ndim);
+  std::copy_n(buffer_.shape, rank_, shape_);
+  std::copy_n(buffer_.strides, rank_, strides_);
   return true;
 }
 
 void Array::take_dlpack() {
   if (!nb::try_cast(object_, dlpack_))
-    throw nb::type_error(
-        (name_ + " is a " + nb::cast<std::string>(nb::inst_name(object_)) +
-         ", expected an array: torch, numpy, anything with the buffer protocol or DLPack")
-            .c_str());
+    wrong_type(name_, " is a ", nb::inst_name(object_).c_str(),
+               ", expected an array: torch, numpy, anything with the buffer protocol or DLPack");
   if (dlpack_.device_type() != nb::device::cpu::value)
-    throw nb::type_error((name_ + " is not in the memory of the CPU").c_str());
+    wrong_type(name_, " is not in the memory of the CPU");
   data_ = static_cast<const std::byte*>(dlpack_.data());
   element_ = element_of(dlpack_.dtype());
-  for (std::size_t axis = 0; axis < dlpack_.ndim(); ++axis) {
-    shape_.push_back(static_cast<Index>(dlpack_.shape(axis)));
-    strides_.push_back(dlpack_.stride(axis) * bytes_of(element_));
+  take_rank(static_cast<Index>(dlpack_.ndim()));
+  for (Index axis = 0; axis < rank_; ++axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    shape_[axis] = static_cast<Index>(dlpack_.shape(a));
+    strides_[axis] = dlpack_.stride(a) * bytes_of(element_);
   }
 }
 
 Index Array::elements() const {
   Index count = 1;
-  for (const Index size : shape_) count *= size;
+  for (Index axis = 0; axis < rank_; ++axis) count *= shape_[axis];
   return count;
 }
 
@@ -233,7 +240,7 @@ Type Array::number_type() const {
     case Element::f16:
       return Type::f16;
     default:
-      wrong_type(name_, element_, "float32, bfloat16 or float16");
+      wrong_element(name_, element_, "float32, bfloat16 or float16");
   }
 }
 
@@ -241,36 +248,40 @@ bool Array::straight() const {
   const Index bytes = bytes_of(element_);
   if (reinterpret_cast<std::uintptr_t>(data_) % static_cast<std::uintptr_t>(bytes) != 0)
     return false;
-  for (const Index stride : strides_)
-    if (stride % bytes != 0) return false;
-  return shape_.empty() || shape_.back() <= 1 || strides_.back() == bytes;
+  for (Index axis = 0; axis < rank_; ++axis)
+    if (strides_[axis] % bytes != 0) return false;
+  return rank_ == 0 || shape_[rank_ - 1] <= 1 || strides_[rank_ - 1] == bytes;
+}
+
+bool Array::row_major() const {
+  Index stride = bytes_of(element_);
+  for (Index axis = rank_; axis-- > 0; stride *= shape_[axis])
+    if (strides_[axis] != stride && shape_[axis] > 1) return false;
+  return true;
 }
 
 template <class Read>
 void Array::for_each(const Read& read) const {
   if (elements() == 0) return;
-  std::vector<Index> at(shape_.size(), 0);
+  Index at[max_rank] = {};
   const std::byte* from = data_;
   for (;;) {
     read(from);
-    std::size_t axis = shape_.size();
-    for (; axis > 0; --axis) {
-      const std::size_t a = axis - 1;
-      from += strides_[a];
-      if (++at[a] < shape_[a]) break;
-      from -= strides_[a] * shape_[a];
-      at[a] = 0;
+    Index axis = rank_ - 1;
+    for (; axis >= 0; --axis) {
+      from += strides_[axis];
+      if (++at[axis] < shape_[axis]) break;
+      from -= strides_[axis] * shape_[axis];
+      at[axis] = 0;
     }
-    if (axis == 0) return;
+    if (axis < 0) return;
   }
 }
 
 AnyView Array::operand() {
   const Type type = number_type();
-  if (shape_.size() != 4)
-    throw nb::value_error((name_ + " has " + std::to_string(rank()) +
-                           " axes, expected 4: [batch, heads, tokens, dim]")
-                              .c_str());
+  if (rank_ != 4)
+    wrong_value(name_, " has ", rank_, " axes, expected 4: [batch, heads, tokens, dim]");
   Shape shape{shape_[0], shape_[1], shape_[2], shape_[3]};
   if (!straight()) {
     copy_ = Tensor::uninitialized(shape, type);
@@ -287,16 +298,13 @@ AnyView Array::operand() {
 }
 
 View Array::floats(Index rank) {
-  if (!is_float(element_)) wrong_type(name_, element_, "floats");
-  if (this->rank() > rank)
-    throw nb::value_error((name_ + " has " + std::to_string(this->rank()) +
-                           " axes, expected at most " + std::to_string(rank))
-                              .c_str());
+  if (!is_float(element_)) wrong_element(name_, element_, "floats");
+  if (rank_ > rank) wrong_value(name_, " has ", rank_, " axes, expected at most ", rank);
   Shape shape, strides;
   if (rank == 2) shape = {1, 1};
   if (rank == 3) shape = {1, 1, 1};
   if (rank == 4) shape = {1, 1, 1, 1};
-  const Index before = rank - this->rank();
+  const Index before = rank - rank_;
   for (Index axis = before; axis < rank; ++axis) shape[axis] = size(axis - before);
   if (element_ != Element::f32 || !straight()) {
     copy_ = Tensor::uninitialized(shape);
@@ -305,14 +313,13 @@ View Array::floats(Index rank) {
     return copy_;
   }
   strides = shape.row_major();
-  for (Index axis = before; axis < rank; ++axis)
-    strides[axis] = strides_[static_cast<std::size_t>(axis - before)] / 4;
+  for (Index axis = before; axis < rank; ++axis) strides[axis] = strides_[axis - before] / 4;
   if (shape[rank - 1] <= 1) strides[rank - 1] = 1;
   return View::trusted(reinterpret_cast<const float*>(data_), shape, strides);
 }
 
 std::vector<double> Array::to_doubles() const {
-  if (!is_float(element_)) wrong_type(name_, element_, "floats");
+  if (!is_float(element_)) wrong_element(name_, element_, "floats");
   std::vector<double> numbers;
   for_each([&](const std::byte* from) { numbers.push_back(as_double(element_, from)); });
   return numbers;
@@ -324,24 +331,27 @@ std::vector<float> Array::to_floats() const {
 }
 
 std::vector<Index> Array::to_indices() const {
-  if (!is_integer(element_)) wrong_type(name_, element_, "integers");
+  if (!is_integer(element_)) wrong_element(name_, element_, "integers");
   std::vector<Index> numbers;
   for_each([&](const std::byte* from) { numbers.push_back(as_index(element_, from)); });
   return numbers;
 }
 
-std::vector<std::uint8_t> Array::to_bytes() const {
-  if (element_ != Element::boolean) wrong_type(name_, element_, "bool");
-  std::vector<std::uint8_t> numbers;
-  for_each([&](const std::byte* from) { numbers.push_back(load<std::uint8_t>(from) != 0); });
-  return numbers;
+std::span<const bool> Array::booleans(std::unique_ptr<bool[]>& room) const {
+  if (element_ != Element::boolean) wrong_element(name_, element_, "bool");
+  const auto count = static_cast<std::size_t>(elements());
+  if (row_major()) return {reinterpret_cast<const bool*>(data_), count};
+  room = std::make_unique<bool[]>(count);
+  bool* to = room.get();
+  for_each([&](const std::byte* from) { *to++ = load<std::uint8_t>(from) != 0; });
+  return {room.get(), count};
 }
 
 Layout layout_of(nb::handle text) {
   const auto name = nb::cast<std::string>(nb::str(text));
   if (name == "bhld") return Layout::bhld;
   if (name == "blhd") return Layout::blhd;
-  throw nb::value_error(("layout is \"" + name + "\", expected \"bhld\" or \"blhd\"").c_str());
+  wrong_value("layout is \"", name, "\", expected \"bhld\" or \"blhd\"");
 }
 
 }  // namespace rapt::python

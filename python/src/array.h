@@ -3,7 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <string>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "python/src/exchange.h"
@@ -20,17 +21,17 @@ enum class Element { f32, bf16, f16, f64, i8, i16, i32, i64, u8, boolean, other 
 /// the buffer protocol or DLPack. Create, copy and destroy it while holding the GIL.
 class Array {
  public:
-  /// `name` opens error messages: "attend: q". Throws TypeError if the object is no array in the
-  /// memory of this machine.
-  Array(nb::handle object, std::string name);
+  /// `name` opens error messages, "attend: q", and outlives this. Throws TypeError if the object is
+  /// no array in the memory of this machine.
+  Array(nb::handle object, const char* name);
   ~Array();
   Array(Array&& other) noexcept;
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
   const nb::object& object() const { return object_; }
-  Index rank() const { return static_cast<Index>(shape_.size()); }
-  Index size(Index axis) const { return shape_[static_cast<std::size_t>(axis)]; }
+  Index rank() const { return rank_; }
+  Index size(Index axis) const { return shape_[axis]; }
   Element element() const { return element_; }
   Index elements() const;
 
@@ -46,10 +47,13 @@ class Array {
   std::vector<double> to_doubles() const;
   /// TypeError unless they are integers.
   std::vector<Index> to_indices() const;
-  /// TypeError unless they are booleans.
-  std::vector<std::uint8_t> to_bytes() const;
+  /// Booleans in row-major order, straight from the caller's memory or from `room`. TypeError
+  /// unless they are booleans.
+  std::span<const bool> booleans(std::unique_ptr<bool[]>& room) const;
 
  private:
+  void take_rank(Index rank);
+  bool row_major() const;
   void take_exchange(const DlExchange& table);
   bool take_buffer();
   bool take_bf16_of_numpy();
@@ -60,12 +64,14 @@ class Array {
   Type number_type() const;
 
   nb::object object_;
-  std::string name_;
+  const char* name_;
   Py_buffer buffer_{};
   nb::ndarray<nb::ro> dlpack_;
   const std::byte* data_ = nullptr;
   Element element_ = Element::other;
-  std::vector<Index> shape_, strides_;  // strides in bytes: a buffer may lie anywhere
+  static constexpr Index max_rank = 8;
+  Index rank_ = 0;
+  Index shape_[max_rank] = {}, strides_[max_rank] = {};  // strides in bytes: it may lie anywhere
   Tensor copy_;
 };
 

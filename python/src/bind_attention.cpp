@@ -7,6 +7,7 @@
 #include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/attention.h"
 
@@ -18,18 +19,15 @@ namespace {
 
 Shape shape_of(const std::vector<Index>& sizes, const char* name) {
   if (sizes.size() != 4)
-    throw nb::value_error((std::string("explain: ") + name + " has " +
-                           std::to_string(sizes.size()) +
-                           " sizes, expected 4: [batch, heads, tokens, dim]")
-                              .c_str());
+    wrong_value("explain: ", name, " has ", sizes.size(),
+                " sizes, expected 4: [batch, heads, tokens, dim]");
   return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
-/// An output whose memory is row-major in the caller's layout.
-Tensor room_for(const AnyView& q, const AnyView& v, Layout layout) {
-  if (layout == Layout::bhld)
-    return Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  return Tensor::uninitialized({q.batch(), q.tokens(), q.heads(), v.dim()}, q.type());
+/// Row-major in the caller's layout.
+Shape out_shape(const AnyView& q, const AnyView& v, Layout layout) {
+  if (layout == Layout::bhld) return {q.batch(), q.heads(), q.tokens(), v.dim()};
+  return {q.batch(), q.tokens(), q.heads(), v.dim()};
 }
 
 nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple options,
@@ -41,14 +39,14 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
                            laid_out(arrays[2].operand(), layout)};
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
-  Tensor out = room_for(views[0], views[2], layout);
+  Room out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
+  const AnyMutableView into = laid_out(out.view(), layout);
   Attended attended;
   {
     const nb::gil_scoped_release release;
-    attended = attend_into(laid_out(AnyMutableView(out), layout), views[0], views[1], views[2],
-                           how.attention(), how.context());
+    attended = attend_into(into, views[0], views[1], views[2], how.attention(), how.context());
   }
-  return parts(Answer(arrays[0]), std::move(out), std::move(attended), wanted);
+  return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted);
 }
 
 Gradients backward(Array (&arrays)[5], const Rows& rows, const How& how, Layout layout, View dlse) {
@@ -110,7 +108,8 @@ void bind_scale(nb::module_& module) {
 
 void bind_attention(nb::module_& module) {
   bind_scale(module);
-  module.def("attend", &attend_arrays);
+  module.def("attend", &attend_arrays, nb::arg("q").none(), nb::arg("k").none(),
+             nb::arg("v").none(), nb::arg("how"), nb::arg("layout"), nb::arg("wanted"));
   module.def("attend_backward", &attend_backward_arrays, nb::arg("dout"), nb::arg("q"),
              nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
              nb::arg("layout"), nb::arg("dlse") = nb::none());

@@ -69,8 +69,9 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   Attended attended = self.look([&](const KvCache& cache) {
     return attend(view, cache, numbers, how.attention(), how.context());
   });
-  Tensor out = std::move(attended.out);
-  return parts(Answer(queries), std::move(out), std::move(attended), wanted, layout);
+  const Answer answer(queries);
+  nb::object out = answer.array(std::move(attended.out), layout);
+  return parts(answer, std::move(out), std::move(attended), wanted);
 }
 
 Index count(const SharedCache& self, Index (KvCache::*what)() const) {

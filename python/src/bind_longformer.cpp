@@ -5,6 +5,7 @@
 #include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/longformer.h"
 
@@ -18,7 +19,7 @@ namespace {
 class LongformerHow {
  public:
   explicit LongformerHow(nb::tuple options) {
-    if (options.size() != 8) throw nb::value_error("longformer options: wrong number of fields");
+    if (options.size() != 8) wrong_value("longformer options: wrong number of fields");
     how.window = nb::cast<Index>(options[0]);
     if (!options[1].is_none()) how.dilation = indices_of(options[1], "longformer: dilation");
     how.causal = nb::cast<bool>(options[2]);
@@ -35,9 +36,8 @@ class LongformerHow {
   void take_classes(const std::vector<Index>& numbers) {
     for (const Index number : numbers) {
       if (number < 0 || number > 2)
-        throw nb::value_error(("longformer: classes hold " + std::to_string(number) +
-                               ", expected 0 (padding), 1 (local) or 2 (global)")
-                                  .c_str());
+        wrong_value("longformer: classes hold ", number,
+                    ", expected 0 (padding), 1 (local) or 2 (global)");
       how.classes.push_back(static_cast<TokenClass>(number));
     }
   }
@@ -50,7 +50,7 @@ class Projections {
     static const char* names[] = {"longformer: q",        "longformer: k",
                                   "longformer: v",        "longformer: q_global",
                                   "longformer: k_global", "longformer: v_global"};
-    if (given.size() != 6) throw nb::value_error("longformer: expected six operands");
+    if (given.size() != 6) wrong_value("longformer: expected six operands");
     AnyView* views[] = {&operands.q,        &operands.k,        &operands.v,
                         &operands.q_global, &operands.k_global, &operands.v_global};
     for (std::size_t i = 0; i < 6; ++i) {

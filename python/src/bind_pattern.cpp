@@ -6,6 +6,7 @@
 
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "rapt/lsh.h"
 #include "rapt/pattern.h"
 
@@ -18,7 +19,7 @@ namespace {
 Align align_of(const std::string& name) {
   if (name == "last") return Align::last;
   if (name == "first") return Align::first;
-  throw nb::value_error(("align is \"" + name + "\", expected \"last\" or \"first\"").c_str());
+  wrong_value("align is \"", name, "\", expected \"last\" or \"first\"");
 }
 
 std::vector<std::pair<Index, Index>> keys_of(const Pattern& pattern, Index query, Index queries,
@@ -32,12 +33,9 @@ std::vector<std::pair<Index, Index>> keys_of(const Pattern& pattern, Index query
 Pattern mask_of(nb::handle given) {
   const Array array(given, "mask");
   if (array.rank() != 2)
-    throw nb::value_error(
-        ("mask has " + std::to_string(array.rank()) + " axes, expected 2: [queries, keys]")
-            .c_str());
-  const std::vector<std::uint8_t> bytes = array.to_bytes();
-  const auto* bits = reinterpret_cast<const bool*>(bytes.data());
-  return mask({bits, bytes.size()}, array.size(0), array.size(1));
+    wrong_value("mask has ", array.rank(), " axes, expected 2: [queries, keys]");
+  std::unique_ptr<bool[]> room;
+  return mask(array.booleans(room), array.size(0), array.size(1));
 }
 
 Pattern documents_of(nb::handle lengths, nb::handle key_lengths) {

@@ -4,6 +4,7 @@
 #include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "python/src/positions.h"
 #include "rapt/positions.h"
 
@@ -18,9 +19,7 @@ Sinusoidal sinusoidal_of(Index dim, double base, const std::string& layout, bool
   if (layout == "halves")
     how.layout = Sinusoidal::Layout::halves;
   else if (layout != "interleaved")
-    throw nb::value_error(
-        ("sinusoidal: layout is \"" + layout + "\", expected \"interleaved\" or \"halves\"")
-            .c_str());
+    wrong_value("sinusoidal: layout is \"", layout, "\", expected \"interleaved\" or \"halves\"");
   if (inclusive) how.frequencies = Sinusoidal::Frequencies::inclusive;
   return how;
 }
@@ -48,8 +47,7 @@ nb::object learned(nb::handle table, Index batch, Index tokens, nb::handle posit
 }
 
 View gradient(Array& dout) {
-  if (dout.rank() != 3)
-    throw nb::value_error("positions: dout is expected to be [batch, tokens, dim]");
+  if (dout.rank() != 3) wrong_value("positions: dout is expected to be [batch, tokens, dim]");
   return dout.floats(3);
 }
 

@@ -5,6 +5,7 @@
 
 #include "python/src/answer.h"
 #include "python/src/bind.h"
+#include "python/src/mistake.h"
 #include "python/src/positions.h"
 #include "rapt/rope.h"
 
@@ -63,8 +64,7 @@ RopeScaling scaling_of(nb::handle given) {
   if (given.is_none()) return {};
   RopeScaling scaling;
   if (!nb::try_cast(given, scaling, false))
-    throw nb::type_error(
-        "Rope: scaling is expected to be Linear, Ntk, DynamicNtk, Yarn, Llama3 or Long");
+    wrong_type("Rope: scaling is expected to be Linear, Ntk, DynamicNtk, Yarn, Llama3 or Long");
   return scaling;
 }
 
@@ -77,9 +77,8 @@ RopeSections sections_of(nb::handle pairs, const std::string& order) {
   else if (order == "restarted")
     sections.order = RopeSections::Order::restarted;
   else if (order != "blocks")
-    throw nb::value_error(("Rope: sections_order is \"" + order +
-                           "\", expected \"blocks\", \"interleaved\" or \"restarted\"")
-                              .c_str());
+    wrong_value("Rope: sections_order is \"", order,
+                "\", expected \"blocks\", \"interleaved\" or \"restarted\"");
   return sections;
 }
 
@@ -90,8 +89,7 @@ void make_rope(Rope* self, Index dim, double base, const std::string& layout, In
   if (layout == "interleaved")
     options.layout = RopeLayout::interleaved;
   else if (layout != "half_split")
-    throw nb::value_error(
-        ("Rope: layout is \"" + layout + "\", expected \"half_split\" or \"interleaved\"").c_str());
+    wrong_value("Rope: layout is \"", layout, "\", expected \"half_split\" or \"interleaved\"");
   options.scaling = scaling_of(scaling);
   options.sections = sections_of(sections, sections_order);
   if (xpos) options.xpos = XPos{.scale_base = *xpos};

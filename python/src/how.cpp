@@ -1,4 +1,5 @@
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,9 +11,7 @@ template <class T>
 T number(nb::handle given, const char* name) {
   T value;
   if (!nb::try_cast(given, value))
-    throw nb::type_error((std::string(name) + " is a " +
-                          nb::cast<std::string>(nb::inst_name(given)) + ", expected a number")
-                             .c_str());
+    wrong_type(name, " is a ", nb::inst_name(given).c_str(), ", expected a number");
   return value;
 }
 
@@ -26,10 +25,8 @@ template <class T>
 std::vector<T> sequence(nb::handle given, const char* name) {
   std::vector<T> values;
   if (!nb::try_cast(given, values))
-    throw nb::type_error((std::string(name) + " is a " +
-                          nb::cast<std::string>(nb::inst_name(given)) +
-                          ", expected an array or a list of numbers")
-                             .c_str());
+    wrong_type(name, " is a ", nb::inst_name(given).c_str(),
+               ", expected an array or a list of numbers");
   return values;
 }
 
@@ -37,8 +34,7 @@ RelativeTable::Direction direction_of(nb::handle given) {
   const auto name = nb::cast<std::string>(nb::str(given));
   if (name == "both") return RelativeTable::Direction::both;
   if (name == "past") return RelativeTable::Direction::past;
-  throw nb::value_error(
-      ("t5_bias: direction is \"" + name + "\", expected \"both\" or \"past\"").c_str());
+  wrong_value("t5_bias: direction is \"", name, "\", expected \"both\" or \"past\"");
 }
 
 }  // namespace
@@ -59,9 +55,8 @@ Pattern pattern_of(nb::handle given) {
   if (nb::try_cast(given, pattern, false)) return pattern;
   if (nb::isinstance<nb::str>(given)) return Pattern::parse(nb::cast<std::string>(given));
   if (nb::isinstance<Plan>(given)) return nb::cast<const Plan&>(given).pattern();
-  throw nb::type_error(("pattern is a " + nb::cast<std::string>(nb::inst_name(given)) +
-                        ", expected a Pattern, its text or a Plan")
-                           .c_str());
+  wrong_type("pattern is a ", nb::inst_name(given).c_str(),
+             ", expected a Pattern, its text or a Plan");
 }
 
 Scale scale_of(nb::handle given) {
@@ -73,15 +68,14 @@ Scale scale_of(nb::handle given) {
   if (name == "inverse_dim") return Scale::inverse_dim();
   if (name == "log_n") return Scale::log_n();
   if (name == "none") return Scale::none();
-  throw nb::value_error(("scale is \"" + name +
-                         "\", expected a number, a Scale, \"inverse_sqrt_dim\", \"inverse_dim\", "
-                         "\"log_n\" or \"none\"")
-                            .c_str());
+  wrong_value("scale is \"", name,
+              "\", expected a number, a Scale, \"inverse_sqrt_dim\", \"inverse_dim\", "
+              "\"log_n\" or \"none\"");
 }
 
 How::How(nb::tuple options) {
   if (options.size() != static_cast<std::size_t>(Field::count))
-    throw nb::value_error("attention options: wrong number of fields");
+    wrong_value("attention options: wrong number of fields");
   const auto given = [&](Field field) -> nb::handle {
     const nb::handle value = PyTuple_GetItem(options.ptr(), static_cast<Py_ssize_t>(field));
     return value.is_none() ? nb::handle() : value;

@@ -1,4 +1,5 @@
 #include "python/src/parts.h"
+#include "python/src/mistake.h"
 
 namespace rapt::python {
 namespace {
@@ -12,12 +13,11 @@ nb::tuple stats_of(const Answer& answer, Stats stats) {
 
 }  // namespace
 
-nb::object parts(const Answer& answer, Tensor out, Attended attended, int wanted, Layout layout) {
-  nb::object first = answer.array(std::move(out), layout);
-  if (wanted == 0) return first;
+nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted) {
+  if (wanted == 0) return out;
   const Shape shape = attended.lse.shape();
   nb::list all;
-  all.append(first);
+  all.append(out);
   if ((wanted & want_lse) != 0) all.append(answer.array(std::move(attended.lse)));
   if ((wanted & want_stats) != 0) all.append(stats_of(answer, std::move(*attended.stats)));
   if ((wanted & want_rows) != 0)
@@ -27,14 +27,11 @@ nb::object parts(const Answer& answer, Tensor out, Attended attended, int wanted
 }
 
 Rows rows_of(nb::tuple arrays, const char* where) {
-  const std::string name = where;
   if (arrays.size() != 2)
-    throw nb::value_error((name + ": rows has " + std::to_string(arrays.size()) +
-                           " parts, expected (max, sum) of attend")
-                              .c_str());
+    wrong_value(where, ": rows has ", arrays.size(), " parts, expected (max, sum) of attend");
   Rows rows;
-  rows.max = Array(arrays[0], name + ": rows[0]").to_floats();
-  rows.sum = Array(arrays[1], name + ": rows[1]").to_doubles();
+  rows.max = Array(arrays[0], "rows[0]").to_floats();
+  rows.sum = Array(arrays[1], "rows[1]").to_doubles();
   return rows;
 }
 

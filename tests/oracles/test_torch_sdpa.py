@@ -1,34 +1,106 @@
-"""rapt.attend against PyTorch's own attention and autograd, in f64."""
+"""rapt against PyTorch's own attention and autograd, in f64."""
 
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import rapt
+from close import assert_close, assert_same_gradients, operands
 
 
-def operands(*shape, count=3, dtype=torch.float32, seed=0):
-    torch.manual_seed(seed)
-    return [torch.randn(shape).to(dtype).requires_grad_() for _ in range(count)]
-
-
-def assert_close(mine, theirs, dtype=torch.float32):
-    size = max(1.0, theirs.abs().max().item())
-    torch.testing.assert_close(mine.double(), theirs.double(), rtol=0,
-                               atol=16 * size * torch.finfo(dtype).eps)
+def doubles(*tensors):
+    return [x.double() for x in tensors]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("causal", [False, True])
-def test_output_and_gradients_equal_sdpa(dtype, causal):
+def test_attend_equals_sdpa(dtype, causal):
     q, k, v = operands(2, 4, 100, 32, dtype=dtype)
     mine = rapt.attend(q, k, v, "causal" if causal else None)
-    exact = sdpa(q.double(), k.double(), v.double(), is_causal=causal)
+    exact = sdpa(*doubles(q, k, v), is_causal=causal)
     assert mine.dtype == dtype
     assert_close(mine, exact, dtype)
-    dout = torch.randn_like(exact)
-    found = torch.autograd.grad(mine, (q, k, v), dout.to(dtype))
-    expected = torch.autograd.grad(exact, (q, k, v), dout.to(dtype).double())
-    for a, b in zip(found, expected):
-        assert a.dtype == dtype
-        assert_close(a, b, dtype)
+    assert_same_gradients(mine, exact, (q, k, v), dtype)
+
+
+@pytest.mark.parametrize("queries, keys", [(70, 70), (9, 70), (70, 9)])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 4), (2, 3, 4)])
+def test_sdpa_takes_any_leading_axes_and_lengths(shape, queries, keys):
+    (q,) = operands(*shape, queries, 16, count=1)
+    k, v = operands(*shape, keys, 16, count=2, seed=1)
+    for causal in (False, True):
+        mine = rapt.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        exact = sdpa(*doubles(q, k, v), is_causal=causal)
+        assert_close(mine, exact)
+        assert_same_gradients(mine, exact, (q, k, v))
+
+
+MASKS = {
+    "random": lambda: torch.rand(20, 30) < 0.5,
+    "runs": lambda: (torch.arange(20)[:, None] + 10 - torch.arange(30)).abs() < 5,
+    "by item": lambda: torch.rand(2, 1, 20, 30) < 0.5,
+    "by head": lambda: torch.rand(4, 20, 30) < 0.5,
+    "padding": lambda: torch.arange(30) < torch.tensor([30, 7])[:, None, None, None],
+    "nothing at all": lambda: torch.zeros(2, 4, 20, 30, dtype=torch.bool),
+    "added": lambda: torch.randn(20, 30),
+    "added, by item and head": lambda: torch.randn(2, 4, 20, 30),
+    "added, rows of -inf": lambda: torch.randn(2, 1, 20, 30).masked_fill(
+        torch.arange(20)[:, None] % 3 == 0, -torch.inf),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_mean_what_they_mean_to_sdpa(name):
+    torch.manual_seed(3)
+    mask = MASKS[name]()
+    (q,) = operands(2, 4, 20, 16, count=1)
+    k, v = operands(2, 4, 30, 16, count=2, seed=1)
+    mine = rapt.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    exact = sdpa(*doubles(q, k, v), attn_mask=mask if mask.dtype == torch.bool else mask.double())
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (q, k, v))
+
+
+def test_a_learned_mask_gets_its_gradient():
+    q, k, v = operands(2, 4, 20, 16)
+    mask = torch.randn(1, 4, 20, 20, requires_grad=True)
+    mine = rapt.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert_same_gradients(mine, sdpa(*doubles(q, k, v, mask)), (q, k, v, mask))
+
+
+def test_grouped_heads_and_scale():
+    (q,) = operands(2, 6, 33, 16, count=1)
+    k, v = operands(2, 2, 33, 16, count=2, seed=1)
+    mine = rapt.scaled_dot_product_attention(q, k, v, scale=0.3, enable_gqa=True)
+    exact = sdpa(*doubles(q, k, v), scale=0.3, enable_gqa=True)
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (q, k, v))
+    with pytest.raises(ValueError, match="enable_gqa"):
+        rapt.scaled_dot_product_attention(q, k, v)
+
+
+def test_conflicts_are_refused():
+    q, k, v = operands(1, 1, 4, 8)
+    with pytest.raises(ValueError, match="one of them"):
+        rapt.scaled_dot_product_attention(q, k, v, torch.ones(4, 4, dtype=torch.bool), is_causal=True)
+
+
+def test_dropout_follows_torchs_seed():
+    q, k, v = operands(1, 2, 50, 16)
+    torch.manual_seed(5)
+    once = rapt.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+    again = rapt.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+    torch.manual_seed(5)
+    assert torch.equal(once, rapt.scaled_dot_product_attention(q, k, v, dropout_p=0.3))
+    assert not torch.equal(once, again)
+
+
+def test_views_are_read_where_they_lie():
+    packed = torch.randn(2, 50, 3, 4, 16, requires_grad=True)  # [batch, tokens, qkv, heads, dim]
+    q, k, v = (x.transpose(1, 2) for x in packed.unbind(2))
+    mine = rapt.attend(q, k, v, "causal")
+    exact = sdpa(*doubles(q, k, v), is_causal=True)
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (packed,))
+    backwards = torch.randn(2, 16, 4, 50).permute(0, 2, 3, 1)  # last axis not contiguous
+    assert_close(rapt.attend(backwards, backwards, backwards), sdpa(*doubles(*[backwards] * 3)))

@@ -52,7 +52,7 @@ def fits(pattern, queries, keys):
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(s=shapes, pattern=st.sampled_from(PATTERNS), strided=st.booleans(),
        dtype=st.sampled_from(["float32", "bfloat16", "float16"]))
 def test_equals_the_definition(s, pattern, strided, dtype):

@@ -1,0 +1,183 @@
+"""flash-attn's functions: [batch, tokens, heads, dim], causal from the bottom right corner."""
+
+from __future__ import annotations
+
+import sys
+
+from rapt import _core
+from rapt.attention import attend, torch_side
+from rapt.bias import alibi
+
+__all__ = ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"]
+
+_ALL = 2**62
+
+
+def _pattern(causal, window_size):
+    left, right = (side if side >= 0 else _ALL for side in window_size)
+    if causal:
+        right = min(right, 0)
+    if left == _ALL and right == _ALL:
+        return None
+    return _core.window(left, right)
+
+
+def _joined(arrays, axis):
+    first = arrays[0]
+    return sys.modules["torch" if torch_side(first) else "numpy"].concatenate(arrays, axis)
+
+
+def _attend(q, k, v, how):
+    """Slopes may differ between batch items; then each is a call."""
+    slopes = how.pop("alibi_slopes")
+    how = {**how, "layout": "blhd", "return_lse": True}
+    if slopes is None or slopes.ndim == 1:
+        return attend(q, k, v, bias=None if slopes is None else alibi(slopes), **how)
+    parts = [attend(q[i:i + 1], k[i:i + 1], v[i:i + 1], bias=alibi(slopes[i]), **how)
+             for i in range(q.shape[0])]
+    return tuple(_joined(x, 0) for x in zip(*parts))
+
+
+def _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes):
+    return {"pattern": _pattern(causal, window_size), "dropout": dropout_p, "scale": softmax_scale,
+            "softcap": softcap, "alibi_slopes": alibi_slopes}
+
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
+                    softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False):
+    """q [batch, queries, heads, dim], k and v [batch, keys, kv_heads, dim]. With return_attn_probs
+    (out, softmax_lse, None): probabilities are never stored. Always deterministic.
+
+    >>> import numpy as np
+    >>> x = np.ones((1, 9, 2, 8), np.float32)
+    >>> flash_attn_func(x, x, x, causal=True, window_size=(4, 0)).shape
+    (1, 9, 2, 8)
+    """
+    out, lse = _attend(q, k, v, _how(dropout_p, softmax_scale, causal, window_size, softcap,
+                                     alibi_slopes))
+    return (out, lse, None) if return_attn_probs else out
+
+
+def _lengths(cumulative):
+    ends = [int(x) for x in cumulative]
+    return [b - a for a, b in zip(ends, ends[1:])]
+
+
+def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+                           dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
+                           softcap=0.0, alibi_slopes=None, deterministic=False,
+                           return_attn_probs=False, block_table=None):
+    """Packed sequences: q [all queries, heads, dim], k and v [all keys, kv_heads, dim]; the
+    cumulative lengths have one entry more than there are sequences."""
+    if block_table is not None:
+        raise ValueError("flash_attn_varlen_func: a block_table is given, expected none; rapt.KvCache "
+                         "is paged")
+    lengths, key_lengths = _lengths(cu_seqlens_q), _lengths(cu_seqlens_k)
+    for name, found, most in (("q", lengths, max_seqlen_q), ("k", key_lengths, max_seqlen_k)):
+        if found and max(found) > most:
+            raise ValueError(f"flash_attn_varlen_func: max_seqlen_{name} is {most}, but a sequence "
+                             f"has {max(found)}")
+    how = _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
+    each = alibi_slopes is not None and alibi_slopes.ndim == 2
+    if lengths == key_lengths and not each:
+        out, lse = _packed(q, k, v, _core.documents(lengths), how)
+    elif how["pattern"] is None and alibi_slopes is None:
+        out, lse = _packed(q, k, v, _core.documents(lengths, key_lengths), how)
+    else:
+        out, lse = _one_by_one(q, k, v, lengths, key_lengths, how, alibi_slopes)
+    return (out, lse, None) if return_attn_probs else out
+
+
+def _packed(q, k, v, documents, how):
+    pattern = how["pattern"]
+    how = {**how, "pattern": documents if pattern is None else documents & pattern}
+    out, lse = _attend(q[None], k[None], v[None], how)
+    return out[0], lse[0]
+
+
+def _one_by_one(q, k, v, lengths, key_lengths, how, slopes):
+    """Diagonals that hang on corners of their own: one call for each sequence."""
+    outs, lses, at, key_at = [], [], 0, 0
+    for i, (count, key_count) in enumerate(zip(lengths, key_lengths)):
+        own = slopes[i] if slopes is not None and slopes.ndim == 2 else slopes
+        keys = slice(key_at, key_at + key_count)
+        out, lse = _attend(q[None, at:at + count], k[None, keys], v[None, keys],
+                           {**how, "alibi_slopes": own})
+        outs.append(out[0])
+        lses.append(lse[0])
+        at, key_at = at + count, key_at + key_count
+    return _joined(outs, 0), _joined(lses, 1)
+
+
+def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None,
+                            cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None,
+                            block_table=None, softmax_scale=None, causal=False,
+                            window_size=(-1, -1), softcap=0.0, rotary_interleaved=True,
+                            alibi_slopes=None, num_splits=0, return_softmax_lse=False):
+    """Attention over caches [batch, slots, kv_heads, dim] of which item i holds cache_seqlens[i]
+    tokens; new k and v are first written behind them, in place, rotated if cosines and sines are
+    given. No gradients. num_splits is for others to choose; results do not depend on it."""
+    if block_table is not None:
+        raise ValueError("flash_attn_with_kvcache: a block_table is given, expected none; rapt.KvCache "
+                         "is paged")
+    if (k is None) != (v is None):
+        raise ValueError("flash_attn_with_kvcache: one of k and v is given, expected both or none")
+    if (rotary_cos is None) != (rotary_sin is None):
+        raise ValueError("flash_attn_with_kvcache: one of rotary_cos and rotary_sin is given, "
+                         "expected both or none")
+    batch, queries = q.shape[:2]
+    held = _held(cache_seqlens, batch, k_cache.shape[1], k)
+    slots = range(batch) if cache_batch_idx is None else [int(x) for x in cache_batch_idx]
+    pads = [0] * batch if cache_leftpad is None else [int(x) for x in cache_leftpad]
+    how = _how(0.0, softmax_scale, causal, window_size, softcap, None)
+    local = causal or tuple(window_size) != (-1, -1)
+    outs = []
+    for i, slot in enumerate(slots):
+        query = q[i:i + 1]
+        if rotary_cos is not None:
+            steps = range(held[i], held[i] + queries) if local else [held[i]] * queries
+            query = _turned(query, rotary_cos, rotary_sin, list(steps), rotary_interleaved)
+        end = held[i]
+        if k is not None:
+            new = k[i:i + 1]
+            end += k.shape[1]
+            if rotary_cos is not None:
+                new = _turned(new, rotary_cos, rotary_sin, list(range(held[i], end)),
+                              rotary_interleaved)
+            k_cache[slot, held[i]:end] = new[0]
+            v_cache[slot, held[i]:end] = v[i]
+        own = alibi_slopes[i] if alibi_slopes is not None and alibi_slopes.ndim == 2 else alibi_slopes
+        keys = slice(pads[i], end)
+        outs.append(_attend(query, k_cache[slot:slot + 1, keys], v_cache[slot:slot + 1, keys],
+                            {**how, "alibi_slopes": own}))
+    out, lse = (_joined(x, 0) for x in zip(*outs))
+    return (out, lse) if return_softmax_lse else out
+
+
+def _held(cache_seqlens, batch, slots, k):
+    """Tokens in the cache of each item before this call."""
+    if cache_seqlens is None:
+        held = [slots if k is None else 0] * batch
+    elif hasattr(cache_seqlens, "__len__"):
+        held = [int(x) for x in cache_seqlens]
+    else:
+        held = [int(cache_seqlens)] * batch
+    new = 0 if k is None else k.shape[1]
+    for count in held:
+        if count + new > slots:
+            raise ValueError(f"flash_attn_with_kvcache: {count} tokens and {new} new ones, expected at "
+                             f"most the {slots} slots of the cache")
+    return held
+
+
+def _turned(x, cos, sin, steps, interleaved):
+    """x [1, tokens, heads, dim]; cos and sin [positions, half the rotated channels]."""
+    half = cos.shape[1]
+    cos, sin = cos[steps][None, :, None], sin[steps][None, :, None]
+    out = x.clone() if hasattr(x, "clone") else x.copy()
+    first = slice(0, 2 * half, 2) if interleaved else slice(0, half)
+    second = slice(1, 2 * half, 2) if interleaved else slice(half, 2 * half)
+    a, b = x[..., first], x[..., second]
+    out[..., first] = a * cos - b * sin
+    out[..., second] = a * sin + b * cos
+    return out

@@ -1,0 +1,1 @@
+"""Bridges into other libraries."""

@@ -1,0 +1,93 @@
+"""Reformer: hashed and local attention."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+from transformers.models.reformer.modeling_reformer import (LocalSelfAttention,
+                                                            LocalSelfAttentionOutput,
+                                                            LSHSelfAttention,
+                                                            LSHSelfAttentionOutput)
+
+import rapt
+from rapt.integrations.transformers.masks import item_patterns
+
+
+def replace(model) -> int:
+    """How many modules have rapt's attention now."""
+    count = 0
+    for module in model.modules():
+        forward = {LSHSelfAttention: _hashed, LocalSelfAttention: _local}.get(type(module))
+        if forward is None:
+            continue
+        count += 1
+        if not hasattr(module, "forward_of_transformers"):
+            module.forward_of_transformers = module.forward
+            module.forward = types.MethodType(forward, module)
+    return count
+
+
+def _by_item(operands, pattern, attention_mask, how):
+    """One call for all items, or one for each if their padding differs."""
+    padded = item_patterns(attention_mask)
+    if padded is None:
+        return rapt.attend(*operands, pattern, layout="blhd", **how)
+    return torch.cat([rapt.attend(*(x[i:i + 1] for x in operands), pattern & keys, layout="blhd",
+                                  **how) for i, keys in enumerate(padded)])
+
+
+def _needs_transformers(self, tokens, rounds, attention_mask, *of_the_cache):
+    """Its cache holds buckets, and its weights are sorted by them. In a ring shorter than the
+    neighbourhood it counts chunks twice; padding with holes is rare."""
+    ring = -(-tokens // self.chunk_length) * rounds
+    wrapped = tokens > self.chunk_length and ring < self.num_chunks_before + self.num_chunks_after + 1
+    return wrapped or any(of_the_cache) or item_patterns(attention_mask) == []
+
+
+def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=None,
+            past_buckets_states=None, use_cache=False, output_attentions=False, **kwargs):
+    rounds = num_hashes or self.num_hashes
+    if _needs_transformers(self, hidden_states.shape[1], rounds, attention_mask,
+                           past_buckets_states is not None, use_cache, output_attentions):
+        return self.forward_of_transformers(
+            hidden_states, attention_mask, num_hashes, buckets, past_buckets_states, use_cache,
+            output_attentions, **kwargs)
+    shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)
+    qk, v = self.query_key(hidden_states).view(shape), self.value(hidden_states).view(shape)
+    how = {"dropout": self.dropout if self.training else 0.0}
+    if shape[1] > self.chunk_length:
+        if self.num_buckets is None:
+            self._set_num_buckets(shape[1])
+        factors = [self.num_buckets] if isinstance(self.num_buckets, int) else list(self.num_buckets)
+        # Drawn here as there: the reversible backward pass sets the seed and draws them again.
+        if self.hash_seed is not None:
+            torch.manual_seed(self.hash_seed)
+        how["rotations"] = torch.randn(shape[2], shape[3], rounds, sum(factors) // 2,
+                                       dtype=qk.dtype)
+    else:
+        factors = [2]
+    pattern = rapt.lsh_pattern(self.chunk_length, rounds, factors, 0, self.num_chunks_before,
+                               self.num_chunks_after)
+    if self.is_decoder:
+        pattern = pattern & rapt.causal()
+    out = _by_item((qk, qk, v), pattern, attention_mask, how)
+    return LSHSelfAttentionOutput(out.flatten(2), (), None)
+
+
+def _local(self, hidden_states, attention_mask=None, past_buckets_states=None, use_cache=False,
+           output_attentions=False, **kwargs):
+    if _needs_transformers(self, hidden_states.shape[1], 1, attention_mask,
+                           past_buckets_states is not None, use_cache, output_attentions):
+        return self.forward_of_transformers(hidden_states, attention_mask, past_buckets_states,
+                                            use_cache, output_attentions, **kwargs)
+    shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)
+    operands = [project(hidden_states).view(shape) for project in (self.query, self.key, self.value)]
+    pattern = rapt.full()
+    if shape[1] > self.chunk_length:
+        pattern = rapt.chunks(self.chunk_length, self.num_chunks_before, self.num_chunks_after)
+    if self.is_decoder:
+        pattern = pattern & rapt.causal()
+    how = {"dropout": self.dropout if self.training else 0.0}
+    out = _by_item(operands, pattern, attention_mask, how)
+    return LocalSelfAttentionOutput(out.flatten(2), ())

@@ -1,0 +1,158 @@
+"""rapt's PyTorch operators: gradients of every part, torch.compile, torch's own checks."""
+
+import math
+
+import pytest
+import torch
+
+import rapt
+from close import assert_close, operands
+
+HEADS, TOKENS, DIM, REACH = 4, 50, 16, 4
+NAMES = ("q", "k", "v", "slopes", "amplitudes", "rates", "table", "relative_keys",
+         "relative_values", "dense", "sinks")
+
+
+def learnable():
+    torch.manual_seed(1)
+    shapes = [(2, HEADS, TOKENS, DIM)] * 3 + [(HEADS,)] * 3 + [(32, HEADS), (2 * REACH + 1, DIM),
+              (2 * REACH + 1, DIM), (1, HEADS, TOKENS, TOKENS), (HEADS,)]
+    positive = (3, 4, 5)
+    return [(torch.rand(s) if i in positive else torch.randn(s)).requires_grad_()
+            for i, s in enumerate(shapes)]
+
+
+def everything(q, k, v, slopes, amplitudes, rates, table, keys, values, dense, sinks):
+    bias = (rapt.alibi(slopes) + rapt.kerple_log(amplitudes, rates) + rapt.t5_bias(table)
+            + rapt.relative_keys(keys) + rapt.dense_bias(dense))
+    return rapt.attend(q, k, v, "causal", bias=bias, relative_values=values, sinks=sinks,
+                       softcap=20.0, return_lse=True)
+
+
+def definition(*inputs):
+    q, k, v, slopes, amplitudes, rates, table, keys, values, dense, sinks = (
+        x.double() for x in inputs)
+    i, j = torch.arange(TOKENS)[:, None], torch.arange(TOKENS)
+    at, distance = (j - i).clamp(-REACH, REACH) + REACH, (i - j).abs().double()
+    z = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, keys[at])) / math.sqrt(DIM)
+    z = 20 * torch.tanh(z / 20) + dense
+    by_head = [x[:, None, None] for x in (slopes, amplitudes, rates)]
+    z = z - by_head[0] * distance - by_head[1] * torch.log1p(by_head[2] * distance)
+    bucket = torch.tensor([[rapt.t5_bucket(int(b - a)) for b in j] for a in i[:, 0]])
+    z = (z + table[bucket].permute(2, 0, 1)).masked_fill(j > i, -math.inf)
+    z = torch.cat([z, sinks[:, None, None].expand(2, -1, TOKENS, 1)], -1)
+    p = z.softmax(-1)[..., :-1]
+    return p @ v + torch.einsum("bhij,ijd->bhid", p, values[at]), z.logsumexp(-1)
+
+
+def test_every_learnable_part_has_its_gradient():
+    inputs = learnable()
+    (out, lse), (exact, exact_lse) = everything(*inputs), definition(*inputs)
+    assert_close(out, exact)
+    assert_close(lse, exact_lse)
+    w, wl = torch.randn_like(out), torch.randn_like(lse)
+    found = torch.autograd.grad((out * w).sum() + (lse * wl).sum(), inputs)
+    expected = torch.autograd.grad((exact * w).sum() + (exact_lse * wl).sum(), inputs)
+    for name, a, b in zip(NAMES, found, expected):
+        try:
+            assert_close(a, b, roundings=64)
+        except AssertionError as error:
+            raise AssertionError(f"gradient of {name}: {error}") from None
+
+
+def test_gradcheck():
+    """f32 inside: a coarse step and what its rounding allows."""
+    q, k, v = operands(1, 2, 6, 4)
+    assert torch.autograd.gradcheck(lambda *x: rapt.attend(*x, "causal"), (q, k, v), eps=1e-2,
+                                    atol=2e-3, rtol=1e-2, nondet_tol=0.0)
+
+
+def test_parameters_of_other_types_get_gradients_of_their_type():
+    q, k, v = operands(1, 4, 20, 8, dtype=torch.bfloat16)
+    slopes = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(32, 4, dtype=torch.bfloat16, requires_grad=True)
+    rapt.attend(q, k, v, bias=rapt.alibi(slopes) + rapt.t5_bias(table)).sum().backward()
+    assert slopes.grad.dtype == torch.float64 and table.grad.dtype == torch.bfloat16
+    assert q.grad.dtype == torch.bfloat16
+
+
+PATTERN = rapt.causal() & rapt.window(8, 0)
+
+
+@pytest.mark.parametrize("pattern", ["causal & window(8, 0)", PATTERN, None])
+def test_compiles_into_one_graph(pattern):
+    q, k, v = operands(2, 3, 40, 8)
+    slopes = torch.rand(3, requires_grad=True)
+
+    def model(q, k, v, slopes):
+        return rapt.attend(q * 2, k, v, pattern, bias=rapt.alibi(slopes), scale=0.4) + 1
+
+    compiled = torch.compile(model, fullgraph=True)
+    mine, plain = compiled(q, k, v, slopes), model(q, k, v, slopes)
+    assert torch.equal(mine, plain)
+    for a, b in zip(torch.autograd.grad(mine.sum(), (q, k, v, slopes)),
+                    torch.autograd.grad(plain.sum(), (q, k, v, slopes))):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("layout", ["bhld", "blhd"])
+def test_torch_accepts_the_operators(layout):
+    from rapt import _torch_attend as ops
+
+    how = ("causal", None, 0.0, None, None, None, None, 0.0, 0, False, None)
+    q, k, v = operands(2, 4, 9, 8)
+    slopes = torch.rand(4 if layout == "bhld" else 9, requires_grad=True)
+    torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 8, 0,
+                                          ops.text_of(how, layout, 0)))
+
+
+def test_longformer_and_lsh_have_gradients():
+    six = operands(1, 2, 70, 16, count=6)
+    classes = [2] + 60 * [1] + 9 * [0]
+    out = rapt.longformer(*six, window=5, classes=classes)
+    again, rows = rapt.longformer(*[x.detach() for x in six], window=5, classes=classes,
+                                  return_rows=True)
+    assert torch.equal(out, again)
+    found = torch.autograd.grad(out.sum(), six)
+    expected = rapt.longformer_backward(torch.ones_like(again), *[x.detach() for x in six], again,
+                                        rows, window=5, classes=classes)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+    (qk,) = operands(1, 2, 200, 16, count=1)
+    hashed = rapt.lsh(qk, qk, chunk=32, rounds=2, buckets=[8], pattern="causal")
+    assert torch.autograd.grad(hashed.sum(), qk)[0].abs().max() > 0
+
+
+def test_positions_have_gradients():
+    (x,) = operands(2, 3, 10, 8, count=1)
+    rope = rapt.positions.Rope(8)
+    turned = rope.apply(x, positions=5)
+    (dx,) = torch.autograd.grad(turned, x, turned.detach())
+    assert_close(dx, x.detach())  # a rotation turned back
+    table = torch.randn(12, 8, requires_grad=True)
+    rapt.positions.learned(table, 10, batch=2).sum().backward()
+    assert torch.equal(table.grad, torch.tensor([2.0] * 10 + [0.0] * 2)[:, None].expand(12, 8))
+
+
+def test_a_cache_refuses_to_lose_gradients():
+    cache = rapt.KvCache(kv_heads=2, dim=8)
+    sequence = cache.add()
+    (x,) = operands(1, 2, 5, 8, count=1)
+    cache.append(sequence, x.detach(), x.detach())
+    with pytest.raises(ValueError, match="gradients"):
+        cache.attend(x, [sequence], "causal")
+    with torch.no_grad():
+        assert_close(cache.attend(x, [sequence], "causal"), rapt.attend(x, x, x, "causal"))
+
+
+def test_libraries_are_not_mixed():
+    (q,) = operands(1, 2, 5, 8, count=1)
+    with pytest.raises(TypeError, match="one library"):
+        rapt.attend(q, q.detach().numpy(), q)
+    with pytest.raises(TypeError, match="CPU"):
+        rapt.attend(*[torch.empty(1, 2, 5, 8, device="meta")] * 3)
+
+
+def test_vmap_goes_item_by_item():
+    q, k, v = operands(3, 1, 2, 5, 8, grad=False)
+    mapped = torch.vmap(lambda a, b, c: rapt.attend(a, b, c, "causal"))(q, k, v)
+    assert torch.equal(mapped, torch.stack([rapt.attend(*x, "causal") for x in zip(q, k, v)]))

@@ -1,0 +1,131 @@
+"""accelerate(model) against the same model as Transformers has it."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+
+from close import assert_close
+from rapt.integrations.transformers import accelerate
+
+LONG = {"vocab_size": 99, "max_position_embeddings": 160, "pad_token_id": 1}
+
+
+def longformer():
+    return transformers.LongformerModel(transformers.LongformerConfig(
+        **LONG, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        attention_window=[8, 16]))
+
+
+def led():
+    return transformers.LEDModel(transformers.LEDConfig(
+        vocab_size=99, d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, attention_window=8,
+        max_encoder_position_embeddings=160, max_decoder_position_embeddings=64))
+
+
+REFORMER = {"vocab_size": 99, "hidden_size": 32, "num_attention_heads": 2, "attention_head_size": 16,
+            "feed_forward_size": 48, "axial_pos_shape": [8, 16], "axial_pos_embds_dim": [16, 16],
+            "lsh_attn_chunk_length": 16, "local_attn_chunk_length": 16,
+            "max_position_embeddings": 128, "num_hashes": 2, "num_buckets": 4, "hash_seed": 0,
+            "hidden_dropout_prob": 0.0, "lsh_attention_probs_dropout_prob": 0.0,
+            "local_attention_probs_dropout_prob": 0.0}
+
+
+def reformer(decoder, layers):
+    return transformers.ReformerModel(transformers.ReformerConfig(
+        **REFORMER, is_decoder=decoder, attn_layers=layers))
+
+
+@pytest.mark.parametrize("decoder", [False, True])
+@pytest.mark.parametrize("layers", [["lsh"], ["local"], ["local", "lsh"]])
+@pytest.mark.parametrize("length", [12, 96, 128])
+@pytest.mark.parametrize("padded", [False, True])
+def test_reformer(decoder, layers, length, padded):
+    torch.manual_seed(0)
+    theirs = reformer(decoder, layers)
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (2, length), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(2, length, dtype=torch.long)
+    if padded:
+        mask[1, length - 5:] = 0
+    theirs.train(length == 128)  # only whole lengths train there
+    mine.train(length == 128)
+    a, b = (m(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[mask.bool()]
+            for m in (mine, theirs))
+    assert_close(a, b, roundings=256)
+    if length == 128:
+        assert_same_gradients(mine, theirs, a, b)
+
+
+def test_reformer_in_a_ring_shorter_than_its_neighbourhood():
+    """Transformers counts the other chunk twice there."""
+    torch.manual_seed(0)
+    theirs = transformers.ReformerModel(transformers.ReformerConfig(
+        **REFORMER, is_decoder=False, attn_layers=["local"], local_num_chunks_after=1)).eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (2, 32), generator=torch.Generator().manual_seed(1))
+    assert_close(mine(input_ids=ids).last_hidden_state, theirs(input_ids=ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_big_bird(training):
+    torch.manual_seed(0)
+    theirs = transformers.BigBirdModel(transformers.BigBirdConfig(
+        vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, block_size=8, num_random_blocks=2, max_position_embeddings=256,
+        attention_type="block_sparse", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    theirs.train(training)
+    mine = accelerate(copy.deepcopy(theirs))
+    given = inputs(160, [])
+    del given["global_attention_mask"]
+    real = given["attention_mask"].bool()
+    a, b = (m(**given).last_hidden_state[real] for m in (mine, theirs))
+    assert_close(a, b, roundings=64)
+    assert_same_gradients(mine, theirs, a, b)
+
+
+MODELS = {"longformer": longformer, "led": led}
+
+
+def inputs(tokens, globals_):
+    draw = torch.Generator().manual_seed(1)
+    mask = torch.ones(2, tokens, dtype=torch.long)
+    mask[1, tokens - 9:] = 0
+    everywhere = torch.zeros_like(mask)
+    everywhere[0, globals_] = 1
+    everywhere[1, globals_[:1]] = 1
+    return {"input_ids": torch.randint(3, 99, (2, tokens), generator=draw), "attention_mask": mask,
+            "global_attention_mask": everywhere}
+
+
+def assert_same_gradients(mine, theirs, a, b):
+    a.square().sum().backward()
+    b.square().sum().backward()
+    size = max(p.grad.abs().max() for p in theirs.parameters() if p.grad is not None)
+    for (name, x), y in zip(mine.named_parameters(), theirs.parameters()):
+        if y.grad is not None:
+            found = torch.zeros_like(y.grad) if x.grad is None else x.grad
+            assert (found - y.grad).abs().max() < 1e-4 * size, name
+
+
+@pytest.mark.parametrize("globals_", [[], [0], [0, 5, 30]])
+@pytest.mark.parametrize("tokens", [48, 61])
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_gradients_stay_the_same(name, tokens, globals_):
+    torch.manual_seed(0)
+    theirs = MODELS[name]().eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    given = inputs(tokens, globals_)
+    if name == "led":
+        given["decoder_input_ids"] = given["input_ids"][:, :7]
+    real = torch.ones(2, 7, dtype=torch.bool) if name == "led" else given["attention_mask"].bool()
+    a, b = (model(**given).last_hidden_state[real] for model in (mine, theirs))
+    assert_close(a, b, roundings=64)
+    assert_same_gradients(mine, theirs, a, b)
+
+
+def test_a_model_without_such_attention_is_refused():
+    with pytest.raises(ValueError, match="Linear"):
+        accelerate(torch.nn.Linear(2, 2))

@@ -1,0 +1,150 @@
+"""Patterns, plans, caches and positions from Python."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import rapt
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def test_patterns_are_values():
+    pattern = rapt.causal() & rapt.window(512, 0)
+    assert str(pattern) == "causal & window(512, 0)"
+    assert pattern == rapt.Pattern(str(pattern)) and hash(pattern) == hash(rapt.Pattern(str(pattern)))
+    assert pattern != rapt.causal()
+    assert (pattern == "causal") is False
+    assert "causal" & rapt.window(512, 0) == pattern
+    assert pickle.loads(pickle.dumps(pattern)) == pattern
+    assert repr(rapt.full() | rapt.tokens([0, 3])) == 'Pattern("full | tokens({0, 3})")'
+    assert rapt.window(2, 0).keys_of(5, 8, 8) == [(3, 6)]
+    assert rapt.causal("first").keys_of(0, 2, 8) == [(0, 1)]
+    assert rapt.documents(np.array([3, 4])) == rapt.documents([3, 4])
+    with pytest.raises(ValueError, match="align"):
+        rapt.causal("middle")
+
+
+def test_leaves_have_the_text_they_are_called_by():
+    leaves = [rapt.prefix(3), rapt.documents([2, 3], [3, 4]), rapt.blocks(2, [[0], [1]]), rapt.keys(4),
+              rapt.chunks(4, 1, 0), rapt.dilated(2, 1, 1), rapt.lsh_pattern(4, 2, [4])]
+    for leaf in leaves:
+        assert rapt.Pattern(str(leaf)) == leaf
+    assert leaves[-1].has_lsh and not leaves[0].has_lsh
+
+
+def test_a_mask_is_its_ranges():
+    seen = np.random.default_rng(0).random((7, 9)) < 0.5
+    for mask in (seen, seen.T.copy().T):
+        pattern = rapt.mask(mask)
+        for query in range(7):
+            found = np.zeros(9, bool)
+            for begin, end in pattern.keys_of(query, 7, 9):
+                found[begin:end] = True
+            assert np.array_equal(found, seen[query])
+
+
+def test_plans_draw_themselves():
+    plan = rapt.Plan("causal", 256)
+    assert (plan.pairs, plan.whole_tiles, plan.masked_tiles) == (256 * 257 // 2, 6, 4)
+    assert plan.visits(1) == [(0, 1, True), (1, 1, False)]
+    assert plan.keys_seen(9) == 10
+    assert "▒" in repr(plan) and "█" in repr(plan)
+    svg = plan._repr_svg_()
+    assert svg.count("<rect") == 1 + 7 and svg.endswith("</svg>")
+
+
+@pytest.mark.parametrize("type_, tolerance", [("f32", 1e-6), ("bf16", 0.05), ("int8", 0.05)])
+def test_a_cache_holds_what_was_appended(type_, tolerance):
+    k, v, q = (numbers(1, 2, 70, 8, seed=i) for i in range(3))
+    cache = rapt.KvCache(kv_heads=2, dim=8, type=type_)
+    first = cache.add()
+    cache.append(first, k[:, :, :50], v[:, :, :50])
+    second = cache.fork(first)
+    cache.append(second, k[:, :, 50:].swapaxes(1, 2), v[:, :, 50:].swapaxes(1, 2), layout="blhd")
+    assert (cache.tokens(first), cache.tokens(second)) == (50, 70)
+    assert cache.pages > 0 and cache.bytes > 0 and "KvCache" in repr(cache)
+    both = np.concatenate([q[:, :, -3:]] * 2)
+    out, lse = cache.attend(both, [second, first], "causal", return_lse=True)
+    exact = rapt.attend(q[:, :, -3:], k, v, "causal")
+    np.testing.assert_allclose(out[:1], exact, atol=tolerance)
+    shorter = rapt.attend(q[:, :, -3:], k[:, :, :50], v[:, :, :50], "causal")
+    np.testing.assert_allclose(out[1:], shorter, atol=tolerance)
+    cache.truncate(second, 50)
+    np.testing.assert_array_equal(cache.attend(both[:1], [second], "causal"), out[1:])
+    cache.remove(first)
+    with pytest.raises(ValueError):
+        cache.tokens(first)
+    with pytest.raises(ValueError, match="type|f32"):
+        rapt.KvCache(kv_heads=2, dim=8, type="int4")
+
+
+def test_rope_turns_pairs():
+    x = numbers(2, 3, 10, 8)
+    rope = rapt.positions.Rope(8)
+    angle = np.arange(5, 15)[:, None] * np.array(rope.frequencies)
+    a, b = x[..., :4], x[..., 4:]
+    exact = np.concatenate([a * np.cos(angle) - b * np.sin(angle),
+                            b * np.cos(angle) + a * np.sin(angle)], -1)
+    turned = rope.apply(x, positions=5)
+    np.testing.assert_allclose(turned, exact, atol=1e-5)
+    np.testing.assert_array_equal(rope.apply(x, positions=np.arange(5, 15)), turned)
+    np.testing.assert_array_equal(
+        rope.apply(x.swapaxes(1, 2), positions=5, layout="blhd").swapaxes(1, 2), turned)
+    np.testing.assert_allclose(rope.apply_backward(turned, positions=5), x, atol=1e-5)
+
+
+def test_every_scaling_is_there():
+    p = rapt.positions
+    for scaling in (p.Linear(2), p.Ntk(2), p.DynamicNtk(2, 64), p.Yarn(4), p.Llama3(),
+                    p.Long([1.0] * 4, [2.0] * 4, factor=2)):
+        rope = p.Rope(8, scaling=scaling)
+        assert len(rope.frequencies) == 4 and rope.for_length(100000).dim == 8
+    assert p.Rope(8, xpos=512).for_queries().apply(numbers(1, 1, 3, 8)).shape == (1, 1, 3, 8)
+    assert p.Rope(8, layout="interleaved").dim == 8
+    grid = np.zeros((3, 1, 5), np.int64)
+    x = numbers(1, 2, 5, 8)
+    np.testing.assert_array_equal(p.Rope(8, sections=[2, 1, 1]).apply(x, grid), x)
+    with pytest.raises(ValueError, match="layout"):
+        p.Rope(8, layout="thirds")
+    with pytest.raises(TypeError, match="scaling"):
+        p.Rope(8, scaling=2.0)
+
+
+def test_absolute_positions():
+    p, like = rapt.positions, np.zeros(1, np.float32)
+    rows = p.sinusoidal(5, 6, like=like)
+    angle = np.arange(5)[:, None] * 10000.0 ** (-np.arange(3) / 3)
+    np.testing.assert_allclose(rows[:, ::2], np.sin(angle), atol=1e-6)
+    np.testing.assert_array_equal(p.sinusoidal(np.arange(5), 6, like=like), rows)
+    table = numbers(12, 8)
+    np.testing.assert_array_equal(p.learned(table, 4, batch=2, offset=2)[1], table[2:6])
+    a, b = numbers(3, 2), numbers(4, 6, seed=1)
+    grid = p.axial(a, b, 12)[0]
+    np.testing.assert_array_equal(grid[7], np.concatenate([a[1], b[3]]))
+
+
+def test_longformer_sees_what_its_classes_say():
+    six = [numbers(1, 2, 40, 8, seed=i) for i in range(6)]
+    out = rapt.longformer(*six[:3], window=5)
+    np.testing.assert_allclose(out, rapt.attend(*six[:3], "window(5, 5)"), atol=1e-6)
+    classes = np.array([2] + 30 * [1] + 9 * [0])
+    out, rows = rapt.longformer(*six, window=5, classes=classes, return_rows=True)
+    assert not out[:, :, 31:].any()
+    np.testing.assert_allclose(out[:, :, :1], rapt.attend(six[3][:, :, :1], *six[4:], "keys(31)"),
+                               atol=1e-6)
+    found = rapt.longformer_backward(out, *six, out, rows, window=5, classes=classes)
+    assert [g.shape for g in found] == 6 * [(1, 2, 40, 8)]
+    with pytest.raises(ValueError, match="classes hold 3"):
+        rapt.longformer(*six, classes=[3] * 40)
+
+
+def test_hashed_attention_of_one_chunk_is_attention():
+    x, v = numbers(1, 2, 30, 8), numbers(1, 2, 30, 8, seed=1)
+    assert rapt.lsh(x, v, chunk=64).shape == v.shape
+    hashed = rapt.lsh(numbers(1, 2, 300, 8), numbers(1, 2, 300, 8), chunk=32, rounds=2, buckets=[8])
+    assert np.isfinite(hashed).all()
+    assert rapt.lsh_buckets(16384, 64)
