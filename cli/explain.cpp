@@ -21,10 +21,12 @@ std::string text_of(const ExplainOptions& options, const Attention& how, const C
   const Type type = parse_type(c.dtype);
   if (options.cache.empty())
     return explain(c.q_shape(), c.k_shape(), c.v_shape(), how, context, type);
-  const CacheOptions cache{.kv_heads = c.k_shape()[1],
-                           .dim = c.dim,
-                           .value_dim = c.v_shape()[3],
-                           .type = parse_cache_type(options.cache)};
+  CacheOptions cache{.kv_heads = c.k_shape()[1],
+                     .dim = c.dim,
+                     .value_dim = c.v_shape()[3],
+                     .type = parse_cache_type(options.cache)};
+  if (const std::optional<Lsh> leaf = lsh_part(how.pattern))
+    cache.lsh = CacheLsh{.lsh = *leaf, .tokens = c.tokens};
   return explain(c.q_shape(), cache, c.tokens, how, context, type);
 }
 

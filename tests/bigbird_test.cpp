@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "base/torch_random.h"
 #include "support/bound.h"
@@ -117,6 +118,28 @@ TEST(BigBird, TheFirstBlockCountsAsOftenAsAsked) {
     for (std::size_t i = 0; i < want.lse.numbers().size(); ++i)
       ASSERT_NEAR(got.lse.numbers()[i], want.lse.numbers()[i], 1e-6) << tokens;
   }
+}
+
+/// Gradients of keys come from three calls, and are rounded once.
+TEST(BigBird, GradientsOf16BitsAreThoseOfF32Rounded) {
+  const BigBird how{.block = 8, .first_block_counts = 3};
+  const Tensor q = random_tensor({1, 2, 61, 8}, 1).converted(Type::bf16);
+  const Tensor v = random_tensor({1, 2, 61, 8}, 2).converted(Type::bf16);
+  const Tensor wide_q = q.converted(Type::f32), wide_v = v.converted(Type::f32);
+  const Attended y = attend_bigbird(wide_q, wide_q, wide_v, how);
+  Attended narrow, again;
+  narrow.rows = again.rows = y.rows;
+  narrow.out = y.out.converted(Type::bf16);
+  again.out = narrow.out.converted(Type::f32);
+  const Gradients want = attend_bigbird_backward(wide_v, wide_q, wide_q, wide_v, again, how);
+  const Gradients got = attend_bigbird_backward(v, q, q, v, narrow, how);
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return std::memcmp(AnyView(a).data(), AnyView(b.converted(Type::bf16)).data(),
+                       static_cast<std::size_t>(2 * a.elements())) == 0;
+  };
+  EXPECT_TRUE(same(got.dq, want.dq));
+  EXPECT_TRUE(same(got.dk, want.dk));
+  EXPECT_TRUE(same(got.dv, want.dv));
 }
 
 TEST(BigBird, MistakesAreNamed) {

@@ -311,6 +311,17 @@ TEST(Cache, WhatDoesNotFitIsRefused) {
             "instruction set");
 }
 
+TEST(Cache, NoSequencesAndNoQueriesGiveNothing) {
+  for (const Context& context : every_isa()) {
+    KvCache cache({.kv_heads = 2, .dim = 12}, context);
+    EXPECT_EQ(attend(Tensor({0, 2, 1, 12}), cache, {}, {}, context).out.elements(), 0);
+    const KvCache::Sequence sequence = cache.add();
+    const Tensor k = random_tensor({1, 2, 5, 12}, 1);
+    cache.append(sequence, k, k);
+    EXPECT_EQ(attend(Tensor({1, 4, 0, 12}), cache, {&sequence, 1}, {}, context).out.elements(), 0);
+  }
+}
+
 TEST(Cache, ExplainNamesTheWay) {
   const CacheOptions options{.kv_heads = 2, .dim = 64, .type = CacheType::bf16};
   const auto way = [&](Index queries, const Attention& how) {

@@ -265,6 +265,17 @@ TEST(LshCache, NanComesOutOnlyWhereItIsSeen) {
   for (Index i = 0; i < 40; ++i) EXPECT_FALSE(std::isnan(got.out.data()[i * 5]));
 }
 
+TEST(LshCache, ExplainRefusesWhatAttendRefuses) {
+  const Lsh leaf{.chunk = 16, .buckets = {4}};
+  const CacheOptions plain{.kv_heads = 2, .dim = 8};
+  CacheOptions hashed = plain;
+  hashed.lsh = CacheLsh{.lsh = leaf};
+  const Attention asked{.pattern = lsh(leaf)};
+  expect_refused([&] { explain({1, 2, 1, 8}, plain, 40, asked); }, {"CacheOptions::lsh"});
+  expect_refused([&] { explain({1, 2, 41, 8}, hashed, 40, asked); }, {"41 queries", "40 tokens"});
+  expect_refused([&] { explain({1, 2, 1, 9}, hashed, 40, asked); }, {"dim 9", "8"});
+}
+
 TEST(LshCache, MistakesAreNamed) {
   const auto make = [](const Lsh& lsh, Index tokens = 0, Index window = 0,
                        std::optional<View> rotations = {}) {

@@ -78,14 +78,14 @@ struct Hashed {
   /// What the probabilities of a token sum up to. One that sees only itself has logits of -1e5, and
   /// its denominators are f32: of each round, and once more of all.
   double lonely_sum(Index head, Index i, double most) const {
-    if (most != -1e5) return 1;
+    if (most != -1e5 || lsh.duplicates == Lsh::Duplicates::once) return 1;
     Doubles lse(order->rounds());
     double exact = 0;
     for (Index a = 0; a < order->slots(); ++a) {
       if (order->queries(head)[a] != i) continue;
       double count = 0;
       for (Index b = 0; b < order->slots(); ++b)
-        count += order->keys(head)[b] == i && meetings(a, b) > 0;
+        if (order->keys(head)[b] == i) count += static_cast<double>(meetings(a, b));
       lse[a / order->slots_per_round()] = static_cast<float>(-1e5 + std::log(count));
       exact += count;
     }
@@ -122,9 +122,9 @@ struct Hashed {
               continue;
             }
             double p = std::exp(z - most[i]);
-            if (!self && lsh.duplicates == Lsh::Duplicates::once) {
+            if (lsh.duplicates == Lsh::Duplicates::once) {
               p /= static_cast<double>(all_meetings(head, i, j));
-            } else if (!self) {
+            } else {
               p *= static_cast<double>(meetings(a, b));
             }
             weight[i] += p;
@@ -202,6 +202,23 @@ TEST(Lsh, AnswersAreThoseOfTheDefinition) {
   expect_defined(Hashed({.chunk = 40, .rounds = 1, .before = 1, .after = 1}, full(), 77));
   expect_defined(
       Hashed({.chunk = 8, .rounds = 3, .duplicates = Lsh::Duplicates::once}, causal(), 30));
+  // Both, for tokens that see only themselves.
+  expect_defined(Hashed({.chunk = 10, .before = 2, .after = 1}, causal(), 13));
+}
+
+TEST(Lsh, ALonelyTokenCountsAsOftenAsItMeetsItself) {
+  const Tensor x = random_tensor({1, 1, 13, 8}, 1);
+  const auto first_lse = [&](const Lsh& options) {
+    return static_cast<double>(
+        attend(x, x, x, {.pattern = lsh(options) & causal()}).lse.numbers()[0]);
+  };
+  // Two chunks in a ring, four steps: each chunk is met twice.
+  EXPECT_EQ(first_lse({.chunk = 10, .buckets = {4}, .before = 2, .after = 1}),
+            static_cast<double>(static_cast<float>(-1e5 + std::log(2.0))));
+  // Logits so far down are 2^-6 apart.
+  EXPECT_NEAR(
+      first_lse({.chunk = 10, .rounds = 3, .buckets = {4}, .duplicates = Lsh::Duplicates::once}),
+      -1e5, 0.02);
 }
 
 TEST(Lsh, BitsDoNotDependOnThreads) {

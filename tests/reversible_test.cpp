@@ -295,7 +295,7 @@ TEST(Reversible, MistakesAreNamed) {
   ReversibleStreams half{Tensor({1, 2}, Type::bf16), Tensor({1, 2})};
   expect_refused([&] { reversible_forward({}, std::move(half)); }, {"bf16", "expected f32"});
   const std::vector<ReversibleLayer> nothing(1);
-  expect_refused([&] { reversible_forward(nothing, stack.input()); }, {"layer 0", "no function"});
+  expect_refused([&] { reversible_forward(nothing, stack.input()); }, {"layer 0", "no forward"});
   std::vector<ReversibleLayer> wrong = {stack.part.layer()};
   wrong[0].g.forward = [](View, const DropoutKey&) { return Tensor({1, 1}); };
   expect_refused([&] { reversible_forward(wrong, stack.input()); }, {"g of layer 0", "[1, 1]"});

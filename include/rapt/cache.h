@@ -25,7 +25,7 @@ struct CacheLsh {
   /// The length that buckets are chosen for where the leaf names none. It is no limit.
   Index tokens = 0;
   /// [heads, dim, rounds, half the sum of the bucket factors] instead of those of the leaf's seed;
-  /// copied.
+  /// copied, and gone from KvCache::options().
   std::optional<View> rotations = {};
 };
 
@@ -96,11 +96,13 @@ class RAPT_API KvCache {
 /// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
 /// go is std::invalid_argument.
 ///
-/// With an lsh leaf, which must be that of the cache, a query sees what it would see in a call
-/// without cache over all tokens of its sequence up to now, and q are the newest keys once more.
-///
 /// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
 /// bit for bit with how.strict, which keeps a few queries from taking a shorter way.
+///
+/// Not so with an lsh leaf, which must be that of the cache: a query then sees what it would see in
+/// a call without cache over all tokens of its sequence up to now, and later tokens move the
+/// borders of chunks. q are the newest keys once more. Padding is what append_padding says, not a
+/// key that the rest of the pattern hides from all.
 RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                          const Context& context = {});

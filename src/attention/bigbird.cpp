@@ -103,6 +103,7 @@ class BigBirdCall {
     std::fill_n(bias_.data(), std::min(tokens, how.block),
                 static_cast<float>(std::log(static_cast<double>(how.first_block_counts))));
     how_.bias = dense_bias(bias_);
+    how_.bias.dense->fixed = true;
   }
 
   template <class V>
@@ -152,17 +153,77 @@ void for_each_row(const Slice& slice, const AnyView& q, const With& with) {
         with(static_cast<std::size_t>((item * q.heads() + head) * q.tokens() + i), own++);
 }
 
-/// Adds rows of any type.
-void add_into(const Kernels& kernels, const AnyView& from, const AnyMutableView& to) {
-  float a[max_dim], b[max_dim];
-  for (Index item = 0; item < to.batch(); ++item)
-    for (Index head = 0; head < to.heads(); ++head)
-      for (Index i = 0; i < to.tokens(); ++i) {
-        kernels.load_numbers(from.row(item, head, i), from.type(), to.dim(), a);
-        kernels.load_numbers(to.row(item, head, i), to.type(), to.dim(), b);
-        for (Index c = 0; c < to.dim(); ++c) a[c] += b[c];
-        kernels.store_numbers(a, to.dim(), to.type(), to.row(item, head, i));
-      }
+/// Calls with(item, head, token) for all rows of a view.
+template <class View, class With>
+void for_each_token(const View& view, const With& with) {
+  for (Index item = 0; item < view.batch(); ++item)
+    for (Index head = 0; head < view.heads(); ++head)
+      for (Index i = 0; i < view.tokens(); ++i) with(item, head, i);
+}
+
+/// Adds rows of f32.
+void add_into(const AnyView& from, const AnyMutableView& to) {
+  for_each_token(to, [&](Index item, Index head, Index i) {
+    const auto* x = static_cast<const float*>(from.row(item, head, i));
+    auto* y = static_cast<float*>(to.row(item, head, i));
+    for (Index c = 0; c < to.dim(); ++c) y[c] += x[c];
+  });
+}
+
+/// An operand as f32: gradients of several slices are added before they are rounded.
+class Widened {
+ public:
+  Widened(const Kernels& kernels, const AnyView& view) : view_(view) {
+    if (view.type() == Type::f32) return;
+    copy_ = Tensor::uninitialized(view.shape());
+    const AnyMutableView to = copy_;
+    for_each_token(view, [&](Index item, Index head, Index i) {
+      kernels.load_numbers(view.row(item, head, i), view.type(), view.dim(),
+                           static_cast<float*>(to.row(item, head, i)));
+    });
+    view_ = copy_;
+  }
+  const AnyView& view() const { return view_; }
+
+ private:
+  Tensor copy_;
+  AnyView view_;
+};
+
+Tensor narrowed(const Kernels& kernels, Tensor gradient, Type type) {
+  if (type == Type::f32) return gradient;
+  Tensor out = Tensor::uninitialized(gradient.shape(), type);
+  const AnyView from = gradient;
+  const AnyMutableView to = out;
+  for_each_token(from, [&](Index item, Index head, Index i) {
+    kernels.store_numbers(static_cast<const float*>(from.row(item, head, i)), from.dim(), type,
+                          to.row(item, head, i));
+  });
+  return out;
+}
+
+Gradients backward_of_slices(const AnyView& dout, const AnyView& q, const AnyView& k,
+                             const AnyView& v, const AnyView& out, const Rows& all,
+                             const BigBird& how, const Context& context) {
+  Gradients g;
+  g.dq = Tensor(q.shape());
+  g.dk = Tensor(k.shape());
+  g.dv = Tensor(v.shape());
+  for (const Slice& slice : slices_of(how, q)) {
+    const BigBirdCall call(how, slice, q.tokens());
+    Rows rows;
+    for_each_row(slice, q, [&](std::size_t row, std::size_t) {
+      rows.max.push_back(all.max[row]);
+      rows.sum.push_back(all.sum[row]);
+    });
+    const Gradients of_slice =
+        attend_backward(call.queries(dout), call.queries(q), call.keys(k), call.keys(v),
+                        call.queries(out), rows, call.how(), context);
+    copy_into(of_slice.dq, call.queries(AnyMutableView(g.dq)));
+    add_into(of_slice.dk, call.keys(AnyMutableView(g.dk)));
+    add_into(of_slice.dv, call.keys(AnyMutableView(g.dv)));
+  }
+  return g;
 }
 
 }  // namespace
@@ -208,24 +269,15 @@ Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
   check(std::ssize(attended.rows.max) == count && std::ssize(attended.rows.sum) == count, where,
         ": rows have ", attended.rows.max.size(), " max and ", attended.rows.sum.size(),
         " sum, expected ", count, " of each, as attend_bigbird gives with the same operands");
-  Gradients g;
-  g.dq = Tensor(q.shape(), q.type());
-  g.dk = Tensor(k.shape(), k.type());
-  g.dv = Tensor(v.shape(), v.type());
-  for (const Slice& slice : slices_of(how, q)) {
-    const BigBirdCall call(how, slice, q.tokens());
-    Rows rows;
-    for_each_row(slice, q, [&](std::size_t all, std::size_t) {
-      rows.max.push_back(attended.rows.max[all]);
-      rows.sum.push_back(attended.rows.sum[all]);
-    });
-    const Gradients of_slice =
-        attend_backward(call.queries(dout), call.queries(q), call.keys(k), call.keys(v),
-                        call.queries(AnyView(attended.out)), rows, call.how(), context);
-    copy_into(of_slice.dq, call.queries(AnyMutableView(g.dq)));
-    add_into(kernels_of(context), of_slice.dk, call.keys(AnyMutableView(g.dk)));
-    add_into(kernels_of(context), of_slice.dv, call.keys(AnyMutableView(g.dv)));
-  }
+  const Kernels& kernels = kernels_of(context);
+  const auto wide = [&](const AnyView& view) { return Widened(kernels, view); };
+  const Widened wide_dout = wide(dout), wide_q = wide(q), wide_k = wide(k), wide_v = wide(v),
+                wide_out = wide(attended.out);
+  Gradients g = backward_of_slices(wide_dout.view(), wide_q.view(), wide_k.view(), wide_v.view(),
+                                   wide_out.view(), attended.rows, how, context);
+  g.dq = narrowed(kernels, std::move(g.dq), q.type());
+  g.dk = narrowed(kernels, std::move(g.dk), k.type());
+  g.dv = narrowed(kernels, std::move(g.dv), v.type());
   return g;
 }
 

@@ -19,6 +19,13 @@ constexpr Index bytes_worth_threads = Index{256} << 10;
 
 Index rows_of(const Call& call) { return call.group * call.queries; }
 
+Index visited_tiles(const Call& call) {
+  Index count = 0;
+  if (call.queries > 0)
+    for (const Visit& visit : call.plan->visits(0)) count += visit.count;
+  return count;
+}
+
 /// What one task found out about each row.
 struct Part {
   float reference[most_rows];
@@ -31,13 +38,17 @@ class DecodeWorker {
  public:
   explicit DecodeWorker(const Call& call) : queries_(rows_of(call) * query_stride(call.dim)) {}
 
-  /// `out` [rows][width] gets the sums of p v relative to part.reference.
+  /// Tiles first .. end - 1 of those that are visited. `out` [rows][width] gets the sums of p v
+  /// relative to part.reference.
   void run(const DecodeItem& item, Index kv_head, Index first, Index end, Part& part, float* out) {
     begin(item, kv_head, out);
+    Index before = 0;  // visited tiles that lie before
     for (const Visit& visit : item.call.plan->visits(0)) {
-      const Index last = std::min<Index>(end, visit.first + visit.count);
-      for (Index j = std::max<Index>(first, visit.first); j < last; ++j)
+      const Index last = visit.first + std::min<Index>(end - before, visit.count);
+      for (Index j = visit.first + std::max<Index>(first - before, 0); j < last; ++j)
         this->visit(item, {kv_head, j, j + 1 < last ? j + 1 : j}, visit.mask);
+      before += visit.count;
+      if (before >= end) break;
     }
     finish(item.call, part);
   }
@@ -109,8 +120,8 @@ class DecodeWorker {
     const ThinRows rows{rows_of(call), mask_, slots_in_sight(rows_of(call))};
     item.keys.scores(place, rows, queries_.data(), scores_);
     if (call.rule.has_softcap())
-      call.kernels.softcap(scores_, divide_up(rows.count, strip), nullptr, call.rule.softcap_log2(),
-                           nullptr);
+      call.kernels.softcap(scores_, divide_up(rows.count, strip), mask_.clips(),
+                           call.rule.softcap_log2(), nullptr);
     if (call.rule.has_diagonal()) add_bias(call, place, rows.slots);
     call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), state_);
     item.keys.gather(place, rows, scores_, state_.out);
@@ -128,7 +139,7 @@ class DecodeWorker {
   }
 
   Buffer<float> queries_;
-  alignas(64) float scores_[most_rows * tile];
+  alignas(64) float scores_[most_rows * tile] = {};  // kernels work on whole strips of rows
   alignas(64) float lane_sums_[most_rows * max_lanes];
   alignas(64) float reference_[most_rows];
   alignas(64) double sums_[most_rows];
@@ -148,7 +159,7 @@ class DecodeRun {
     for (Index i = 0; i < static_cast<Index>(items.size()); ++i) {
       const Call& call = item(i).call;
       most_rows_ = std::max(most_rows_, rows_of(call));
-      bytes_ += call.key_tiles() * call.kv_heads * item(i).keys.tile_bytes();
+      bytes_ += visited_tiles(call) * call.kv_heads * item(i).keys.tile_bytes();
       for (Index head = 0; head < call.kv_heads; ++head) add_tasks(i, head);
     }
     parts_.resize(tasks_.size());
@@ -188,7 +199,7 @@ class DecodeRun {
   }
 
   static Index splits_of(const Call& call) {
-    return std::max<Index>(1, divide_up(call.key_tiles(), split_tiles));
+    return std::max<Index>(1, divide_up(visited_tiles(call), split_tiles));
   }
   void add_tasks(Index item_index, Index kv_head) {
     for (Index s = 0; s < splits_of(item(item_index).call); ++s)
@@ -268,13 +279,14 @@ std::string way_of_queries(const Call& call) {
                    std::to_string(most_rows));
   if (!decodes(call))
     return general("statistics, a dense bias, relative keys or values, or dropout");
-  const Index parts = divide_up(call.key_tiles(), split_tiles);
+  const Index parts = std::max<Index>(1, divide_up(visited_tiles(call), split_tiles));
   return "short: " + std::to_string(rows_of(call)) +
          " query rows of a key head side by side, its keys in " + std::to_string(parts) + " part" +
          (parts == 1 ? "" : "s") + " joined in order";
 }
 
 void run_decode(std::span<const DecodeItem> items, const Context& context) {
+  if (items.empty()) return;
   DecodeRun run(items);
   run.compute(context);
   run.write();

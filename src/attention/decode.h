@@ -27,7 +27,7 @@ bool decodes(const Call& call);
 /// In words which way a call goes, and why.
 std::string way_of_queries(const Call& call);
 
-/// Forward of items for which decodes() holds. Keys are split by their number alone and the parts
+/// Forward of items for which decodes() holds. Keys are split by how many are visited and the parts
 /// joined in order, so the bits do not depend on the threads.
 void run_decode(std::span<const DecodeItem> items, const Context& context);
 /// Likewise of a whole call, over its operands as they lie.

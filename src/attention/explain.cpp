@@ -3,7 +3,9 @@
 #include "attention/call.h"
 #include "attention/decode.h"
 #include "attention/forward.h"
+#include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
+#include "base/check.h"
 #include "kernels/bf16_units.h"
 #include "rapt/attention.h"
 
@@ -78,11 +80,21 @@ std::string explain_hashed(const Lsh& lsh, const Shape& q, const Attention& how,
 
 std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOptions& cache,
                                  Index tokens, const Attention& how, const Context& context) {
-  const bool prompt = !how.strict && cache.type == CacheType::f32 && q[2] == tokens;
+  const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
+  check(cache.lsh && cache.lsh->lsh == lsh, "explain: the pattern has ", how.pattern.text(),
+        " but the cache was not made for this lsh leaf, expected it in CacheOptions::lsh");
+  check(q[2] <= tokens && q[1] == cache.kv_heads, "explain: ", q[2], " queries of ", q[1],
+        " heads over ", tokens, " tokens of ", cache.kv_heads,
+        ", expected no more queries than tokens and as many heads");
+  check_call("explain", stand_in(q), stand_in({q[0], cache.kv_heads, tokens, cache.dim}),
+             stand_in({q[0], cache.kv_heads, tokens, value_dim}), how);
+  check_lsh_score("explain", how);
+  const bool prompt =
+      !how.strict && cache.type == CacheType::f32 && q[2] == tokens && tokens > lsh_query_block;
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", hashed, keys and values in rows\n"
        << "pattern   " << how.pattern.text() << "\n"
-       << "way       " << (prompt ? "chunk by chunk, as without cache; with padding " : "")
+       << "way       " << (prompt ? "chunk by chunk, as without cache; if there is padding, " : "")
        << "each query by itself: "
        << (tokens <= lsh.chunk
                ? "all " + std::to_string(tokens) + " tokens, no more than one chunk"

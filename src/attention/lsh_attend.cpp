@@ -32,9 +32,9 @@ struct JointLse {
   double of_round[most_rounds];
   double all;
 
-  JointLse(const Rows& rows, Index position, Index tokens, Index rounds, bool shared) {
+  JointLse(const Rows& rows, Index position, Index tokens, Index rounds, bool rounded) {
     for (Index r = 0; r < rounds; ++r) of_round[r] = lse_of(rows, r * tokens + position);
-    all = joint_lse(of_round, rounds, shared);
+    all = joint_lse(of_round, rounds, rounded);
   }
 };
 
@@ -55,7 +55,7 @@ class Join {
  private:
   void join(Index item, Index head, Index position) {
     const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
-    const JointLse joint(round_rows_, position, tokens, rounds, lsh_.shared_keys());
+    const JointLse joint(round_rows_, position, tokens, rounds, lsh_.rounds_denominators());
     const double lse = joint.all;
     float sums[max_dim];
     // A denominator of -inf is a token that sees nothing; NaN and +inf make the row NaN.

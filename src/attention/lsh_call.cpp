@@ -77,6 +77,8 @@ std::shared_ptr<const LshCall::Common> LshCall::common_of(const char* where, con
                                                           std::shared_ptr<const LshOrder> order) {
   const Lsh lsh = leaf_of(where, q, k, v, how);
   PositionRanges ranges(split_lsh(how.pattern).rest, {q.tokens(), q.tokens()});
+  check(how.order == nullptr || !how.rotations, where,
+        ": rotations and an order of tokens are given, expected one of them");
   order = order != nullptr ? checked(where, std::move(order), q, lsh)
                            : sort_tokens({q, k, lsh, how.rotations, ranges.padding(), context});
   Attention slots = in_slots(how, lsh, *order);

@@ -30,6 +30,11 @@ class LshCall {
   Index head() const { return owner_ % heads(); }
   bool shared_keys() const { return common_->lsh.keys == Lsh::Keys::shared; }
 
+  /// Whether denominators are to be rounded where Transformers' are.
+  bool rounds_denominators() const {
+    return shared_keys() && common_->lsh.duplicates == Lsh::Duplicates::keep;
+  }
+
   void take(Index item, Index head);
   /// The call of the head taken last: one head of slots() tokens.
   const Call& call() const { return *call_; }

@@ -77,6 +77,7 @@ class HashedQuery {
     }
     for (Index round = 0; round < lsh_.rounds; ++round) find_keys(head, round);
     if (lsh_.duplicates == Lsh::Duplicates::keep) return;
+    selves_.assign(1, 1);
     std::sort(positions_.begin(), positions_.end());
     positions_.erase(std::unique(positions_.begin(), positions_.end()), positions_.end());
   }
@@ -111,7 +112,8 @@ class HashedQuery {
     constexpr double self_logit = -1e5;
     std::vector<double> rounds(selves_.size());
     for (std::size_t r = 0; r < rounds.size(); ++r) rounds[r] = self_logit + std::log(selves_[r]);
-    const double lse = joint_lse(rounds.data(), std::ssize(rounds), true);
+    const double lse =
+        joint_lse(rounds.data(), std::ssize(rounds), lsh_.duplicates == Lsh::Duplicates::keep);
     double weight = 0;
     for (const double z : rounds) weight += std::exp(z - lse);
     const PageHead page = page_head(position_, head);
@@ -207,9 +209,6 @@ Pattern checked_rest(const AnyView& q, const KvCache::Body& cache, const Attenti
   return split.rest;
 }
 
-/// Queries of one item that one thread answers at a time, for one head.
-constexpr Index query_block = 16;
-
 /// A call over a hashed cache.
 class HashedCall {
  public:
@@ -264,7 +263,7 @@ class HashedCall {
   /// The keys are then the queries, so they must be stored as they are.
   bool is_prompt(const KvCache::Body::Tokens& tokens) const {
     return !how_.strict && cache_.options.type == CacheType::f32 && q_.tokens() == tokens.count &&
-           tokens.count > query_block &&
+           tokens.count > lsh_query_block &&
            tokens.places->tokens_in(0, cache_.hash->padding_bucket()) == 0;
   }
 
@@ -291,11 +290,11 @@ class HashedCall {
   }
 
   void run_queries(const std::vector<Index>& items) {
-    const Index heads = q_.heads(), blocks = divide_up(q_.tokens(), query_block);
+    const Index heads = q_.heads(), blocks = divide_up(q_.tokens(), lsh_query_block);
     Crew<HashedQuery> crew(context_);
     for_each_task(context_, std::ssize(items) * heads * blocks, [&](Index task, Index worker) {
       const Index item = items[static_cast<std::size_t>(task / heads / blocks)];
-      const Index first = task / heads % blocks * query_block;
+      const Index first = task / heads % blocks * lsh_query_block;
       run_block(crew.get(worker, cache_, rule_), item, task % heads, first);
     });
   }
@@ -305,7 +304,7 @@ class HashedCall {
     const AnyMutableView out = attended_.out;
     Ranges seen;
     float row[max_dim];
-    for (Index i = first; i < std::min(q_.tokens(), first + query_block); ++i) {
+    for (Index i = first; i < std::min(q_.tokens(), first + lsh_query_block); ++i) {
       rest_.keys_of(i, {q_.tokens(), tokens.count}, seen);
       one.take(tokens, tokens.count - q_.tokens() + i, seen);
       const double lse = one.run(q_, item, head, i, row);

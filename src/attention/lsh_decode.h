@@ -6,6 +6,9 @@
 
 namespace rapt {
 
+/// Queries of a head that one task looks up. No more of them are ever treated as a prompt.
+inline constexpr Index lsh_query_block = 16;
+
 /// attend over a hashed cache: for each query its neighbours are looked up in the order that the
 /// cache keeps, so the cost of a token does not depend on how many were cached before it.
 Attended attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,

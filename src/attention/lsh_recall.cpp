@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/call.h"
 #include "attention/lsh_hash.h"
@@ -13,6 +14,11 @@ namespace rapt {
 namespace {
 
 constexpr const char* where = "lsh_recall";
+
+/// NaN is no key's favourite.
+float rank_of(float logit) {
+  return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit;
+}
 
 struct Task {
   AnyView q, k;
@@ -114,7 +120,8 @@ class RecallHead {
     score(query);
     const Index top = std::min(t_.options.top, std::ssize(seen_));
     std::partial_sort(seen_.begin(), seen_.begin() + top, seen_.end(), [&](Index a, Index b) {
-      return logits_[at(a)] > logits_[at(b)] || (logits_[at(a)] == logits_[at(b)] && a < b);
+      const float x = rank_of(logits_[at(a)]), y = rank_of(logits_[at(b)]);
+      return x > y || (x == y && a < b);
     });
     const auto most = static_cast<double>(logits_[at(seen_[0])]);
     double all = 0, found = 0, keys = 0, near = 0;

@@ -127,9 +127,9 @@ void Scoring::logits(RightTile keys, Index key_tile, std::int32_t mask_id, float
     kernels.add_diagonal(scores, count, clips, rule.diagonal(head_) - distance);
   if (rule.has_dense()) kernels.add_tile(scores, count, clips, dense_.data());
   if (call_.slots == nullptr) return;
+  rewrite_self(scores);
   if (call_.slots->weights().needed())
     call_.slots->weights().add(query_tile_, key_tile, open_mask_.data(), scores);
-  rewrite_self(scores);
 }
 
 }  // namespace rapt

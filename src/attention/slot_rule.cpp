@@ -59,7 +59,8 @@ bool SlotRule::alone(double natural_number) { return natural_number < far_down; 
 
 double SlotRule::natural(float log2_number) {
   const auto x = static_cast<double>(log2_number);
-  return log2_number == self_logit ? self_natural : x * ln_2;
+  if (!alone(x * ln_2)) return x * ln_2;
+  return self_natural + (x - static_cast<double>(self_logit)) * ln_2;
 }
 
 double SlotRule::in_log2(double natural_number) {

@@ -38,11 +38,13 @@ const Tensor& fitting(const Tensor& y, const char* part, const char* what, Index
   return y;
 }
 
-void check_layers(const char* where, std::span<const ReversibleLayer> layers) {
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    check(
-        layers[i].f.forward && layers[i].f.backward && layers[i].g.forward && layers[i].g.backward,
-        where, ": a part of layer ", i, " has no function, expected forward and backward of both");
+void check_layers(const char* where, std::span<const ReversibleLayer> layers, bool backward) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Residual &f = layers[i].f, &g = layers[i].g;
+    check(backward ? f.backward && g.backward : f.forward && g.forward, where, ": a part of layer ",
+          i, " has no ", backward ? "backward" : "forward",
+          " function, expected one in f and in g");
+  }
 }
 
 /// Takes one part off: x = y - part(input), and adds its gradient to that of its input.
@@ -58,7 +60,7 @@ void undo(const Residual& part, const char* name, const DropoutKey& key, Index l
 ReversibleStreams reversible_forward(std::span<const ReversibleLayer> layers, ReversibleStreams x,
                                      const DropoutKey& key) {
   check_streams("reversible_forward", x);
-  check_layers("reversible_forward", layers);
+  check_layers("reversible_forward", layers, false);
   for (Index i = 0; i < std::ssize(layers); ++i) {
     const ReversibleLayer& layer = layers[static_cast<std::size_t>(i)];
     const Tensor f = layer.f.forward(x.x2, key_of(key, i, site_f));
@@ -74,7 +76,7 @@ ReversibleGradients reversible_backward(std::span<const ReversibleLayer> layers,
                                         const DropoutKey& key) {
   check_streams("reversible_backward", y);
   check_streams("reversible_backward", dy);
-  check_layers("reversible_backward", layers);
+  check_layers("reversible_backward", layers, true);
   check(y.x1.shape() == dy.x1.shape(), "reversible_backward: gradients have shape ", dy.x1.shape(),
         ", expected ", y.x1.shape(), " as the streams have");
   for (Index i = std::ssize(layers) - 1; i >= 0; --i) {
