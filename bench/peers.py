@@ -60,7 +60,7 @@ class Children:
         os.environ["PYTHONPATH"] = os.pathsep.join(
             filter(None, [HERE, os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["peer_cases", "transformers"])
+        self._context.set_forkserver_preload(["peer_cases", "transformers", "rapt._torch"])
 
     def run(self, function, *arguments):
         with self._context.Pool(1) as pool:
@@ -92,14 +92,26 @@ def bars(case, row, mine):
     return found
 
 
+def warmed_up(calls):
+    """About how long a call takes, and how far answers are from rapt's."""
+    once, differ, mine = {}, {}, None
+    for who, call in calls.items():
+        begin = time.perf_counter()
+        answer = call()
+        once[who] = time.perf_counter() - begin
+        mine = answer if mine is None else mine
+        differ[who] = difference(mine, answer)
+        if once[who] < 1:  # what happens at first calls only would matter
+            once[who] = timed(call)
+    return once, differ
+
+
 def measure(name, case, options, children):
     calls = case.make()
-    first = {who: call() for who, call in calls.items()}
-    differ = {who: difference(first["rapt"], y) for who, y in first.items()}
-    del first
-    once = {who: timed(call) for who, call in calls.items()}
-    rounds = max(min(3, options.repeats),
-                 min(options.repeats, int(options.seconds / sum(once.values()))))
+    once, differ = warmed_up(calls)
+    # Calls of many seconds differ little from each other.
+    least = 3 if sum(once.values()) < options.seconds else 2
+    rounds = min(options.repeats, max(least, int(options.seconds / sum(once.values()))))
     inner = {who: max(1, int(0.002 / t)) for who, t in once.items()}
     times = {who: [] for who in calls}
     for _ in range(rounds):
