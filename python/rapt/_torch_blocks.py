@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import context_of, scale_of
+from rapt._torch_options import context_of, room, scale_of
 from rapt._torch_rules import draw_seed
 
 
@@ -24,28 +24,26 @@ def _operator(name, forward, backward, how_of):
     @torch.library.custom_op(f"rapt::{name}", mutates_args=(), device_types="cpu")
     def operator(q: Tensor, k: Tensor, v: Tensor, real: Optional[Tensor], random: Optional[Tensor],
                  seed: int, options: str) -> Tuple[Tensor, Tensor, Tensor]:
-        out, *rows = call(forward, (q, k, v), real=real, random=random, seed=seed, options=options)
-        return out.contiguous(), *rows
+        return call(forward, (q, k, v), real=real, random=random, seed=seed, options=options)
 
     @operator.register_fake
     def _(q, k, v, real, random, seed, options):
         rows = (q.shape[0], q.shape[1], q.shape[2])
         if options.startswith("blhd"):
             rows = (q.shape[0], q.shape[2], q.shape[1])
-        return (q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty(rows, dtype=torch.float32),
+        return (room(q, options[:4], v.shape[3]), q.new_empty(rows, dtype=torch.float32),
                 q.new_empty(rows, dtype=torch.float64))
 
     @torch.library.custom_op(f"rapt::{name}_backward", mutates_args=(), device_types="cpu")
     def gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, row_max: Tensor,
                   row_sum: Tensor, real: Optional[Tensor], random: Optional[Tensor], seed: int,
                   options: str) -> List[Tensor]:
-        found = call(backward, dout, (q, k, v), (out, row_max, row_sum), real=real, random=random,
-                     seed=seed, options=options)
-        return [x.contiguous() for x in found]
+        return list(call(backward, dout, (q, k, v), (out, row_max, row_sum), real=real,
+                         random=random, seed=seed, options=options))
 
     @gradients.register_fake
     def _(dout, q, k, v, out, row_max, row_sum, real, random, seed, options):
-        return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+        return [room(x, options[:4]) for x in (q, k, v)]
 
     def keep(ctx, inputs, output):
         *ctx_tensors, ctx.seed, ctx.options = inputs
