@@ -64,7 +64,10 @@ class Children:
 
     def run(self, function, *arguments):
         with self._context.Pool(1) as pool:
-            return pool.apply(function, arguments)
+            answer = pool.apply(function, arguments)
+            pool.close()
+            pool.join()
+            return answer
 
 
 def difference(mine, theirs):
