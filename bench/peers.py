@@ -1,141 +1,29 @@
 #!/usr/bin/env python3
-"""rapt against PyTorch in one process, calls interleaved: medians, spread, memory.
+"""rapt against its peers in one process, calls in turns: times, memory, and whether they agree.
 
-    bench/peers.py [--cases REGEX] [--repeats N] [--threads N] [--json FILE] [--markdown FILE]
+    bench/peers.py [--cases REGEX] [--repeats N] [--seconds S] [--threads N]
+                   [--json FILE] [--markdown FILE] [--plot FILE.png] [--from FILE.json]
 
-Peers: torch SDPA, compiled FlexAttention, Transformers' Longformer. A case runs
-every contestant once to warm up and then in turns, so that a busy machine hurts all alike.
+Peers are torch SDPA, compiled FlexAttention, Transformers' Longformer, LED, Reformer and BigBird, and
+ONNX Runtime and OpenVINO if they are installed (bench/requirements.txt). A case runs every contestant
+to warm up and compare answers, and then in turns, so that a busy machine hurts all alike. Extra
+memory is what one call has resident at its peak beyond its operands, in a process of its own.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
-import platform
+import pathlib
 import re
 import statistics
-import subprocess
 import sys
 import time
 
 THREADS = next((sys.argv[i + 1] for i, x in enumerate(sys.argv[:-1]) if x == "--threads"), None)
-if THREADS:  # before either library reads it
+if THREADS:  # before any library reads it
     os.environ["RAPT_THREADS"] = os.environ["OMP_NUM_THREADS"] = THREADS
-
-import torch  # noqa: E402
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
-from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
-
-import rapt  # noqa: E402
-
-
-def operands(batch, heads, queries, dim, dtype, keys=None, kv_heads=None, grad=False):
-    torch.manual_seed(0)
-    shapes = [(batch, heads, queries, dim)] + 2 * [(batch, kv_heads or heads, keys or queries, dim)]
-    return [torch.randn(s).to(dtype).requires_grad_(grad) for s in shapes]
-
-
-def with_backward(call, *inputs):
-    def both():
-        out = call()
-        torch.autograd.grad(out, inputs, torch.ones_like(out))
-    return both
-
-
-def dense(heads, tokens, dtype, causal, backward):
-    x = operands(1, heads, tokens, 64, dtype, grad=backward)
-    mine, theirs = (lambda: rapt.attend(*x, "causal" if causal else None)), \
-        (lambda: sdpa(*x, is_causal=causal))
-    wrap = (lambda f: with_backward(f, *x)) if backward else (lambda f: f)
-    return {"rapt": wrap(mine), "torch SDPA": wrap(theirs)}
-
-
-def windowed(tokens, window, backward):
-    x = operands(1, 8, tokens, 64, torch.float32, grad=backward)
-    pattern = rapt.causal() & rapt.window(window - 1, 0)
-    if not backward:
-        compiled = torch.compile(flex_attention)
-        mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < window), None, None, tokens,
-                                 tokens, device="cpu")
-        return {"rapt": lambda: rapt.attend(*x, pattern),
-                "torch FlexAttention, compiled": lambda: compiled(*x, block_mask=mask)}
-    i = torch.arange(tokens)
-    mask = (i[:, None] >= i) & (i[:, None] - i < window)
-    return {"rapt": with_backward(lambda: rapt.attend(*x, pattern), *x),
-            "torch SDPA, dense mask": with_backward(lambda: sdpa(*x, attn_mask=mask), *x)}
-
-
-def t5(tokens):
-    x = operands(1, 8, tokens, 64, torch.float32, grad=True)
-    table = torch.randn(32, 8, requires_grad=True)
-    from transformers.models.t5.modeling_t5 import T5Attention
-
-    i = torch.arange(tokens)
-    bucket = T5Attention._relative_position_bucket(i[None] - i[:, None])
-    return {"rapt": with_backward(lambda: rapt.attend(*x, bias=rapt.t5_bias(table)), *x, table),
-            "torch SDPA, dense bias": with_backward(
-                lambda: sdpa(*x, attn_mask=table[bucket].permute(2, 0, 1)[None]), *x, table)}
-
-
-def decode(keys, dtype):
-    x = operands(1, 32, 1, 128, dtype, keys=keys, kv_heads=8)
-    return {"rapt": lambda: rapt.attend(*x, "causal"),
-            "torch SDPA": lambda: sdpa(*x, enable_gqa=True)}
-
-
-def longformer(tokens):
-    import copy
-
-    import transformers
-    from rapt.integrations.transformers import accelerate
-
-    torch.manual_seed(0)
-    config = transformers.LongformerConfig(hidden_size=512, num_attention_heads=8, num_hidden_layers=1,
-                                           attention_window=[512])
-    theirs = transformers.models.longformer.modeling_longformer.LongformerSelfAttention(config, 0).eval()
-    mine = accelerate(copy.deepcopy(theirs))
-    x, mask = torch.randn(1, tokens, 512), torch.zeros(1, tokens)
-    mask[:, 0] = 10000
-    how = {"attention_mask": mask, "is_index_masked": mask < 0, "is_index_global_attn": mask > 0,
-           "is_global_attn": True}
-
-    def run(module):
-        def call():
-            with torch.no_grad():
-                return module(x, **how)
-        return call
-    return {"rapt": run(mine), "Transformers Longformer": run(theirs)}
-
-
-def tiny(kind):
-    x = torch.randn(1, 1, 8, 8)
-    if kind == "numpy":
-        y = x.numpy()
-        return {"rapt": lambda: rapt.attend(y, y, y, "causal")}
-    return {"rapt": lambda: rapt.attend(x, x, x, "causal"), "torch SDPA": lambda: sdpa(x, x, x, is_causal=True)}
-
-
-F32, BF16 = torch.float32, torch.bfloat16
-# name: (contestants, how much faster than the peer rapt has to be)
-CASES = {
-    "f32 full, 16 heads, 4096 tokens, forward": (lambda: dense(16, 4096, F32, False, False), 1.15),
-    **{f"f32 causal, 16 heads, {n} tokens, forward":
-       ((lambda n=n: dense(16, n, F32, True, False)), 1.3) for n in (512, 1024, 2048, 4096)},
-    **{f"f32 causal, {h} heads, 2048 tokens, forward + backward":
-       ((lambda h=h: dense(h, 2048, F32, True, True)), 1.5) for h in (4, 16)},
-    **{f"bf16 {'causal' if c else 'full'}, 16 heads, {n} tokens, forward":
-       ((lambda c=c, n=n: dense(16, n, BF16, c, False)), 1.5) for c in (False, True) for n in (2048, 4096)},
-    "bf16 causal, 16 heads, 2048 tokens, forward + backward":
-        (lambda: dense(16, 2048, BF16, True, True), 2.0),
-    "f32 causal window 256, 8 heads, 16384 tokens, forward": (lambda: windowed(16384, 256, False), 1.5),
-    "f32 causal window 256, 8 heads, 16384 tokens, forward + backward":
-        (lambda: windowed(16384, 256, True), 8.0),
-    "f32 T5 bias, 8 heads, 4096 tokens, forward + backward": (lambda: t5(4096), 3.0),
-    **{f"bf16 decode, 32 / 8 heads x 128, {n} keys": ((lambda n=n: decode(n, BF16)), 1.5)
-       for n in (8192, 65536)},
-    "f32 Longformer layer, window 512, 4096 tokens, forward": (lambda: longformer(4096), None),
-    "tiny call, torch": (lambda: tiny("torch"), None),
-    "tiny call, numpy": (lambda: tiny("numpy"), None),
-}
+HERE = str(pathlib.Path(__file__).resolve().parent)
 
 
 def timed(call):
@@ -149,10 +37,14 @@ def status_kb(field):
         return next(int(line.split()[1]) for line in file if line.startswith(field))
 
 
-def grown_kb(name, who):
+def extra_kb(name, who, threads):
     """What one call has resident at its peak, beyond what was there before."""
-    call = CASES[name][0]()[who]
-    for contestant in dense(1, 8, F32, True, True).values():
+    import torch
+    from peer_cases import F32, cases, dense
+
+    torch.set_num_threads(threads)
+    call = cases()[name].make()[who]
+    for contestant in list(dense(1, 8, F32, True, True).values()):
         contestant()  # whatever either library loads or starts at its first call
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # the peak starts anew; getrusage's would be that of the parent
@@ -161,68 +53,209 @@ def grown_kb(name, who):
     return status_kb("VmHWM") - before
 
 
-def extra_memory_mb(name, who):
-    """In a process of its own, where nothing is kept from earlier calls."""
-    command = [sys.executable, __file__, "--grown", name, who]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.splitlines()[-1]) / 1024
+class Children:
+    """Processes that do one thing each, forked from one that has imported all and run nothing."""
+
+    def __init__(self):
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [HERE, os.environ.get("PYTHONPATH")]))
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["peer_cases", "transformers", "rapt._torch"])
+
+    def run(self, function, *arguments):
+        with self._context.Pool(1) as pool:
+            answer = pool.apply(function, arguments)
+            pool.close()
+            pool.join()
+            return answer
 
 
-def run(name, make, repeats, seconds):
-    contestants = make()
-    once = {who: min(timed(call), timed(call)) for who, call in contestants.items()}
-    rounds = max(3, min(repeats, int(seconds / sum(once.values()))))
+def difference(mine, theirs):
+    """Largest, relative to the largest number of each answer."""
+    import torch
+
+    mine, theirs = ([torch.as_tensor(x).float() for x in (y if isinstance(y, list) else [y])]
+                    for y in (mine, theirs))
+    return max(((a - b).abs().max() / b.abs().max().clamp(min=1e-30)).item()
+               for a, b in zip(mine, theirs))
+
+
+def bars(case, row, mine):
+    """What a row has to reach, and whether it does: [(text, reached)]."""
+    found = []
+    if case.longest_us and row is mine:
+        found.append((f"≤ {case.longest_us:g} µs", 1e3 * row["median_ms"] <= case.longest_us))
+    if row is mine or not row["first"]:
+        return found
+    if case.faster:
+        found.append((f"≥ {case.faster:g}×", row["ratio"] >= case.faster))
+    if case.memory:
+        found.append((f"≤ 1/{1 / case.memory:g} memory",
+                      mine["extra_mb"] <= case.memory * row["extra_mb"]))
+    return found
+
+
+def warmed_up(calls):
+    """About how long a call takes, and how far answers are from rapt's."""
+    once, differ, mine = {}, {}, None
+    for who, call in calls.items():
+        begin = time.perf_counter()
+        answer = call()
+        once[who] = time.perf_counter() - begin
+        mine = answer if mine is None else mine
+        differ[who] = difference(mine, answer)
+        if once[who] < 1:  # what happens at first calls only would matter
+            once[who] = timed(call)
+    return once, differ
+
+
+def measure(name, case, options, children):
+    calls = case.make()
+    once, differ = warmed_up(calls)
+    # Calls of many seconds differ little from each other.
+    least = 3 if sum(once.values()) < options.seconds else 2
+    rounds = min(options.repeats, max(least, int(options.seconds / sum(once.values()))))
     inner = {who: max(1, int(0.002 / t)) for who, t in once.items()}
-    times = {who: [] for who in contestants}
+    times = {who: [] for who in calls}
     for _ in range(rounds):
-        for who, call in contestants.items():
+        for who, call in calls.items():
             times[who].append(timed(lambda: [call() for _ in range(inner[who])]) / inner[who])
-    return [{"case": name, "who": who, "median_ms": 1e3 * statistics.median(t), "least_ms": 1e3 * min(t),
-             "most_ms": 1e3 * max(t), "rounds": rounds, "extra_mb": extra_memory_mb(name, who)}
+    peers = [who for who in calls if who != "rapt"]
+    rows = [{"case": name, "who": who, "first": who in peers[:1],
+             "median_ms": 1e3 * statistics.median(t), "least_ms": 1e3 * min(t),
+             "most_ms": 1e3 * max(t), "rounds": rounds, "difference": differ[who],
+             "agrees": differ[who] <= case.tolerance,
+             "extra_mb": children.run(extra_kb, name, who, options.threads) / 1024}
             for who, t in times.items()]
+    for row in rows:
+        row["ratio"] = row["median_ms"] / rows[0]["median_ms"]
+        row["bars"] = bars(case, row, rows[0])
+    return rows
+
+
+def milliseconds(row):
+    def three_digits(ms):
+        return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
+    return "{} ({}–{})".format(*(three_digits(row[x]) for x in ("median_ms", "least_ms", "most_ms")))
 
 
 def table(results):
-    lines = ["| case | contestant | median | least | most | extra memory | peer / rapt | goal |",
-             "|---|---|--:|--:|--:|--:|--:|--:|"]
+    yield ("| case | contestant | ms: median (least–most) | extra MB | peer / rapt | must reach | does | "
+           "differs by |")
+    yield "|---|---|--:|--:|--:|---|---|--:|"
+    case = None
     for r in results:
-        mine = next(x for x in results if x["case"] == r["case"] and x["who"] == "rapt")
-        ratio = "" if r is mine else f"{r['median_ms'] / mine['median_ms']:.2f}"
-        goal = CASES[r["case"]][1]
-        lines.append(f"| {r['case']} | {r['who']} | {r['median_ms']:.3f} ms | {r['least_ms']:.3f} | "
-                     f"{r['most_ms']:.3f} | {r['extra_mb']:.0f} MB | {ratio} | {'' if r is mine or not goal else f'≥ {goal}'} |")
-    return "\n".join(lines)
+        ratio, differs = f"{r['ratio']:.2f}×", f"{r['difference']:.0e}"
+        if r["who"] == "rapt":
+            ratio = differs = ""
+        if not r["agrees"]:
+            differs += " **too much**"
+        yield (f"| {r['case'] if r['case'] != case else ''} | {r['who']} | {milliseconds(r)} | "
+               f"{r['extra_mb']:.0f} | {ratio} | {', '.join(text for text, _ in r['bars'])} | "
+               f"{', '.join('yes' if reached else '**no**' for _, reached in r['bars'])} | "
+               f"{differs} |")
+        case = r["case"]
+
+
+def plot(results, file):
+    """How many times as long each peer takes, and the bar as a tick."""
+    try:
+        import matplotlib
+    except ImportError:
+        print("peers: no matplotlib, no plot", file=sys.stderr)
+        return
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    peers = [r for r in reversed(results) if r["who"] != "rapt"]
+    figure, axes = pyplot.subplots(figsize=(11, 1 + 0.3 * len(peers)), layout="constrained")
+    colours = ["#1f4e79" if all(ok for _, ok in r["bars"]) else "#c55a11" for r in peers]
+    axes.barh(range(len(peers)), [r["ratio"] for r in peers], color=colours)
+    for y, r in enumerate(peers):
+        goal = next((float(text[2:-1]) for text, _ in r["bars"] if text.endswith("×")), 0)
+        axes.text(max(r["ratio"], goal), y, f" {r['ratio']:.2f}×", va="center", fontsize=7)
+        if goal:
+            axes.plot([goal, goal], [y - 0.45, y + 0.45], color="black", linewidth=1.5)
+    axes.set_yticks(range(len(peers)), [f"{r['case']}: {r['who']}" for r in peers], fontsize=7)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}×")
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.margins(x=0.08)
+    axes.set_xlabel("time of the peer / time of rapt; the tick is what rapt must reach")
+    figure.savefig(file, dpi=130)
+
+
+def machine():
+    import torch
+
+    import rapt
+
+    with open("/proc/cpuinfo") as file:
+        cpu = next((x.split(":", 1)[1].strip() for x in file if x.startswith("model name")), "a CPU")
+    peers = [f"torch {torch.__version__}"]
+    for module in ("transformers", "onnxruntime", "openvino"):
+        try:
+            peers.append(f"{module} {__import__(module).__version__.split('-')[0]}")
+        except ImportError:
+            print(f"peers: no {module}, its cases are skipped", file=sys.stderr)
+    return (f"{cpu}, {rapt.Context().threads} threads, rapt {rapt.__version__} on "
+            f"{rapt.Context().isa}; {', '.join(peers)}.")
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", default="", help="only those whose name matches")
+    parser.add_argument("--repeats", type=int, default=15, help="rounds of a case, at most")
+    parser.add_argument("--seconds", type=float, default=8, help="for the rounds of a case, about")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--list", action="store_true", help="names of the cases")
+    parser.add_argument("--json", help="write results there")
+    parser.add_argument("--markdown")
+    parser.add_argument("--plot")
+    parser.add_argument("--from", dest="earlier", help="results of an earlier run instead of a new one")
+    return parser.parse_args()
+
+
+def run(options):
+    import torch
+    from peer_cases import cases, have
+
+    import rapt
+
+    options.threads = options.threads or rapt.Context().threads
+    torch.set_num_threads(options.threads)
+    results = {"machine": machine(), "rows": []}
+    children = Children()
+    for name, case in cases().items():
+        if not re.search(options.cases, name):
+            continue
+        if re.search("Longformer|Reformer|BigBird|LED|T5", name) and not have("transformers"):
+            continue
+        print(name, file=sys.stderr)
+        results["rows"] += measure(name, case, options, children)
+    return results
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", default="", help="only those that match")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=20, help="for each case, about")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--grown", nargs=2, metavar=("CASE", "WHO"), help=argparse.SUPPRESS)
-    parser.add_argument("--json")
-    parser.add_argument("--markdown")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads or rapt.Context().threads)
-    if options.grown:
-        print(grown_kb(*options.grown))
+    options = parsed()
+    if options.list:
+        from peer_cases import cases
+
+        print("\n".join(cases()))
         return
-    print(f"{platform.processor() or platform.machine()}, rapt {rapt.__version__} on {rapt.Context().isa} "
-          f"with {rapt.Context().threads} threads, torch {torch.__version__} with "
-          f"{torch.get_num_threads()}", file=sys.stderr)
-    results = []
-    for name, (make, _) in CASES.items():
-        if re.search(options.cases, name):
-            print(name, file=sys.stderr)
-            results += run(name, make, options.repeats, options.seconds)
-    print(table(results))
+    if options.earlier:
+        results = json.loads(pathlib.Path(options.earlier).read_text())
+    else:
+        results = run(options)
+    text = "\n".join([results["machine"], "", *table(results["rows"]), ""])
+    print(text, end="")
     if options.json:
-        with open(options.json, "w") as file:
-            json.dump(results, file, indent=1)
+        pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
     if options.markdown:
-        with open(options.markdown, "w") as file:
-            file.write(table(results) + "\n")
+        pathlib.Path(options.markdown).write_text(text)
+    if options.plot and results["rows"]:
+        plot(results["rows"], options.plot)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ Arrays are numpy's, PyTorch's or anything with the buffer protocol or DLPack; re
 library. PyTorch tensors that require gradients get them.
 """
 
-from rapt._core import (Context, Pattern, Scale, alibi_slopes, blocks, causal, chunks, dilated,
-                        documents, full, keys, lsh_buckets, lsh_pattern, mask, prefix,
+from rapt._core import (Context, Pattern, Scale, alibi_slopes, bigbird, blocks, causal, chunks,
+                        dilated, documents, full, keys, lsh_buckets, lsh_pattern, mask, prefix,
                         supported_isas, t5_bucket, tokens, usable_cpus, window)
 from rapt._core import version as _version
 from rapt import flex, positions
@@ -20,19 +20,21 @@ from rapt.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relati
 from rapt.cache import KvCache
 from rapt.config import show_config
 from rapt.flex import BlockMask, and_masks, create_block_mask, flex_attention, or_masks
+from rapt._blocks import attend_bigbird, attend_bigbird_backward, local, local_backward
 from rapt._longformer import longformer, longformer_backward
 from rapt.plan import Plan
-from rapt.reformer import lsh
+from rapt.reformer import LshRecall, lsh, lsh_recall
 from rapt.sdpa import scaled_dot_product_attention
 
 __version__ = _version()
 
 __all__ = [
-    "Bias", "BlockMask", "Context", "Gradients", "KvCache", "Pattern", "Plan", "Scale", "Stats",
-    "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "blocks", "causal",
-    "chunks", "create_block_mask", "dense_bias", "dilated", "documents", "explain", "flex",
-    "flex_attention", "full", "kerple_log", "kerple_power", "keys", "longformer",
-    "longformer_backward", "lsh", "lsh_buckets", "lsh_pattern", "mask", "or_masks", "positions",
-    "prefix", "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas",
-    "t5_bias", "t5_bucket", "tokens", "usable_cpus", "window",
+    "Bias", "BlockMask", "Context", "Gradients", "KvCache", "LshRecall", "Pattern", "Plan", "Scale",
+    "Stats", "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "attend_bigbird",
+    "attend_bigbird_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
+    "dense_bias", "dilated", "documents", "explain", "flex", "flex_attention", "full", "kerple_log",
+    "kerple_power", "keys", "local", "local_backward", "longformer", "longformer_backward", "lsh",
+    "lsh_buckets", "lsh_pattern", "lsh_recall", "mask", "or_masks", "positions", "prefix",
+    "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas", "t5_bias",
+    "t5_bucket", "tokens", "usable_cpus", "window",
 ]

@@ -7,12 +7,13 @@ from torch.nn import Parameter
 
 from rapt import _core
 from rapt._torch_attend import attend_with_gradients
+from rapt._torch_blocks import attend_bigbird, local
 from rapt._torch_longformer import longformer
 from rapt._torch_positions import axial, learned, rope
 from rapt._torch_rules import draw_seed, has_gradient, refuse_gradients
 
-__all__ = ["added", "attend", "axial", "known_true", "learned", "longformer", "refuse_gradients",
-           "rope", "watched"]
+__all__ = ["added", "attend", "attend_bigbird", "axial", "known_true", "learned", "local",
+           "longformer", "refuse_gradients", "rope", "watched"]
 
 _PLAIN = (torch.Tensor, Parameter)
 _is_compiling = torch.compiler.is_compiling

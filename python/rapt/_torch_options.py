@@ -54,6 +54,15 @@ def text_of(how, layout, wanted) -> str:
             f"{direction};{threads};{isa};{pattern_text(pattern)}")
 
 
+def room(like, layout: str, dim=None):
+    """An empty tensor as the core returns them: in memory heads come before tokens, whatever the
+    layout."""
+    shape = (*like.shape[:3], like.shape[3] if dim is None else dim)
+    if layout == "bhld":
+        return like.new_empty(shape)
+    return like.new_empty((shape[0], shape[2], shape[1], shape[3])).transpose(1, 2)
+
+
 _SCALES = {"inverse_sqrt_dim": (0, 0.0), "inverse_dim": (1, 0.0), "none": (2, 1.0),
            "log_n": (3, 512.0)}
 

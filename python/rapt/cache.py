@@ -13,6 +13,11 @@ class KvCache(_core.KvCache):
     type is "f32", "bf16" or "int8". With a window, each of the tokens appended last finds itself
     and the window - 1 tokens before it, and the first `pinned` ones. Threads may share a cache.
 
+    lsh, a pattern with an lsh leaf such as lsh_pattern(64, 4), makes a cache for patterns with that
+    leaf and no others: tokens are hashed when they are appended, and q are the newest keys once
+    more. lsh_tokens is the length that buckets are chosen for where the leaf names none; rotations
+    [heads, dim, rounds, half the sum of the bucket factors] stand for those of its seed.
+
     >>> import numpy as np
     >>> cache = KvCache(kv_heads=2, dim=4)
     >>> sequence = cache.add()

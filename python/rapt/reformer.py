@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rapt import _core
 from rapt.attention import attend
+
+
+class LshRecall(NamedTuple):
+    """How much of attention over all keys a hashed one finds, averaged over the queries that see a
+    key."""
+
+    top: float  # share of the `top` keys with the largest logits that a query meets
+    mass: float  # share of the softmax over all keys that lies on keys it meets
+    keys: float  # share of all its keys that it meets: what a random choice would find
+    queries: int  # that the averages are over
 
 
 def lsh(qk, v, *, chunk=64, rounds=1, buckets=(), seed=0, before=1, after=0, once=False,
@@ -25,3 +37,19 @@ def lsh(qk, v, *, chunk=64, rounds=1, buckets=(), seed=0, before=1, after=0, onc
         hashed = hashed & pattern
     return attend(qk, qk, v, hashed, scale=scale, rotations=rotations, dropout=dropout,
                   seed=dropout_seed, return_lse=return_lse, layout=layout, context=context)
+
+
+def lsh_recall(q, k, pattern, *, top=16, queries=256, scale=None, rotations=None, layout="bhld",
+               context=None) -> LshRecall:
+    """Measures a pattern with an lsh leaf on q and k [batch, heads, tokens, dim] against the same
+    pattern without the leaf, for some evenly spaced queries of each item and head (0: all). With
+    shared keys pass the same array twice.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).standard_normal((1, 2, 256, 8), dtype=np.float32)
+    >>> found = lsh_recall(x, x, "lsh(32, 4, {8}) & causal", top=4)
+    >>> found.top > found.keys
+    True
+    """
+    how = (pattern, scale, 0.0, None, None, rotations, None, 0.0, None, False, context)
+    return LshRecall(*_core.lsh_recall(q, k, how, layout, top, queries))

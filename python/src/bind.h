@@ -10,6 +10,7 @@ void bind_pattern(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_attention(nanobind::module_& module);
 void bind_cache(nanobind::module_& module);
+void bind_blocks(nanobind::module_& module);
 void bind_longformer(nanobind::module_& module);
 void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);

@@ -10,6 +10,7 @@
 #include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/attention.h"
+#include "rapt/lsh_recall.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -89,6 +90,22 @@ std::string explain_shapes(const std::vector<Index>& q, const std::vector<Index>
                  how.context(), parse_type(type));
 }
 
+nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layout_name, Index top,
+                 Index queries) {
+  Array arrays[] = {{q, "lsh_recall: q"}, {k, "lsh_recall: k"}};
+  const Layout layout = layout_of(layout_name);
+  const AnyView views[] = {laid_out(arrays[0].operand(), layout),
+                           laid_out(arrays[1].operand(), layout)};
+  const How how(options);
+  LshRecall found;
+  {
+    const nb::gil_scoped_release release;
+    found = lsh_recall(views[0], views[1], how.attention(), {.top = top, .queries = queries},
+                       how.context());
+  }
+  return nb::make_tuple(found.top, found.mass, found.keys, found.queries);
+}
+
 void bind_scale(nb::module_& module) {
   nb::class_<Scale>(module, "Scale", "What multiplies q.k.")
       .def_static("inverse_sqrt_dim", &Scale::inverse_sqrt_dim)
@@ -114,6 +131,7 @@ void bind_attention(nb::module_& module) {
              nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
              nb::arg("layout"), nb::arg("dlse") = nb::none());
   module.def("explain", &explain_shapes);
+  module.def("lsh_recall", &recall);
   module.def("scale_of", &scale_of, nb::arg("scale").none());
   module.def(
       "alibi_slopes", [](Index heads) { return alibi(heads).alibi->slopes; }, "heads"_a,

@@ -2,10 +2,12 @@
 #include <nanobind/stl/vector.h>
 
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include "python/src/bind.h"
 #include "python/src/how.h"
+#include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/cache.h"
 
@@ -39,14 +41,32 @@ class SharedCache {
   mutable std::shared_mutex mutex_;
 };
 
+/// The leaf of a pattern; rotations are read through `array`, which outlives the answer.
+CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
+                 std::optional<Array>& array) {
+  const std::optional<Lsh> leaf = lsh_part(pattern_of(pattern));
+  if (!leaf)
+    wrong_value("KvCache: lsh is a pattern without an lsh leaf, expected lsh_pattern(...)");
+  CacheLsh lsh{.lsh = *leaf, .tokens = tokens};
+  if (!rotations.is_none())
+    lsh.rotations = array.emplace(rotations, "KvCache: rotations").floats(4);
+  return lsh;
+}
+
 void make_cache(SharedCache* self, Index kv_heads, Index dim, Index value_dim,
-                const std::string& type, Index window, Index pinned, nb::object context) {
-  const CacheOptions options{.kv_heads = kv_heads,
-                             .dim = dim,
-                             .value_dim = value_dim,
-                             .type = parse_cache_type(type),
-                             .window = window,
-                             .pinned = pinned};
+                const std::string& type, Index window, Index pinned, nb::object context,
+                nb::object lsh, Index lsh_tokens, nb::object rotations) {
+  CacheOptions options{.kv_heads = kv_heads,
+                       .dim = dim,
+                       .value_dim = value_dim,
+                       .type = parse_cache_type(type),
+                       .window = window,
+                       .pinned = pinned};
+  std::optional<Array> array;
+  if (!lsh.is_none())
+    options.lsh = hashing(lsh, lsh_tokens, rotations, array);
+  else if (!rotations.is_none())
+    wrong_value("KvCache: rotations without lsh are given, expected both or neither");
   new (self) SharedCache(options, context.is_none() ? Context() : nb::cast<Context>(context));
 }
 
@@ -83,6 +103,7 @@ std::string repr(const SharedCache& self) {
   return "KvCache(kv_heads=" + std::to_string(o.kv_heads) + ", dim=" + std::to_string(o.dim) +
          ", value_dim=" + std::to_string(o.value_dim) + ", type=\"" + text(o.type) +
          "\", window=" + std::to_string(o.window) + ", pinned=" + std::to_string(o.pinned) +
+         (o.lsh ? ", lsh=\"" + lsh(o.lsh->lsh).text() + "\"" : "") +
          "): " + std::to_string(count(self, &KvCache::pages)) + " pages";
 }
 
@@ -92,7 +113,8 @@ void bind_cache(nb::module_& module) {
   nb::class_<SharedCache>(module, "KvCache",
                           "Keys and values of growing sequences, in pages of 64 tokens.")
       .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = 0, "type"_a = "f32",
-           "window"_a = 0, "pinned"_a = 0, "context"_a = nb::none())
+           "window"_a = 0, "pinned"_a = 0, "context"_a = nb::none(), "lsh"_a = nb::none(),
+           "lsh_tokens"_a = 0, "rotations"_a = nb::none())
       .def(
           "add", [](SharedCache& self) { return self.change([](KvCache& c) { return c.add(); }); },
           "A new, empty sequence; returns its number.")
@@ -110,6 +132,12 @@ void bind_cache(nb::module_& module) {
           "sequence"_a)
       .def("append", &append, "sequence"_a, "k"_a, "v"_a, "layout"_a = "bhld",
            "Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim].")
+      .def(
+          "append_padding",
+          [](SharedCache& self, Index sequence, Index tokens) {
+            self.change([&](KvCache& c) { c.append_padding(sequence, tokens); });
+          },
+          "sequence"_a, "tokens"_a, "Hashed caches: adds positions that no query sees.")
       .def(
           "truncate",
           [](SharedCache& self, Index sequence, Index tokens) {

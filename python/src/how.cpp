@@ -15,12 +15,6 @@ T number(nb::handle given, const char* name) {
   return value;
 }
 
-/// Arrays are read as such, everything else as a sequence.
-bool is_array(nb::handle given) {
-  return exchange_of(given) != nullptr || PyObject_CheckBuffer(given.ptr()) ||
-         nb::hasattr(given, "__dlpack__");
-}
-
 template <class T>
 std::vector<T> sequence(nb::handle given, const char* name) {
   std::vector<T> values;
@@ -38,6 +32,11 @@ RelativeTable::Direction direction_of(nb::handle given) {
 }
 
 }  // namespace
+
+bool is_array(nb::handle given) {
+  return exchange_of(given) != nullptr || PyObject_CheckBuffer(given.ptr()) ||
+         nb::hasattr(given, "__dlpack__");
+}
 
 std::vector<float> floats_of(nb::handle given, const char* name) {
   if (is_array(given)) return Array(given, name).to_floats();

@@ -42,6 +42,8 @@ class How {
   Context context_;
 };
 
+/// Whether it is read as an array, and not as a sequence.
+bool is_array(nb::handle given);
 /// A pattern, its text, or a plan of it.
 Pattern pattern_of(nb::handle given);
 /// None, a number, a Scale or a name.

@@ -10,6 +10,7 @@ NB_MODULE(_core, module) {
   bind_attention(module);
   bind_cache(module);
   bind_longformer(module);
+  bind_blocks(module);
   bind_rope(module);
   bind_positions(module);
 }

@@ -59,14 +59,44 @@ def test_reformer(decoder, layers, length, padded):
         assert_same_gradients(mine, theirs, a, b)
 
 
-def test_reformer_in_a_ring_shorter_than_its_neighbourhood():
+@pytest.mark.parametrize("layer", ["local", "lsh"])
+def test_reformer_in_a_ring_shorter_than_its_neighbourhood(layer):
     """Transformers counts the other chunk twice there."""
     torch.manual_seed(0)
+    config = {**REFORMER, "num_hashes": 1, f"{layer}_num_chunks_after": 1}
     theirs = transformers.ReformerModel(transformers.ReformerConfig(
-        **REFORMER, is_decoder=False, attn_layers=["local"], local_num_chunks_after=1)).eval()
+        **config, is_decoder=False, attn_layers=[layer])).eval()
     mine = accelerate(copy.deepcopy(theirs))
     ids = torch.randint(3, 99, (2, 32), generator=torch.Generator().manual_seed(1))
-    assert_close(mine(input_ids=ids).last_hidden_state, theirs(input_ids=ids).last_hidden_state)
+    assert_close(mine(input_ids=ids).last_hidden_state, theirs(input_ids=ids).last_hidden_state,
+                 roundings=64)
+
+
+@pytest.mark.parametrize("layer", ["local", "lsh"])
+def test_reformer_with_holes_in_its_padding(layer):
+    torch.manual_seed(0)
+    theirs = reformer(False, [layer]).train()
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (2, 128), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones(2, 128, dtype=torch.long)
+    mask[0, 3:9] = mask[1, :40] = 0
+    a, b = (m(input_ids=ids, attention_mask=mask).last_hidden_state for m in (mine, theirs))
+    assert_close(a, b, roundings=256)
+    assert_same_gradients(mine, theirs, a[mask.bool()], b[mask.bool()])
+
+
+def test_big_bird_that_draws_a_block_of_its_window():
+    """At 1,024 tokens Transformers may do so in the last rows, and counts it twice there."""
+    torch.manual_seed(0)
+    theirs = transformers.BigBirdModel(transformers.BigBirdConfig(
+        vocab_size=99, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, block_size=64, num_random_blocks=3, max_position_embeddings=1024,
+        attention_type="block_sparse", hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0)).train()
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (1, 1024), generator=torch.Generator().manual_seed(1))
+    a, b = (m(input_ids=ids).last_hidden_state for m in (mine, theirs))
+    assert_close(a, b, roundings=64)
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -124,12 +124,20 @@ def _span(row):
     return (sum(counts[:at]), counts[at], sum(counts[at + 1:]))
 
 
+def padding_mask(attention_mask):
+    """bool [batch, tokens], None if nothing is padding."""
+    if attention_mask is None or bool(attention_mask.bool().all()):
+        return None
+    return attention_mask.bool()
+
+
 def item_patterns(attention_mask):
     """Of a padding mask [batch, keys]: None if nothing is padding, one pattern for each item if only
     the end is, [] if there is no such pattern."""
-    if attention_mask is None or bool(attention_mask.bool().all()):
+    real = padding_mask(attention_mask)
+    if real is None:
         return None
-    spans = [_span(row) for row in attention_mask.bool()]
+    spans = [_span(row) for row in real]
     if any(span is None or span[0] for span in spans):
         return []
     return [_core.keys(span[1]) for span in spans]

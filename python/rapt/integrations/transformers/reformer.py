@@ -11,7 +11,7 @@ from transformers.models.reformer.modeling_reformer import (LocalSelfAttention,
                                                             LSHSelfAttentionOutput)
 
 import rapt
-from rapt.integrations.transformers.masks import item_patterns
+from rapt.integrations.transformers.masks import item_patterns, padding_mask
 
 
 def replace(model) -> int:
@@ -37,19 +37,12 @@ def _by_item(operands, pattern, attention_mask, how):
                                   **how) for i, keys in enumerate(padded)])
 
 
-def _needs_transformers(self, tokens, rounds, attention_mask, *of_the_cache):
-    """Its cache holds buckets, and its weights are sorted by them. In a ring shorter than the
-    neighbourhood it counts chunks twice; padding with holes is rare."""
-    ring = -(-tokens // self.chunk_length) * rounds
-    wrapped = tokens > self.chunk_length and ring < self.num_chunks_before + self.num_chunks_after + 1
-    return wrapped or any(of_the_cache) or item_patterns(attention_mask) == []
-
-
 def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=None,
             past_buckets_states=None, use_cache=False, output_attentions=False, **kwargs):
     rounds = num_hashes or self.num_hashes
-    if _needs_transformers(self, hidden_states.shape[1], rounds, attention_mask,
-                           past_buckets_states is not None, use_cache, output_attentions):
+    # Its cache holds buckets, and its weights are sorted by them; padding with holes is rare.
+    if (past_buckets_states is not None or use_cache or output_attentions
+            or item_patterns(attention_mask) == []):
         return self.forward_of_transformers(
             hidden_states, attention_mask, num_hashes, buckets, past_buckets_states, use_cache,
             output_attentions, **kwargs)
@@ -77,17 +70,14 @@ def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=N
 
 def _local(self, hidden_states, attention_mask=None, past_buckets_states=None, use_cache=False,
            output_attentions=False, **kwargs):
-    if _needs_transformers(self, hidden_states.shape[1], 1, attention_mask,
-                           past_buckets_states is not None, use_cache, output_attentions):
+    if past_buckets_states is not None or use_cache or output_attentions:
         return self.forward_of_transformers(hidden_states, attention_mask, past_buckets_states,
                                             use_cache, output_attentions, **kwargs)
     shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)
     operands = [project(hidden_states).view(shape) for project in (self.query, self.key, self.value)]
-    pattern = rapt.full()
-    if shape[1] > self.chunk_length:
-        pattern = rapt.chunks(self.chunk_length, self.num_chunks_before, self.num_chunks_after)
-    if self.is_decoder:
-        pattern = pattern & rapt.causal()
-    how = {"dropout": self.dropout if self.training else 0.0}
-    out = _by_item(operands, pattern, attention_mask, how)
+    dropout = self.dropout if self.training else 0.0
+    out = rapt.local(*operands, chunk=self.chunk_length, before=self.num_chunks_before,
+                     after=self.num_chunks_after, causal=self.is_decoder,
+                     real=padding_mask(attention_mask),
+                     blind="zeros" if dropout else "sum", dropout=dropout, layout="blhd")
     return LocalSelfAttentionOutput(out.flatten(2), ())
