@@ -32,7 +32,7 @@ def operands(batch, heads, queries, dim, dtype, keys=None, kv_heads=None, grad=F
 
 
 def answers(call, *inputs):
-    """The output, and the gradients of its sum's square if inputs are given."""
+    """The output, and gradients of the inputs if there are any."""
     def both():
         if not inputs:
             with torch.no_grad():
@@ -85,6 +85,8 @@ def onnx_runtime(x, causal):
         opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
+    # Its threads would wait for more work in a loop while the next contestant runs.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options,
                                            providers=["CPUExecutionProvider"])
 
