@@ -276,7 +276,7 @@ std::vector<Index> longest_first(const Plan& plan) {
 
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
-  PackedKeys packed(call);
+  PackedKeys packed(call, call.group * divide_up(call.query_tiles(), ForwardWorker::tiles));
   run_forward(call, packed, output);
 }
 
@@ -293,6 +293,7 @@ void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output)
     crew.get(worker, call, keys)
         .run(owner / call.heads, owner % call.heads, order[static_cast<std::size_t>(task % groups)],
              output);
+    keys.leave(owner / call.heads, call.kv_head(owner % call.heads));
   });
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "attention/scoring.h"
@@ -22,6 +24,8 @@ class KeySource {
   virtual ~KeySource() = default;
   /// `room` is the caller's, packed_room(call) floats to unpack into.
   virtual PackedTile get(Index item, Index kv_head, Index key_tile, float* room) = 0;
+  /// A task that read tiles of this head is over, and so is the use of what it got.
+  virtual void leave(Index, Index) {}
 };
 
 /// Numbers that one tile of keys and values takes at most, in any layout.
@@ -30,24 +34,40 @@ inline Index packed_room(const Call& call) {
 }
 
 /// Keys and values of every (batch item, key head), packed by whoever asks for a tile first: it is
-/// then in that thread's cache, and tiles that no query visits cost nothing.
+/// then in that thread's cache, and tiles that no query visits cost nothing. Tasks go head after
+/// head, so only a few heads need memory at a time.
 class PackedKeys : public KeySource {
  public:
-  explicit PackedKeys(const Call& call);
+  /// `tasks` read tiles of a key head, and each of them leaves.
+  PackedKeys(const Call& call, Index tasks);
 
   /// Waits if another thread is at it.
   PackedTile get(Index item, Index kv_head, Index key_tile, float* room) override;
+  void leave(Index item, Index kv_head) override;
 
  private:
   enum class State : std::uint8_t { raw, busy, finite, special };
-  State pack(Index item, Index kv_head, Index key_tile, Index at);
+  /// Memory for the tiles of one head.
+  struct Room {
+    Buffer<float> keys, values;
+    Buffer<Bf16> key_pairs, value_pairs;
+  };
+  struct Head {
+    std::atomic<Room*> room = nullptr;
+    std::atomic<Index> tasks = 0;  // that have not left
+  };
+
+  Room& room_of(Index owner);
+  State pack(Index item, Index kv_head, Index key_tile, Room& room);
 
   const Call& call_;
   Index kv_heads_, tiles_;
   Index key_size_, value_size_;  // numbers in a tile
-  Buffer<float> keys_, values_;
-  Buffer<Bf16> key_pairs_, value_pairs_;
   std::vector<std::atomic<State>> states_;
+  std::vector<Head> heads_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Room>> rooms_;
+  std::vector<Room*> free_rooms_;
 };
 
 }  // namespace rapt
