@@ -13,14 +13,17 @@ RANKS = {
     "kernels": 1,
     "attention": 2, "positions": 2,
     "nn": 3,
-    "model": 4, "formats": 4,
-    "train": 5, "generate": 5, "comm": 5, "lab": 5,
+    "formats": 4,
+    "model": 5,
+    "train": 6, "generate": 6, "comm": 6, "lab": 6,
 }
 # Libraries of others, and the only folders that may know them.
 LIBRARIES = {
     "tbb": {"src/base"}, "oneapi": {"src/base"},
     "hwy": {"src/kernels", "bench"},
-    "CLI": {"cli"}, "fmt": {"cli"}, "nlohmann": {"cli"},
+    "CLI": {"cli"}, "fmt": {"cli"}, "nlohmann": {"cli", "src/formats", "src/model", "src/train"},
+    "toml++": {"src/formats"}, "utf8proc.h": {"src/formats"}, "pcre2.h": {"src/formats"},
+    "xxhash.h": {"src/base"},
     "nanobind": {"python"},
     "gtest": {"tests"}, "gmock": {"tests"},
     "benchmark": {"bench"},

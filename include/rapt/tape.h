@@ -1,0 +1,101 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rapt/context.h"
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+/// A weight: what is learnt, and the gradient of the step under way.
+struct RAPT_API Parameter {
+  std::string name;
+  Tensor value;          // f32
+  Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
+  bool decays = true;    // matrices do, biases and gains of norms do not
+
+  /// The gradient to add to, zeros at first.
+  Tensor& wanted_gradient();
+};
+
+/// Where the gradient of a variable is added up. A handle, and lighter than its variable: an
+/// operation that needs no value of its input for backward keeps only this, and the value is freed.
+class RAPT_API GradientSlot {
+ public:
+  GradientSlot() = default;
+  /// Whether backward needs it.
+  bool tracked() const { return state_ != nullptr; }
+  /// The first addition only moves. Nothing happens if it is not tracked.
+  void add(Tensor more) const;
+
+ private:
+  friend class Tape;
+  friend class Variable;
+  struct State {
+    Shape shape;
+    Tensor sum = {};
+  };
+  explicit GradientSlot(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+/// Numbers that take part in a forward pass. A handle: copies are the same numbers.
+class RAPT_API Variable {
+ public:
+  Variable() = default;
+  const Tensor& value() const { return *value_; }
+  const Shape& shape() const { return value_->shape(); }
+  bool empty() const { return value_ == nullptr; }
+  const GradientSlot& slot() const { return slot_; }
+  bool tracked() const { return slot_.tracked(); }
+  /// Of an input, once backward has come by. Throws std::invalid_argument if there is none.
+  const Tensor& gradient() const;
+
+ private:
+  friend class Tape;
+  Variable(std::shared_ptr<const Tensor> value, GradientSlot slot)
+      : value_(std::move(value)), slot_(std::move(slot)) {}
+  std::shared_ptr<const Tensor> value_;
+  GradientSlot slot_;
+};
+
+/// What forward did, so that backward can undo it: a list of operations in the order they ran. What
+/// an operation keeps is freed as soon as backward has passed it.
+class RAPT_API Tape {
+ public:
+  enum class Mode {
+    forward,  // nothing is kept
+    train,    // for one backward pass
+  };
+  explicit Tape(Mode mode = Mode::train, Context context = {});
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  bool records() const { return mode_ == Mode::train; }
+  const Context& context() const { return context_; }
+
+  /// Numbers from outside.
+  Variable input(Tensor value, bool tracked = false) const;
+  /// What an operation made. `undo` gets the gradient of the result and adds to those of what the
+  /// operation read. It is called once at most: not at all if nothing depends on the result.
+  Variable made(Tensor value, std::function<void(Tensor gradient)> undo);
+  /// From the last operation to the first, with gradient 1 at `result`, which is one number. The
+  /// tape is empty afterwards. Throws std::invalid_argument if the tape does not record.
+  void backward(const Variable& result);
+  /// The same with a gradient given for every number of the result.
+  void backward(const Variable& result, Tensor gradient);
+
+ private:
+  struct Step {
+    GradientSlot slot;
+    std::function<void(Tensor gradient)> undo;
+  };
+  Mode mode_;
+  Context context_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace rapt

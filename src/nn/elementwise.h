@@ -1,0 +1,11 @@
+#pragma once
+
+#include "rapt/context.h"
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+/// to += more, both f32 and row-major of one shape.
+void add_to(Tensor& to, const Tensor& more, const Context& context = {});
+
+}  // namespace rapt

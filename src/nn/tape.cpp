@@ -1,0 +1,65 @@
+#include "rapt/tape.h"
+
+#include "base/check.h"
+#include "nn/elementwise.h"
+
+namespace rapt {
+
+Tensor& Parameter::wanted_gradient() {
+  if (gradient.empty()) gradient = Tensor(value.shape());
+  return gradient;
+}
+
+void GradientSlot::add(Tensor more) const {
+  if (!tracked()) return;
+  check(more.shape() == state_->shape, "gradient: shape ", more.shape(), ", expected ",
+        state_->shape);
+  if (state_->sum.empty()) {
+    state_->sum = std::move(more);
+  } else {
+    add_to(state_->sum, more);
+  }
+}
+
+const Tensor& Variable::gradient() const {
+  check(tracked() && !slot_.state_->sum.empty(),
+        "gradient: there is none of this variable, "
+        "expected a tracked input after backward");
+  return slot_.state_->sum;
+}
+
+Tape::Tape(Mode mode, Context context) : mode_(mode), context_(std::move(context)) {}
+
+Variable Tape::input(Tensor value, bool tracked) const {
+  GradientSlot slot;
+  if (tracked && records())
+    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{value.shape()});
+  return {std::make_shared<const Tensor>(std::move(value)), std::move(slot)};
+}
+
+Variable Tape::made(Tensor value, std::function<void(Tensor gradient)> undo) {
+  Variable result = input(std::move(value), true);
+  if (records()) steps_.push_back({result.slot(), std::move(undo)});
+  return result;
+}
+
+void Tape::backward(const Variable& result) {
+  check(result.value().elements() == 1, "backward: the result has shape ", result.shape(),
+        ", expected one number");
+  Tensor one(result.shape());
+  one.data()[0] = 1;
+  backward(result, std::move(one));
+}
+
+void Tape::backward(const Variable& result, Tensor gradient) {
+  check(records(), "backward: the tape was made with Mode::forward, expected Mode::train");
+  result.slot().add(std::move(gradient));
+  while (!steps_.empty()) {
+    Step step = std::move(steps_.back());
+    steps_.pop_back();
+    Tensor of_result = std::move(step.slot.state_->sum);
+    if (!of_result.empty()) step.undo(std::move(of_result));
+  }
+}
+
+}  // namespace rapt
