@@ -34,7 +34,11 @@ Variable Tape::input(Tensor value, bool tracked) const {
   GradientSlot slot;
   if (tracked && records())
     slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{value.shape()});
-  return {std::make_shared<const Tensor>(std::move(value)), std::move(slot)};
+  return {std::make_shared<Tensor>(std::move(value)), std::move(slot)};
+}
+
+Tensor Tape::take(Variable x) {
+  return x.value_.use_count() == 1 ? std::move(*x.value_) : x.value_->clone();
 }
 
 Variable Tape::made(Tensor value, std::function<void(Tensor gradient)> undo) {
