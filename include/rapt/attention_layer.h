@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "rapt/attention.h"
 #include "rapt/rope.h"
 #include "rapt/tape.h"
@@ -21,9 +24,12 @@ struct HeadColumns {
   Index first = 0;
 };
 
-/// What of the score is learnt; null: nothing.
-struct ScoreParameters {
-  Parameter* table = nullptr;  // of how.bias.table, [buckets, heads]
+/// What else a call may be told.
+struct AttentionExtras {
+  /// What is learnt of how.bias.table, [buckets, heads]; null: nothing.
+  Parameter* table = nullptr;
+  /// Called with what forward gave, the output left out.
+  std::function<void(const Attended&)> seen = {};
 };
 
 /// [rows of q, heads * dim]. `shape.heads` are those of q; k and v have `kv_heads`. q, k and v may
@@ -31,7 +37,11 @@ struct ScoreParameters {
 /// over.
 RAPT_API Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k,
                             const HeadColumns& v, const HeadShape& shape, Index kv_heads,
-                            const Attention& how, const ScoreParameters& learnt = {});
+                            const Attention& how, const AttentionExtras& extras = {});
+
+/// The RMS norm of each head of some columns, one gain [dim] for all: [rows, heads * dim].
+RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape,
+                            Parameter& gain, double epsilon);
 
 /// Turns the first shape.heads heads of every row by their positions: row r stands at positions[r],
 /// or, if there are none, token t of every item at first + t. The numbers of x are reused if nobody

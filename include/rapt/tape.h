@@ -80,6 +80,9 @@ class RAPT_API Tape {
 
   /// Numbers from outside.
   Variable input(Tensor value, bool tracked = false) const;
+  /// The same numbers with a gradient of their own: what a part of a network that runs apart starts
+  /// from.
+  Variable apart(const Variable& x) const;
   /// The numbers of a variable that is not used any more: moved if nobody else holds them, copied
   /// otherwise.
   static Tensor take(Variable x);

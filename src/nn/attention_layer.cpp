@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "nn/elementwise.h"
+#include "rapt/nn.h"
 
 namespace rapt {
 namespace {
@@ -49,7 +50,7 @@ struct Kept {
   HeadShape shape;
   Index kv_heads;
   Attention how;
-  ScoreParameters learnt;
+  Parameter* table;
   Variable out;
   Rows rows;
 };
@@ -105,23 +106,24 @@ void undo_attention(const Kept& kept, const Tensor& gradient, const Context& con
       heads_in(kept.out.value().data(), rows, kept.shape, 0), kept.rows, kept.how, context);
   if (shared) add_rows(dk, dq);
   sums.hand_over();
-  if (kept.learnt.table != nullptr) add_to(kept.learnt.table->wanted_gradient(), g.dtable);
+  if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable);
 }
 
 }  // namespace
 
 Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k, const HeadColumns& v,
                    const HeadShape& shape, Index kv_heads, const Attention& how,
-                   const ScoreParameters& learnt) {
+                   const AttentionExtras& extras) {
   const HeadShape keys = keys_of(shape, kv_heads);
   const View queries = view_of(q, shape);
   const RowsAndWidth rows{q.of.shape()[0], shape.heads * shape.dim};
   Tensor out = Tensor::uninitialized({rows.count, rows.width});
   Attended attended = attend_into(heads_in(out.data(), rows, shape, 0), queries, view_of(k, keys),
                                   view_of(v, keys), how, tape.context());
+  if (extras.seen) extras.seen(attended);
   if (!tape.records()) return tape.input(std::move(out));
   auto kept = std::make_shared<Kept>(
-      Kept{q, k, v, shape, kv_heads, how, learnt, {}, std::move(attended.rows)});
+      Kept{q, k, v, shape, kv_heads, how, extras.table, {}, std::move(attended.rows)});
   Variable result = tape.made(std::move(out), [kept, context = tape.context()](Tensor gradient) {
     undo_attention(*kept, gradient, context);
   });
@@ -147,6 +149,42 @@ Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope
     rope.apply_backward(heads_in(gradient.data(), rows, shape, 0), where(positions), context);
     slot.add(std::move(gradient));
   });
+}
+
+namespace {
+
+/// [rows * heads, dim]: every head a row of its own.
+Variable heads_as_rows(Tape& tape, const HeadColumns& x, const HeadShape& shape) {
+  const View from = view_of(x, {1, shape.heads, shape.dim});
+  const Index rows = from.tokens();
+  Tensor apart = Tensor::uninitialized({rows * shape.heads, shape.dim});
+  for (Index r = 0; r < rows; ++r)
+    std::copy_n(from.row(0, 0, r), shape.heads * shape.dim,
+                apart.data() + r * shape.heads * shape.dim);
+  const auto undo = [slot = x.of.slot(), whole = x.of.shape(), first = x.first,
+                     numbers = shape.heads * shape.dim](const Tensor& gradient) {
+    Tensor to(whole);
+    for (Index r = 0; r < whole[0]; ++r)
+      std::copy_n(gradient.data() + r * numbers, numbers, to.data() + r * whole[1] + first);
+    slot.add(std::move(to));
+  };
+  return tape.made(std::move(apart), undo);
+}
+
+Variable reshaped(Tape& tape, Variable x, const Shape& shape) {
+  const auto undo = [slot = x.slot(), before = x.shape()](Tensor gradient) {
+    slot.add(std::move(gradient).reshaped(before));
+  };
+  return tape.made(Tape::take(std::move(x)).reshaped(shape), undo);
+}
+
+}  // namespace
+
+Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape, Parameter& gain,
+                   double epsilon) {
+  const Index rows = x.of.shape()[0];
+  Variable normed = rms_norm(tape, heads_as_rows(tape, x, shape), gain, epsilon);
+  return reshaped(tape, std::move(normed), {rows, shape.heads * shape.dim});
 }
 
 }  // namespace rapt

@@ -37,6 +37,13 @@ Variable Tape::input(Tensor value, bool tracked) const {
   return {std::make_shared<Tensor>(std::move(value)), std::move(slot)};
 }
 
+Variable Tape::apart(const Variable& x) const {
+  GradientSlot slot;
+  if (records())
+    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{x.shape()});
+  return {x.value_, std::move(slot)};
+}
+
 Tensor Tape::take(Variable x) {
   return x.value_.use_count() == 1 ? std::move(*x.value_) : x.value_->clone();
 }
