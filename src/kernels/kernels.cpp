@@ -44,6 +44,8 @@ inline constexpr const char* target_name = "scalar";
     "This version of Highway has a target that rapt does not know: name it here, or disable it above."
 #endif
 
+extern const NetworkKernels network_kernels;  // network_kernels.cpp
+
 inline constexpr Kernels kernels = {
     .name = target_name,
     .lanes = lane_count,
@@ -93,6 +95,7 @@ inline constexpr Kernels kernels = {
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,
     .read_loop = ReadLoop,
+    .network = &network_kernels,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

@@ -117,7 +117,8 @@ struct ThinTile {
   const void* ahead;    // what will be read after this tile, for prefetching
 };
 
-struct PairKernels;  // pair_kernels.h
+struct PairKernels;     // pair_kernels.h
+struct NetworkKernels;  // network_kernels.h
 
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
@@ -244,6 +245,9 @@ struct Kernels {
   void (*exp2)(const float* x, Index count, float* y) noexcept;
   void (*tanh)(const float* x, Index count, float* y) noexcept;
   float (*read_loop)(const float* x, Index count) noexcept;
+
+  /// The rest of a network: norms, activations, losses, the optimizer.
+  const NetworkKernels* network;
 
   /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
   const PairKernels* pairs = nullptr;
