@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/text_folder.h"
 #include "train/data.h"
 #include "train/text_files.h"
 
@@ -53,7 +53,7 @@ TEST(CharacterCut, IsBetweenCharacters) {
 }
 
 TEST(ReadPieces, GivesEveryByteInPiecesCutAtWords) {
-  const Folder folder;
+  const TextFolder folder;
   EXPECT_TRUE(pieces_of(folder.write("empty", "")).empty());
   EXPECT_EQ(pieces_of(folder.write("short", "a b")), (std::vector<std::string>{"a b"}));
   std::string text;
@@ -69,7 +69,7 @@ TEST(ReadPieces, GivesEveryByteInPiecesCutAtWords) {
 }
 
 TEST(ReadPieces, EndlessLinesTakeBoundedMemory) {
-  const Folder folder;
+  const TextFolder folder;
   std::string text;
   while (text.size() < (40u << 20)) text += "\xE2\x82\xAC";  // 3 bytes, so MiB cut through it
   const auto pieces = pieces_of(folder.write("line", text));
@@ -81,8 +81,23 @@ TEST(ReadPieces, EndlessLinesTakeBoundedMemory) {
   EXPECT_EQ(joined(pieces), text);
 }
 
+TEST(SampleTexts, TakesTheSamePartOfEveryFile) {
+  const TextFolder folder;
+  folder.write("a", "one two three four five ");                          // 24 bytes
+  folder.write("b", "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9");  // 12
+  folder.write("c", "");
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(
+      sample_texts(folder.path(), 1000),
+      (Texts{"one two three four five ", "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9"}));
+  // Half: "one two thre", "ééé"; a quarter: "one tw", "é" and a half.
+  EXPECT_EQ(sample_texts(folder.path(), 18), (Texts{"one two", "\xC3\xA9\xC3\xA9\xC3\xA9"}));
+  EXPECT_EQ(sample_texts(folder.path(), 9), (Texts{"one", "\xC3\xA9"}));
+  expect_refused([&] { sample_texts(folder.path(), 0); }, {"limit", "0"});
+}
+
 TEST(FileReader, NoticesFilesThatChange) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string text(3'000'000, 'x');
   const std::string path = folder.write("f", text);
   for (const std::uintmax_t size : {1'500'000, 4'000'000}) {
@@ -90,7 +105,7 @@ TEST(FileReader, NoticesFilesThatChange) {
     FileReader reader(path);
     reader.next();
     fs::resize_file(path, size);
-    expect_thrown<std::runtime_error>(
+    expect_broken(
         [&] {
           while (!reader.next().empty()) {
           }
@@ -101,7 +116,7 @@ TEST(FileReader, NoticesFilesThatChange) {
   FileReader reader(path);
   reader.next();
   fs::last_write_time(path, fs::file_time_type::clock::now() + std::chrono::hours(1));
-  expect_thrown<std::runtime_error>(
+  expect_broken(
       [&] {
         while (!reader.next().empty()) {
         }
@@ -112,50 +127,45 @@ TEST(FileReader, NoticesFilesThatChange) {
 TEST(FileReader, SaysWhereReadingFailed) {
   // Page 0 of a process is nobody's: opening works, reading does not.
   FileReader reader("/proc/self/mem");
-  expect_thrown<std::runtime_error>([&] { reader.next(); }, {"/proc/self/mem", "at byte 0"});
+  expect_broken([&] { reader.next(); }, {"/proc/self/mem", "at byte 0"});
 }
 
 TEST(FilesOf, FollowsLinksAndRefusesLoops) {
-  const Folder folder;
+  const TextFolder folder;
   folder.write("a/1", "x");
   folder.write("b/2", "x");
-  fs::create_directory_symlink(folder.path("a"), folder.path("c"));
+  fs::create_directory_symlink(folder / "a", folder / "c");
   EXPECT_EQ(files_of(folder.path()),
-            (std::vector<std::string>{folder.path("a/1"), folder.path("b/2"), folder.path("c/1")}));
-  fs::create_directory_symlink(folder.path(), folder.path("b/up"));
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path()); },
-                                    {"link", folder.path("b/up"), "leads back"});
+            (std::vector<std::string>{folder / "a/1", folder / "b/2", folder / "c/1"}));
+  fs::create_directory_symlink(folder.path(), folder / "b/up");
+  expect_broken([&] { files_of(folder.path()); }, {"link", folder / "b/up", "leads back"});
 }
 
 TEST(FilesOf, RefusesWhatCannotBeRead) {
-  const Folder folder;
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path("none")); },
-                                    {folder.path("none"), "No such file"});
-  fs::create_directory(folder.path("empty"));
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path("empty")); },
-                                    {folder.path("empty"), "no files"});
+  const TextFolder folder;
+  expect_broken([&] { files_of(folder / "none"); }, {folder / "none", "No such file"});
+  fs::create_directory(folder / "empty");
+  expect_broken([&] { files_of(folder / "empty"); }, {folder / "empty", "no files"});
   folder.write("d/ok", "x");
-  fs::create_symlink(folder.path("gone"), folder.path("d/dangling"));
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path("d")); },
-                                    {folder.path("d/dangling"), "cannot be read"});
-  fs::remove(folder.path("d/dangling"));
-  fs::create_symlink("self", folder.path("d/self"));
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path("d")); }, {folder.path("d/self")});
-  fs::remove(folder.path("d/self"));
-  ASSERT_EQ(mkfifo(folder.path("d/pipe").c_str(), 0600), 0);
-  expect_thrown<std::runtime_error>([&] { files_of(folder.path("d")); },
-                                    {folder.path("d/pipe"), "neither a file nor a folder"});
+  fs::create_symlink(folder / "gone", folder / "d/dangling");
+  expect_broken([&] { files_of(folder / "d"); }, {folder / "d/dangling", "cannot be read"});
+  fs::remove(folder / "d/dangling");
+  fs::create_symlink("self", folder / "d/self");
+  expect_broken([&] { files_of(folder / "d"); }, {folder / "d/self"});
+  fs::remove(folder / "d/self");
+  ASSERT_EQ(mkfifo((folder / "d/pipe").c_str(), 0600), 0);
+  expect_broken([&] { files_of(folder / "d"); },
+                {folder / "d/pipe", "neither a file nor a folder"});
 }
 
 TEST(OpenData, TextThatIsTooShortSaysHowMuchIsNeeded) {
-  const Folder folder;
+  const TextFolder folder;
   for (const char* text : {"", "x", "a few words"})
-    expect_thrown<std::runtime_error>(
-        [&] { text_of(folder.write("t", text)); },
-        {folder.path("t"), "for training", "expected at least 17", "more text"});
+    expect_broken([&] { text_of(folder.write("t", text)); },
+                  {folder / "t", "for training", "expected at least 17", "more text"});
   // 302 tokens, 15 of them held out; a window needs 17.
-  expect_thrown<std::runtime_error>([&] { text_of(folder.write("t", std::string(300, 'x'))); },
-                                    {"15 tokens for evaluation", "expected at least 17"});
+  expect_broken([&] { text_of(folder.write("t", std::string(300, 'x'))); },
+                {"15 tokens for evaluation", "expected at least 17"});
   EXPECT_NO_THROW(text_of(folder.write("t", std::string(338, 'x'))));  // 340, of which 17
 }
 

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/random.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/text_folder.h"
 #include "train/data.h"
 
 // Sequence to sequence from tab-separated lines. Bytes are tokens, 256 ends, 257 fills up.
@@ -67,7 +67,7 @@ std::string lines_of(Index count) {
 }
 
 TEST(PairData, IsWhatTheLinesSay) {
-  const Folder folder;
+  const TextFolder folder;
   const auto data = opened(
       {.path = folder.write("p", "ab\tx\nc\tyz"), .items = 2, .tokens = 8, .evaluations = 0});
   EXPECT_EQ(data->entries(), 258);
@@ -100,7 +100,7 @@ TEST(PairData, IsWhatTheLinesSay) {
 }
 
 TEST(PairData, FillsUpShorterItems) {
-  const Folder folder;
+  const TextFolder folder;
   const auto data = opened({.path = folder.write("p", "a\tx\n"),
                             .items = 2,
                             .tokens = 8,
@@ -113,7 +113,7 @@ TEST(PairData, FillsUpShorterItems) {
 }
 
 TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
-  const Folder folder;
+  const TextFolder folder;
   // 16 · 64 · 3 pairs: three groups are an epoch.
   const auto data = opened(
       {.path = folder.write("p", lines_of(3072)), .items = 16, .tokens = 128, .evaluations = 0});
@@ -138,7 +138,7 @@ TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
 }
 
 TEST(PairData, IsAFunctionOfTheStep) {
-  const Folder folder;
+  const TextFolder folder;
   const DataOptions options{.path = folder.write("p", lines_of(500)), .items = 8, .tokens = 128};
   const auto data = opened(options), again = opened(options);
   for (const Index step : {700, 3, 64, 63, 0}) EXPECT_EQ(data->batch(step), again->batch(step));
@@ -151,7 +151,7 @@ TEST(PairData, IsAFunctionOfTheStep) {
 }
 
 TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
-  const Folder folder;
+  const TextFolder folder;
   // Every source three times, with targets of its own.
   std::string lines;
   for (int i = 0; i < 300; ++i)
@@ -177,7 +177,7 @@ TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
 }
 
 TEST(PairData, EvaluationTakesNoMoreThanItMay) {
-  const Folder folder;
+  const TextFolder folder;
   const auto data = opened({.path = folder.write("p", lines_of(400)),
                             .items = 7,
                             .tokens = 128,
@@ -191,7 +191,7 @@ TEST(PairData, EvaluationTakesNoMoreThanItMay) {
 }
 
 TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string line("a\0\xFF\tx\r\r\n", 8);
   const auto data =
       opened({.path = folder.write("p", line), .items = 1, .tokens = 8, .evaluations = 0});
@@ -199,13 +199,12 @@ TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
 }
 
 TEST(PairData, BrokenLinesAreNamed) {
-  const Folder folder;
+  const TextFolder folder;
   const auto refused = [&](std::string_view text, const std::vector<std::string>& words) {
     const std::string path = folder.write("p", text);
-    expect_thrown<std::runtime_error>(
-        [&] { opened({.path = path, .tokens = 8, .evaluations = 0}); }, words);
+    expect_broken([&] { opened({.path = path, .tokens = 8, .evaluations = 0}); }, words);
   };
-  refused("a\tb\nno tab\nc\td\n", {folder.path("p"), "line 2", "0 tabs"});
+  refused("a\tb\nno tab\nc\td\n", {folder / "p", "line 2", "0 tabs"});
   refused("a\tb\n\nc\td\n", {"line 2", "0 tabs"});
   refused("a\tb\tc\n", {"line 1", "2 tabs"});
   refused("a\tb\n\tc", {"line 2", "empty"});
@@ -213,13 +212,12 @@ TEST(PairData, BrokenLinesAreNamed) {
   refused("a\tb\nc\td\nabcdefgh\tx\n", {"line 3", "9 tokens", "at most 8"});
   refused("", {"no pairs for training"});
   refused(std::string((16u << 20) + 1, 'x'), {"line 1", "longer"});
-  expect_thrown<std::runtime_error>(
+  expect_broken(
       [&] {
         opened({.path = folder.write("p", "a\tb\n"), .held_out_path = folder.write("q", "")});
       },
-      {folder.path("q"), "no pairs for evaluation"});
-  expect_thrown<std::runtime_error>([&] { opened({.path = folder.write("p", "a\tb\n")}); },
-                                    {"no pairs for training"});
+      {folder / "q", "no pairs for evaluation"});
+  expect_broken([&] { opened({.path = folder.write("p", "a\tb\n")}); }, {"no pairs for training"});
 }
 
 TEST(Accuracy, CountsTargetsAndWholeItems) {

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/text_folder.h"
 #include "train/corpus.h"
 #include "train/data.h"
 #include "train/windows.h"
@@ -75,7 +75,7 @@ TEST(Windows, PlacesAbove32BitsAreRight) {
 }
 
 TEST(Corpus, IsFilesInOrderOfTheirNamesBetweenEnds) {
-  const Folder folder;
+  const TextFolder folder;
   folder.write("b.txt", "two");
   folder.write("a.txt", "1");
   folder.write("a/z", "deep");
@@ -97,7 +97,7 @@ TEST(Corpus, IsFilesInOrderOfTheirNamesBetweenEnds) {
 }
 
 TEST(Corpus, KeepsEveryByte) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string bytes(
       "\xEF\xBB\xBF"
       "a\r\nb\0c\xC3\x28\xFF\xF0\x9F no newline",
@@ -109,14 +109,14 @@ TEST(Corpus, KeepsEveryByte) {
 }
 
 TEST(Corpus, FingerprintTellsTextsAndTheirPartingApart) {
-  const Folder folder;
+  const TextFolder folder;
   folder.write("1/a", "abcd");
   folder.write("2/a", "abce");
   folder.write("3/a", "ab");
   folder.write("3/b", "cd");
   folder.write("4/q", "abcd");
   const auto print = [&](const char* name) {
-    return Corpus(folder.path(name), Tokenizer::bytes()).fingerprint();
+    return Corpus(folder / name, Tokenizer::bytes()).fingerprint();
   };
   EXPECT_EQ(print("1"), print("4"));
   EXPECT_NE(print("1"), print("2"));
@@ -124,13 +124,13 @@ TEST(Corpus, FingerprintTellsTextsAndTheirPartingApart) {
 }
 
 TEST(SplitPlace, IsTheNearestDocumentOrInsideOne) {
-  const Folder folder;
+  const TextFolder folder;
   for (int i = 0; i < 20; ++i) folder.write("many/" + std::to_string(10 + i), std::string(9, 'x'));
   folder.write("one/a", std::string(198, 'x'));
   folder.write("two/a", std::string(20, 'x'));
   folder.write("two/b", std::string(177, 'x'));
   const auto place = [&](const char* name, double held_out) {
-    return split_place(Corpus(folder.path(name), Tokenizer::bytes()), held_out);
+    return split_place(Corpus(folder / name, Tokenizer::bytes()), held_out);
   };
   EXPECT_EQ(place("many", 0.1), 180);   // 201 tokens, 20 of them held out: 181 wanted
   EXPECT_EQ(place("many", 0.13), 180);  // 175 wanted; of two as near, the later
@@ -139,7 +139,7 @@ TEST(SplitPlace, IsTheNearestDocumentOrInsideOne) {
 }
 
 TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string text = counting_text(1000);
   const auto data = opened({.path = folder.write("t", text),
                             .items = 3,
@@ -187,7 +187,7 @@ TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
 }
 
 TEST(TextData, IsAFunctionOfTheStep) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string path = folder.write("t", counting_text(5000));
   for (const Learning learning : {Learning::next_token, Learning::masked_token}) {
     const DataOptions options{.path = path, .learning = learning, .items = 4, .tokens = 48};
@@ -210,7 +210,7 @@ TEST(TextData, IsAFunctionOfTheStep) {
 }
 
 TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
-  const Folder folder;
+  const TextFolder folder;
   RandomStream random(1);
   for (int i = 0; i < 60; ++i)
     folder.write(std::to_string(100 + i),
@@ -249,7 +249,7 @@ TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
 }
 
 TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
-  const Folder folder;
+  const TextFolder folder;
   DataOptions options{.path = folder.write("a", std::string(100, 'a')),
                       .items = 2,
                       .tokens = 16,
@@ -267,14 +267,14 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
 }
 
 TEST(TextData, EqualDocumentsAreDataToo) {
-  const Folder folder;
+  const TextFolder folder;
   for (int i = 0; i < 30; ++i) folder.write(std::to_string(i), "same text");
   const auto data = opened({.path = folder.path(), .items = 2, .tokens = 8});
   EXPECT_EQ(data->batch(0).counted(), 16);
 }
 
 TEST(TextData, DescribesItself) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string path = folder.write("t", counting_text(3000));
   const auto data = opened({.path = path, .tokens = 32});
   EXPECT_EQ(data->describe(),
@@ -282,7 +282,7 @@ TEST(TextData, DescribesItself) {
 }
 
 TEST(MaskedData, HidesAsManyTokensAsItShould) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string path = folder.write("t", std::string(200'000, 'q'));
   const auto data =
       opened({.path = path, .learning = Learning::masked_token, .items = 10, .tokens = 1000});
@@ -314,7 +314,7 @@ TEST(MaskedData, HidesAsManyTokensAsItShould) {
 }
 
 TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
-  const Folder folder;
+  const TextFolder folder;
   const std::string path = folder.write("t", std::string(1000, 'q'));
   const auto data = opened({.path = path,
                             .learning = Learning::masked_token,
@@ -333,7 +333,7 @@ TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
 }
 
 TEST(MaskedData, LeavesEndsAlone) {
-  const Folder folder;
+  const TextFolder folder;
   for (int i = 0; i < 300; ++i) folder.write(std::to_string(i), "x");
   const auto data = opened({.path = folder.path(),
                             .learning = Learning::masked_token,

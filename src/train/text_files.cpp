@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/check.h"
 #include "base/input.h"
 
 namespace rapt {
@@ -134,6 +135,30 @@ void read_pieces(const std::string& path, const std::function<void(std::string_v
     next_look = text.size() + piece_bytes;
   }
   if (!text.empty()) take(text);
+}
+
+std::vector<std::string> sample_texts(const std::string& path, Index limit) {
+  check(limit >= 1, "sample_texts: limit is ", limit, " bytes, expected at least 1");
+  const std::vector<std::string> files = files_of(path);
+  double total = 0;
+  for (const std::string& file : files) total += static_cast<double>(fs::file_size(file));
+  const double part = std::min(1.0, static_cast<double>(limit) / std::max(total, 1.0));
+  std::vector<std::string> texts;
+  for (const std::string& file : files) {
+    const auto size = static_cast<std::size_t>(fs::file_size(file));
+    const auto share = static_cast<std::size_t>(part * static_cast<double>(size));
+    std::string text;
+    FileReader reader(file);
+    while (text.size() < share) {
+      const std::string_view bytes = reader.next();
+      if (bytes.empty()) break;
+      text += bytes.substr(0, share - text.size());
+    }
+    if (text.empty()) continue;
+    if (text.size() < size) text.resize(word_cut(text) > 0 ? word_cut(text) : character_cut(text));
+    texts.push_back(std::move(text));
+  }
+  return texts;
 }
 
 }  // namespace rapt

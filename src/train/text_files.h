@@ -46,6 +46,10 @@ class FileReader {
 /// stays bounded.
 void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take);
 
+/// The beginnings of all files of a path, `limit` bytes in all and from each the same part of it:
+/// enough to learn a tokenizer from. They end where read_pieces would cut.
+std::vector<std::string> sample_texts(const std::string& path, Index limit);
+
 /// Where to cut a text whose continuation is not known; 0: nowhere good. Must not be empty.
 std::size_t word_cut(std::string_view text);
 /// Likewise, between two UTF-8 characters as near to the end as can be; the end if it is not UTF-8.

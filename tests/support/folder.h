@@ -1,43 +1,62 @@
 #pragma once
 
-#include <unistd.h>
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rapt::test {
 
-/// An empty folder for one test, gone with it.
-class Folder {
+/// An empty folder that goes when the test does.
+class TemporaryFolder {
  public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rapt-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path_ = pattern;
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "rapt-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = name;
   }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+  ~TemporaryFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
   }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  std::string path(std::string_view name = "") const {
-    return name.empty() ? path_.string() : (path_ / name).string();
-  }
-  /// Writes a file, with the folders it lies in, and returns its path.
-  std::string write(std::string_view name, std::string_view text) const {
-    const std::filesystem::path file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << text;
-    return file.string();
-  }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
 
  private:
-  std::filesystem::path path_;
+  std::string path_;
 };
+
+inline void put(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::string get(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The call must throw std::runtime_error, the outside world's fault, whose text holds every word.
+template <class Call>
+void expect_broken(const Call& call, const std::vector<std::string>& words) {
+  try {
+    call();
+    ADD_FAILURE() << "accepted; expected a refusal naming " << ::testing::PrintToString(words);
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    for (const std::string& word : words)
+      EXPECT_NE(text.find(word), std::string::npos) << "\"" << word << "\" is not in: " << text;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "expected std::runtime_error, got: " << error.what();
+  }
+}
 
 }  // namespace rapt::test
