@@ -56,7 +56,6 @@ void Pairs::append_line(std::string_view line, const Tokenizer& tokenizer, const
   append_side(source, tokenizer, where);
   append_side(target, tokenizer, where);
   keys_.push_back(hash(source));
-  fingerprint_ = scrambled(scrambled(fingerprint_ ^ keys_.back()) ^ hash(target));
 }
 
 void Pairs::append_side(std::string_view text, const Tokenizer& tokenizer, const Where& where) {
@@ -68,6 +67,9 @@ void Pairs::append_side(std::string_view text, const Tokenizer& tokenizer, const
   if (count > where.longest)
     fail_input("data: ", where.path, ", line ", where.line, " has a side of ", count,
                " tokens with the one that ends it, expected at most ", where.longest);
+  for (const std::int32_t token : tokens)
+    fingerprint_ = scrambled(fingerprint_ ^ static_cast<std::uint64_t>(token));
+  fingerprint_ = scrambled(~fingerprint_);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   begins_.push_back(static_cast<Index>(tokens_.size()));
 }
