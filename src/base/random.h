@@ -60,7 +60,7 @@ class RandomOrder {
     std::uint64_t left = static_cast<std::uint64_t>(number) >> half_;
     std::uint64_t right = static_cast<std::uint64_t>(number) & mask;
     for (std::uint64_t round = 0; round < rounds; ++round) {
-      const std::uint64_t next = left ^ (scrambled(key_ ^ scrambled(right << 8 | round)) & mask);
+      const std::uint64_t next = left ^ (scrambled(key_ ^ (right << 8 | round)) & mask);
       left = right;
       right = next;
     }
