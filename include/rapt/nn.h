@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "rapt/dropout.h"
 #include "rapt/tape.h"
@@ -53,6 +54,8 @@ struct TokenLoss {
   double total = 0;   // the sum over the targets that count
   Index counted = 0;  // targets that are not negative
   Index correct = 0;  // those whose logit is the largest, the first one if several are
+  /// The likeliest entry of each row; -1 where no target counts.
+  std::vector<std::int32_t> likeliest = {};
 };
 /// -log softmax(x · head')[target] over the rows whose target is not negative: x [rows, width],
 /// head [entries, width], a target for each row. If none counts, the loss is 0.

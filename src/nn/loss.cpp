@@ -22,7 +22,7 @@ struct Target {
 /// What a row adds to the result.
 struct RowLoss {
   double loss;
-  bool correct;
+  std::int32_t likeliest;
 };
 
 Matrix matrix(const float* data, Index rows, Index columns) {
@@ -83,9 +83,12 @@ TokenLoss LossRun::run() {
     run_chunk(first, std::min(chunk_, count - first));
   TokenLoss result;
   result.counted = count;
-  for (const RowLoss& row : losses_) {
-    result.total += row.loss;
-    result.correct += row.correct ? 1 : 0;
+  result.likeliest.assign(static_cast<std::size_t>(x_.shape()[0]), -1);
+  for (Index i = 0; i < count; ++i) {
+    const Target& target = targets_[static_cast<std::size_t>(i)];
+    result.total += losses_[i].loss;
+    result.correct += losses_[i].likeliest == target.entry ? 1 : 0;
+    result.likeliest[static_cast<std::size_t>(target.row)] = losses_[i].likeliest;
   }
   return result;
 }
@@ -117,8 +120,9 @@ RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
   const NetworkKernels& kernels = network_kernels_of(context_);
   const double wanted = static_cast<double>(logits[target]);
   const float most = kernels.largest(logits, entries_);
-  const bool correct =
-      logits[target] == most && std::find(logits, logits + target, most) == logits + target;
+  // A NaN is nowhere the largest: then none is found, and the answer is no entry.
+  const auto likeliest =
+      static_cast<std::int32_t>(std::find(logits, logits + entries_, most) - logits);
   const double even = smoothing_ / static_cast<double>(entries_);
   const double spread = smoothing_ == 0 ? 0 : even * kernels.row_sum(logits, entries_);
   const double sum = kernels.exponentials(logits, entries_, most);
@@ -129,7 +133,8 @@ RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
                    static_cast<float>(-even / divisor_));
     logits[target] = static_cast<float>(p - of_target);
   }
-  return {std::log(sum) + static_cast<double>(most) - (1 - smoothing_) * wanted - spread, correct};
+  return {std::log(sum) + static_cast<double>(most) - (1 - smoothing_) * wanted - spread,
+          likeliest};
 }
 
 void LossRun::add_gradients(const float* rows, Index first, Index count) {

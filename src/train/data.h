@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rapt/tokenizer.h"
+#include "rapt/train.h"
 #include "train/batch.h"
 
 namespace rapt {
@@ -30,32 +31,6 @@ class Data {
   /// Differs where data or options that decide about batches differ: whoever resumes a run asks
   /// whether it still reads the same.
   virtual std::uint64_t fingerprint() const = 0;
-};
-
-/// What is learnt from the data of a path.
-enum class Learning {
-  next_token,    // files are documents
-  masked_token,  // likewise; some tokens are hidden and have to be found
-  pairs,         // lines are source, tab, target
-};
-
-struct DataOptions {
-  std::string path = {};  // a file, a folder, or task:copy, task:recall, task:sort
-  Learning learning = Learning::next_token;
-  Index items = 8;     // per batch
-  Index tokens = 256;  // per item; with pairs the longest source or target
-  std::uint64_t seed = 1;
-
-  Index evaluations = 16;          // at most so many batches; 0: nothing is held out
-  double held_out = 0.05;          // part of the data that is kept for evaluation,
-  std::string held_out_path = {};  // or a file or folder of its own
-  bool separate_documents = true;  // packed documents do not see one another
-  double masked = 0.15;            // of the tokens
-
-  Index symbols = 127;  // of a task
-  Index shortest = 0;   // copy, sort: symbols of the shortest list; 0: every list fills its item
-  Index pairs = 8;      // recall: keys with values
-  Index queries = 4;    // recall: keys that are asked for
 };
 
 /// Whether the path names a task, which has numbers of its own and needs no tokenizer.
