@@ -1,0 +1,76 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+struct CheckpointOptions {
+  Index keep = 2;                            // checkpoints, at least 2
+  Index shard_bytes = Index{2'000'000'000};  // of one file, unless one tensor alone is larger
+};
+
+/// All that was saved at one step.
+struct Checkpoint {
+  Index step = 0;
+  std::map<std::string, Tensor> tensors;
+  Json state;
+};
+
+/// The checkpoints of one run: folders step-000100 with files of tensors and a manifest.json, which
+/// lists every file with its length and hash and is guarded by a hash of its own.
+///
+/// At every instant, whatever fails, a checkpoint that was complete before is still complete, or a
+/// newer one is; and no checkpoint is ever a mixture of two steps. A checkpoint is written beside
+/// its place, brought to the disk, renamed, and only then older ones go. What counts is what the
+/// manifests say, never a pointer.
+///
+/// One store at a time per folder: a lock, which a process loses with its life, keeps others out.
+/// What files do wrong is std::runtime_error.
+class CheckpointStore {
+ public:
+  /// Makes the folder, takes the lock and clears away what writers that died have left. Throws if
+  /// another process has the lock.
+  explicit CheckpointStore(std::string folder, CheckpointOptions options = {});
+  CheckpointStore(const CheckpointStore&) = delete;
+  CheckpointStore& operator=(const CheckpointStore&) = delete;
+  ~CheckpointStore();
+
+  /// If it throws, the checkpoints there were are as before; the caller may go on and save again.
+  /// A step that is there already is replaced. Steps above this one are left alone. Throws
+  /// std::invalid_argument if a name comes twice or the state is not what JSON can say (NaN).
+  void save(Index step, std::span<const NamedTensor> tensors, const Json& state);
+
+  /// Steps that have a folder, damaged or not, in ascending order.
+  std::vector<Index> steps() const;
+  /// The newest step that is whole; every byte is read. Each damaged one on the way is a notice.
+  /// Throws if a newer rapt has written the newest one.
+  std::optional<Index> latest();
+  /// Throws, with the reason, if the step is missing or damaged.
+  Checkpoint load(Index step) const;
+  /// What the user should see: damaged checkpoints, old ones that could not be removed. Each once.
+  std::vector<std::string> take_notices();
+
+ private:
+  std::string path_of(Index step) const;
+  /// Where a checkpoint is while it comes or goes.
+  std::string away_path(Index step) const;
+  void clear_leftovers();
+  void write_files(const std::string& folder, Index step, std::span<const NamedTensor> tensors,
+                   const Json& state) const;
+  void remove_old(Index newest);
+
+  std::string folder_;
+  CheckpointOptions options_;
+  int lock_ = -1;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace rapt
