@@ -108,6 +108,56 @@ TEST(Corpus, KeepsEveryByte) {
     EXPECT_EQ(corpus.token(static_cast<Index>(i) + 1), static_cast<unsigned char>(bytes[i])) << i;
 }
 
+TEST(Corpus, TokensOfPiecesAreThoseOfTheWhole) {
+  const TextFolder folder;
+  RandomStream random(3);
+  const std::vector<std::string> parts = {
+      "the ", " cat", "  ",       "\n",       " \n\n",         "don't",  "42",
+      "...",  "\t",   "\xC3\xA9", "\xC2\xA0", " \xE2\x82\xAC", "!?\r\n", "\xFF"};
+  std::string text;
+  while (text.size() < 3'300'000)
+    text += parts[static_cast<std::size_t>(random.below(static_cast<Index>(parts.size())))];
+  const Tokenizer tokenizer = Tokenizer::learn({{text.substr(0, 20'000)}}, 400);
+  const std::vector<std::int32_t> whole = tokenizer.encode(text);
+  const Corpus corpus(folder.write("t", text), tokenizer);
+  ASSERT_EQ(corpus.tokens(), static_cast<Index>(whole.size()) + 2);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    ASSERT_EQ(corpus.token(static_cast<Index>(i) + 1), whole[i]) << i;
+}
+
+/// The tokenizer of bytes as a file says it, with changes to the file.
+Tokenizer changed_tokenizer(const std::string& before, const std::string& after) {
+  const TextFolder folder;
+  const std::string file = folder / "tokenizer.json";
+  Tokenizer::learn({{"abc"}}, 258).write(file);
+  std::string json = get(file);
+  EXPECT_NE(json.find(before), std::string::npos) << json;
+  for (std::size_t at = 0; (at = json.find(before)) != std::string::npos;)
+    json.replace(at, before.size(), after);
+  put(file, json);
+  return Tokenizer::read(file);
+}
+
+TEST(TextData, WithoutEndsNobodyGuessesHowTheNextDocumentBegins) {
+  const TextFolder folder;
+  const Tokenizer tokenizer = changed_tokenizer("<|endoftext|>", "<|x|>");
+  ASSERT_FALSE(tokenizer.end().has_value());
+  for (int i = 0; i < 9; ++i) folder.write("t/" + std::to_string(i), "ab");
+  folder.write("t/9", "cc");
+  const std::int32_t a = tokenizer.encode("a")[0], b = tokenizer.encode("b")[0];
+  // 20 tokens, nothing held out: windows of 4 in the first 17 to 20.
+  DataOptions options{.path = folder / "t", .items = 4, .tokens = 4, .evaluations = 0};
+  const Batch batch = open_data(options, tokenizer)->batch(0);
+  for (std::size_t i = 0; i < 16; ++i) {
+    EXPECT_TRUE(batch.inputs[i] != a || batch.targets[i] == b);
+    EXPECT_TRUE(batch.inputs[i] != b || batch.targets[i] == -1);
+  }
+  EXPECT_EQ(batch.counted() + std::count(batch.inputs.begin(), batch.inputs.end(), b), 16);
+  for (const Index length : batch.documents) EXPECT_LE(length, 2);
+  options.separate_documents = false;
+  EXPECT_EQ(open_data(options, tokenizer)->batch(0).counted(), 16);
+}
+
 TEST(Corpus, FingerprintTellsTextsAndTheirPartingApart) {
   const TextFolder folder;
   folder.write("1/a", "abcd");

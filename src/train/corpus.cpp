@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/input.h"
 #include "base/random.h"
@@ -10,12 +11,12 @@
 namespace rapt {
 
 Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
-    : narrow_(tokenizer.entries() <= 0x10000), has_ends_(tokenizer.end().has_value()) {
+    : narrow_(tokenizer.entries() <= 0x10000), end_(tokenizer.end()) {
   for (const std::string& file : files_of(path)) {
     read(file, tokenizer);
     ++files_;
   }
-  if (has_ends_ && size_ > 0) append({{*tokenizer.end()}}, tokenizer.entries());
+  if (end_ && size_ > 0) append(*end_);
 }
 
 void Corpus::read(const std::string& path, const Tokenizer& tokenizer) {
@@ -23,27 +24,29 @@ void Corpus::read(const std::string& path, const Tokenizer& tokenizer) {
   read_pieces(path, [&](std::string_view piece) {
     const std::vector<std::int32_t> tokens = tokenizer.encode(piece);
     if (tokens.empty()) return;
-    if (!opened) {
-      documents_.push_back(size_);
-      if (has_ends_) append({{*tokenizer.end()}}, tokenizer.entries());
-      fingerprint_ = scrambled(~fingerprint_);
-      opened = true;
+    if (!std::exchange(opened, true)) open_document();
+    for (const std::int32_t token : tokens) {
+      if (token < 0 || token >= tokenizer.entries())
+        fail_input("data: the tokenizer gave ", token, " for ", path, ", expected 0 to ",
+                   tokenizer.entries() - 1);
+      append(token);
     }
-    append(tokens, tokenizer.entries());
   });
 }
 
-void Corpus::append(std::span<const std::int32_t> tokens, Index entries) {
-  for (const std::int32_t token : tokens) {
-    if (token < 0 || token >= entries)
-      fail_input("data: the tokenizer gave ", token, ", expected 0 to ", entries - 1);
-    fingerprint_ = scrambled(fingerprint_ ^ static_cast<std::uint64_t>(token));
-  }
+void Corpus::open_document() {
+  documents_.push_back(size_);
+  fingerprint_ = scrambled(~fingerprint_);
+  if (end_) append(*end_);
+}
+
+void Corpus::append(std::int32_t token) {
+  fingerprint_ = scrambled(fingerprint_ ^ static_cast<std::uint64_t>(token));
   if (narrow_)
-    short_tokens_.insert(short_tokens_.end(), tokens.begin(), tokens.end());
+    short_tokens_.push_back(static_cast<std::uint16_t>(token));
   else
-    long_tokens_.insert(long_tokens_.end(), tokens.begin(), tokens.end());
-  size_ += static_cast<Index>(tokens.size());
+    long_tokens_.push_back(token);
+  ++size_;
 }
 
 std::vector<Index> Corpus::parts(Index first, Index count) const {

@@ -1,12 +1,7 @@
 #include "train/text_files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "base/check.h"
@@ -65,41 +60,19 @@ std::vector<std::string> files_of(const std::string& path) {
   return std::move(walk.files);
 }
 
-FileReader::FileReader(std::string path) : path_(std::move(path)), room_(piece_bytes) {
-  // Whoever named a pipe would wait for ever.
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file_ < 0) fail_input("data: ", path_, " cannot be opened: ", std::strerror(errno));
-  before_ = state();
-}
-
-FileReader::~FileReader() {
-  if (file_ >= 0) ::close(file_);
-}
-
-struct stat FileReader::state() const {
-  struct stat now {};
-  if (::fstat(file_, &now) != 0) fail_input("data: ", path_, ": ", std::strerror(errno));
-  return now;
-}
-
-void FileReader::check_unchanged() const {
-  const struct stat now = state();
-  if (offset_ != before_.st_size || now.st_size != before_.st_size ||
-      now.st_mtim.tv_sec != before_.st_mtim.tv_sec ||
-      now.st_mtim.tv_nsec != before_.st_mtim.tv_nsec)
-    fail_input("data: ", path_, " changed while it was read: ", offset_, " bytes came, expected ",
-               before_.st_size);
-}
+FileReader::FileReader(const std::string& path)
+    : file_(path), time_(fs::last_write_time(path)), room_(piece_bytes, '\0') {}
 
 std::string_view FileReader::next() {
-  ssize_t count = 0;
-  do count = ::read(file_, room_.data(), room_.size());
-  while (count < 0 && errno == EINTR);
-  if (count < 0)
-    fail_input("data: ", path_, " cannot be read at byte ", offset_, ": ", std::strerror(errno));
-  offset_ += count;
-  if (count == 0) check_unchanged();
-  return {room_.data(), static_cast<std::size_t>(count)};
+  const auto left = static_cast<std::size_t>(file_.size() - offset_);
+  const std::span<char> bytes = std::span(room_).first(std::min(left, room_.size()));
+  file_.read(offset_, std::as_writable_bytes(bytes));
+  offset_ += static_cast<Index>(bytes.size());
+  // By path, so that another file in its place is noticed too.
+  if (bytes.empty() && (fs::last_write_time(file_.path()) != time_ ||
+                        static_cast<Index>(fs::file_size(file_.path())) != offset_))
+    fail_input("data: ", file_.path(), " changed while it was read");
+  return {bytes.data(), bytes.size()};
 }
 
 std::size_t word_cut(std::string_view text) {
