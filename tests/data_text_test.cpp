@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <set>
 
-#include "support/refused.h"
 #include "support/text_folder.h"
 #include "train/corpus.h"
 #include "train/data.h"
@@ -329,72 +326,6 @@ TEST(TextData, DescribesItself) {
   const auto data = opened({.path = path, .tokens = 32});
   EXPECT_EQ(data->describe(),
             path + ": 1 file, 2,852 tokens in 89 windows of 32; 150 tokens held out");
-}
-
-TEST(MaskedData, HidesAsManyTokensAsItShould) {
-  const TextFolder folder;
-  const std::string path = folder.write("t", std::string(200'000, 'q'));
-  const auto data =
-      opened({.path = path, .learning = Learning::masked_token, .items = 10, .tokens = 1000});
-  EXPECT_EQ(data->entries(), 259);  // the mask is 258
-  std::map<std::string, double> seen;
-  constexpr double tokens = 100'000;
-  for (Index step = 0; step < 10; ++step) {
-    const Batch batch = data->batch(step);
-    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-      const std::int32_t input = batch.inputs[i], target = batch.targets[i];
-      if (target == -1) {
-        EXPECT_TRUE(input == 'q' || input == 256);
-        continue;
-      }
-      EXPECT_EQ(target, 'q');
-      seen["chosen"] += 1;
-      seen[input == 258 ? "mask" : input == 'q' ? "kept" : "other"] += 1;
-      EXPECT_TRUE(input < 256 || input == 258);
-    }
-  }
-  // Six standard deviations of counts of independent choices; one other token in 256 is q again.
-  const auto expect_near = [&](const char* what, double p) {
-    EXPECT_NEAR(seen[what], tokens * p, 6 * std::sqrt(tokens * p * (1 - p))) << what;
-  };
-  expect_near("chosen", 0.15);
-  expect_near("mask", 0.12);
-  expect_near("kept", 0.015 + 0.015 / 256);
-  expect_near("other", 0.015 - 0.015 / 256);
-}
-
-TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
-  const TextFolder folder;
-  const std::string path = folder.write("t", std::string(1000, 'q'));
-  const auto data = opened({.path = path,
-                            .learning = Learning::masked_token,
-                            .items = 1,
-                            .tokens = 4,
-                            .evaluations = 3});
-  std::set<Tokens> seen;
-  for (Index step = 0; step < 2000; ++step) {
-    const Batch batch = data->batch(step);
-    EXPECT_GE(batch.counted(), 1);
-    seen.insert(batch.targets);
-  }
-  EXPECT_GE(seen.size(), 11u);  // of 15: all sets of one and two places, and some larger
-  EXPECT_EQ(data->evaluation(1), data->evaluation(1));
-  EXPECT_NE(data->evaluation(1).targets, data->evaluation(0).targets);
-}
-
-TEST(MaskedData, LeavesEndsAlone) {
-  const TextFolder folder;
-  for (int i = 0; i < 300; ++i) folder.write(std::to_string(i), "x");
-  const auto data = opened({.path = folder.path(),
-                            .learning = Learning::masked_token,
-                            .items = 4,
-                            .tokens = 50,
-                            .evaluations = 0,
-                            .masked = 1});
-  const Batch batch = data->batch(0);
-  EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 256), 100);
-  EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), 'x'), 100);
-  EXPECT_EQ(batch.counted(), 100);
 }
 
 }  // namespace
