@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "rapt/tokenizer.h"
 
 namespace rapt {
@@ -34,9 +35,8 @@ class Corpus {
   std::vector<Index> parts(Index first, Index count) const;
 
  private:
-  void append(std::int32_t token);
-  void open_document();
-  void read(const std::string& path, const Tokenizer& tokenizer);
+  void append(std::span<const std::int32_t> tokens);
+  void read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher);
 
   // Deques grow without a moment at which everything exists twice.
   std::deque<std::uint16_t> short_tokens_;

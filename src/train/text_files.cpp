@@ -75,8 +75,8 @@ std::string_view FileReader::next() {
   return {bytes.data(), bytes.size()};
 }
 
-std::size_t word_cut(std::string_view text) {
-  for (std::size_t at = text.size() - 1; at > 0; --at)
+std::size_t word_cut(std::string_view text, std::size_t after) {
+  for (std::size_t at = text.size(); --at > after;)
     if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7F) return at;
   return 0;
 }
@@ -95,17 +95,16 @@ std::size_t character_cut(std::string_view text) {
 void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take) {
   FileReader reader(path);
   std::string text;
-  std::size_t next_look = piece_bytes;
+  std::size_t searched = 0;  // no cut up to here
   for (std::string_view bytes = reader.next(); !bytes.empty(); bytes = reader.next()) {
     text += bytes;
-    if (text.size() < next_look) continue;
-    std::size_t cut = word_cut(text);
+    if (text.size() < piece_bytes) continue;
+    std::size_t cut = word_cut(text, searched);
     if (cut == 0 && text.size() >= longest_piece_bytes) cut = character_cut(text);
-    if (cut > 0) {
-      take(std::string_view(text).substr(0, cut));
-      text.erase(0, cut);
-    }
-    next_look = text.size() + piece_bytes;
+    searched = cut == 0 ? text.size() - 1 : 0;
+    if (cut == 0) continue;
+    take(std::string_view(text).substr(0, cut));
+    text.erase(0, cut);
   }
   if (!text.empty()) take(text);
 }

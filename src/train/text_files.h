@@ -42,8 +42,9 @@ void read_pieces(const std::string& path, const std::function<void(std::string_v
 /// enough to learn a tokenizer from. They end where read_pieces would cut.
 std::vector<std::string> sample_texts(const std::string& path, Index limit);
 
-/// Where to cut a text whose continuation is not known; 0: nowhere good. Must not be empty.
-std::size_t word_cut(std::string_view text);
+/// Where to cut a text, not empty, whose continuation is not known: behind byte `after`; 0:
+/// nowhere.
+std::size_t word_cut(std::string_view text, std::size_t after = 0);
 /// Likewise, between two UTF-8 characters as near to the end as can be; the end if it is not UTF-8.
 std::size_t character_cut(std::string_view text);
 
