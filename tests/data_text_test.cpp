@@ -1,11 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <set>
 
-#include "support/refused.h"
 #include "support/text_folder.h"
 #include "train/corpus.h"
 #include "train/data.h"
@@ -106,6 +103,56 @@ TEST(Corpus, KeepsEveryByte) {
   ASSERT_EQ(corpus.tokens(), static_cast<Index>(bytes.size()) + 2);
   for (std::size_t i = 0; i < bytes.size(); ++i)
     EXPECT_EQ(corpus.token(static_cast<Index>(i) + 1), static_cast<unsigned char>(bytes[i])) << i;
+}
+
+TEST(Corpus, TokensOfPiecesAreThoseOfTheWhole) {
+  const TextFolder folder;
+  RandomStream random(3);
+  const std::vector<std::string> parts = {
+      "the ", " cat", "  ",       "\n",       " \n\n",         "don't",  "42",
+      "...",  "\t",   "\xC3\xA9", "\xC2\xA0", " \xE2\x82\xAC", "!?\r\n", "\xFF"};
+  std::string text;
+  while (text.size() < 3'300'000)
+    text += parts[static_cast<std::size_t>(random.below(static_cast<Index>(parts.size())))];
+  const Tokenizer tokenizer = Tokenizer::learn({{text.substr(0, 20'000)}}, 400);
+  const std::vector<std::int32_t> whole = tokenizer.encode(text);
+  const Corpus corpus(folder.write("t", text), tokenizer);
+  ASSERT_EQ(corpus.tokens(), static_cast<Index>(whole.size()) + 2);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    ASSERT_EQ(corpus.token(static_cast<Index>(i) + 1), whole[i]) << i;
+}
+
+/// The tokenizer of bytes as a file says it, with changes to the file.
+Tokenizer changed_tokenizer(const std::string& before, const std::string& after) {
+  const TextFolder folder;
+  const std::string file = folder / "tokenizer.json";
+  Tokenizer::learn({{"abc"}}, 258).write(file);
+  std::string json = get(file);
+  EXPECT_NE(json.find(before), std::string::npos) << json;
+  for (std::size_t at = 0; (at = json.find(before)) != std::string::npos;)
+    json.replace(at, before.size(), after);
+  put(file, json);
+  return Tokenizer::read(file);
+}
+
+TEST(TextData, WithoutEndsNobodyGuessesHowTheNextDocumentBegins) {
+  const TextFolder folder;
+  const Tokenizer tokenizer = changed_tokenizer("<|endoftext|>", "<|x|>");
+  ASSERT_FALSE(tokenizer.end().has_value());
+  for (int i = 0; i < 9; ++i) folder.write("t/" + std::to_string(i), "ab");
+  folder.write("t/9", "cc");
+  const std::int32_t a = tokenizer.encode("a")[0], b = tokenizer.encode("b")[0];
+  // 20 tokens, nothing held out: windows of 4 in the first 17 to 20.
+  DataOptions options{.path = folder / "t", .items = 4, .tokens = 4, .evaluations = 0};
+  const Batch batch = open_data(options, tokenizer)->batch(0);
+  for (std::size_t i = 0; i < 16; ++i) {
+    EXPECT_TRUE(batch.inputs[i] != a || batch.targets[i] == b);
+    EXPECT_TRUE(batch.inputs[i] != b || batch.targets[i] == -1);
+  }
+  EXPECT_EQ(batch.counted() + std::count(batch.inputs.begin(), batch.inputs.end(), b), 16);
+  for (const Index length : batch.documents) EXPECT_LE(length, 2);
+  options.separate_documents = false;
+  EXPECT_EQ(open_data(options, tokenizer)->batch(0).counted(), 16);
 }
 
 TEST(Corpus, FingerprintTellsTextsAndTheirPartingApart) {
@@ -279,72 +326,6 @@ TEST(TextData, DescribesItself) {
   const auto data = opened({.path = path, .tokens = 32});
   EXPECT_EQ(data->describe(),
             path + ": 1 file, 2,852 tokens in 89 windows of 32; 150 tokens held out");
-}
-
-TEST(MaskedData, HidesAsManyTokensAsItShould) {
-  const TextFolder folder;
-  const std::string path = folder.write("t", std::string(200'000, 'q'));
-  const auto data =
-      opened({.path = path, .learning = Learning::masked_token, .items = 10, .tokens = 1000});
-  EXPECT_EQ(data->entries(), 259);  // the mask is 258
-  std::map<std::string, double> seen;
-  constexpr double tokens = 100'000;
-  for (Index step = 0; step < 10; ++step) {
-    const Batch batch = data->batch(step);
-    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-      const std::int32_t input = batch.inputs[i], target = batch.targets[i];
-      if (target == -1) {
-        EXPECT_TRUE(input == 'q' || input == 256);
-        continue;
-      }
-      EXPECT_EQ(target, 'q');
-      seen["chosen"] += 1;
-      seen[input == 258 ? "mask" : input == 'q' ? "kept" : "other"] += 1;
-      EXPECT_TRUE(input < 256 || input == 258);
-    }
-  }
-  // Six standard deviations of counts of independent choices; one other token in 256 is q again.
-  const auto expect_near = [&](const char* what, double p) {
-    EXPECT_NEAR(seen[what], tokens * p, 6 * std::sqrt(tokens * p * (1 - p))) << what;
-  };
-  expect_near("chosen", 0.15);
-  expect_near("mask", 0.12);
-  expect_near("kept", 0.015 + 0.015 / 256);
-  expect_near("other", 0.015 - 0.015 / 256);
-}
-
-TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
-  const TextFolder folder;
-  const std::string path = folder.write("t", std::string(1000, 'q'));
-  const auto data = opened({.path = path,
-                            .learning = Learning::masked_token,
-                            .items = 1,
-                            .tokens = 4,
-                            .evaluations = 3});
-  std::set<Tokens> seen;
-  for (Index step = 0; step < 2000; ++step) {
-    const Batch batch = data->batch(step);
-    EXPECT_GE(batch.counted(), 1);
-    seen.insert(batch.targets);
-  }
-  EXPECT_GE(seen.size(), 11u);  // of 15: all sets of one and two places, and some larger
-  EXPECT_EQ(data->evaluation(1), data->evaluation(1));
-  EXPECT_NE(data->evaluation(1).targets, data->evaluation(0).targets);
-}
-
-TEST(MaskedData, LeavesEndsAlone) {
-  const TextFolder folder;
-  for (int i = 0; i < 300; ++i) folder.write(std::to_string(i), "x");
-  const auto data = opened({.path = folder.path(),
-                            .learning = Learning::masked_token,
-                            .items = 4,
-                            .tokens = 50,
-                            .evaluations = 0,
-                            .masked = 1});
-  const Batch batch = data->batch(0);
-  EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 256), 100);
-  EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), 'x'), 100);
-  EXPECT_EQ(batch.counted(), 100);
 }
 
 }  // namespace

@@ -2,43 +2,43 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/input.h"
-#include "base/random.h"
 #include "train/text_files.h"
 
 namespace rapt {
 
 Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
-    : narrow_(tokenizer.entries() <= 0x10000), has_ends_(tokenizer.end().has_value()) {
+    : narrow_(tokenizer.entries() <= 0x10000), end_(tokenizer.end()) {
+  Hasher hasher;
   for (const std::string& file : files_of(path)) {
-    read(file, tokenizer);
+    read(file, tokenizer, hasher);
     ++files_;
   }
-  if (has_ends_ && size_ > 0) append({{*tokenizer.end()}}, tokenizer.entries());
+  if (end_ && size_ > 0) append({{*end_}});
+  hasher.add(std::as_bytes(std::span(documents_)));
+  fingerprint_ = hasher.hash().low;
 }
 
-void Corpus::read(const std::string& path, const Tokenizer& tokenizer) {
+void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher) {
   bool opened = false;
   read_pieces(path, [&](std::string_view piece) {
     const std::vector<std::int32_t> tokens = tokenizer.encode(piece);
     if (tokens.empty()) return;
-    if (!opened) {
+    const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
+    check_input(*least >= 0 && *most < tokenizer.entries(), "data: the tokenizer gave ", *least,
+                " to ", *most, " for ", path, ", expected 0 to ", tokenizer.entries() - 1);
+    if (!std::exchange(opened, true)) {
       documents_.push_back(size_);
-      if (has_ends_) append({{*tokenizer.end()}}, tokenizer.entries());
-      fingerprint_ = scrambled(~fingerprint_);
-      opened = true;
+      if (end_) append({{*end_}});
     }
-    append(tokens, tokenizer.entries());
+    append(tokens);
+    hasher.add(std::as_bytes(std::span(tokens)));
   });
 }
 
-void Corpus::append(std::span<const std::int32_t> tokens, Index entries) {
-  for (const std::int32_t token : tokens) {
-    if (token < 0 || token >= entries)
-      fail_input("data: the tokenizer gave ", token, ", expected 0 to ", entries - 1);
-    fingerprint_ = scrambled(fingerprint_ ^ static_cast<std::uint64_t>(token));
-  }
+void Corpus::append(std::span<const std::int32_t> tokens) {
   if (narrow_)
     short_tokens_.insert(short_tokens_.end(), tokens.begin(), tokens.end());
   else

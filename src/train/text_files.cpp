@@ -1,12 +1,7 @@
 #include "train/text_files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "base/check.h"
@@ -65,45 +60,23 @@ std::vector<std::string> files_of(const std::string& path) {
   return std::move(walk.files);
 }
 
-FileReader::FileReader(std::string path) : path_(std::move(path)), room_(piece_bytes) {
-  // Whoever named a pipe would wait for ever.
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file_ < 0) fail_input("data: ", path_, " cannot be opened: ", std::strerror(errno));
-  before_ = state();
-}
-
-FileReader::~FileReader() {
-  if (file_ >= 0) ::close(file_);
-}
-
-struct stat FileReader::state() const {
-  struct stat now {};
-  if (::fstat(file_, &now) != 0) fail_input("data: ", path_, ": ", std::strerror(errno));
-  return now;
-}
-
-void FileReader::check_unchanged() const {
-  const struct stat now = state();
-  if (offset_ != before_.st_size || now.st_size != before_.st_size ||
-      now.st_mtim.tv_sec != before_.st_mtim.tv_sec ||
-      now.st_mtim.tv_nsec != before_.st_mtim.tv_nsec)
-    fail_input("data: ", path_, " changed while it was read: ", offset_, " bytes came, expected ",
-               before_.st_size);
-}
+FileReader::FileReader(const std::string& path)
+    : file_(path), time_(fs::last_write_time(path)), room_(piece_bytes, '\0') {}
 
 std::string_view FileReader::next() {
-  ssize_t count = 0;
-  do count = ::read(file_, room_.data(), room_.size());
-  while (count < 0 && errno == EINTR);
-  if (count < 0)
-    fail_input("data: ", path_, " cannot be read at byte ", offset_, ": ", std::strerror(errno));
-  offset_ += count;
-  if (count == 0) check_unchanged();
-  return {room_.data(), static_cast<std::size_t>(count)};
+  const auto left = static_cast<std::size_t>(file_.size() - offset_);
+  const std::span<char> bytes = std::span(room_).first(std::min(left, room_.size()));
+  file_.read(offset_, std::as_writable_bytes(bytes));
+  offset_ += static_cast<Index>(bytes.size());
+  // By path, so that another file in its place is noticed too.
+  if (bytes.empty() && (fs::last_write_time(file_.path()) != time_ ||
+                        static_cast<Index>(fs::file_size(file_.path())) != offset_))
+    fail_input("data: ", file_.path(), " changed while it was read");
+  return {bytes.data(), bytes.size()};
 }
 
-std::size_t word_cut(std::string_view text) {
-  for (std::size_t at = text.size() - 1; at > 0; --at)
+std::size_t word_cut(std::string_view text, std::size_t after) {
+  for (std::size_t at = text.size(); --at > after;)
     if (text[at] == ' ' && text[at - 1] > ' ' && text[at - 1] < 0x7F) return at;
   return 0;
 }
@@ -122,17 +95,16 @@ std::size_t character_cut(std::string_view text) {
 void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take) {
   FileReader reader(path);
   std::string text;
-  std::size_t next_look = piece_bytes;
+  std::size_t searched = 0;  // no cut up to here
   for (std::string_view bytes = reader.next(); !bytes.empty(); bytes = reader.next()) {
     text += bytes;
-    if (text.size() < next_look) continue;
-    std::size_t cut = word_cut(text);
+    if (text.size() < piece_bytes) continue;
+    std::size_t cut = word_cut(text, searched);
     if (cut == 0 && text.size() >= longest_piece_bytes) cut = character_cut(text);
-    if (cut > 0) {
-      take(std::string_view(text).substr(0, cut));
-      text.erase(0, cut);
-    }
-    next_look = text.size() + piece_bytes;
+    searched = cut == 0 ? text.size() - 1 : 0;
+    if (cut == 0) continue;
+    take(std::string_view(text).substr(0, cut));
+    text.erase(0, cut);
   }
   if (!text.empty()) take(text);
 }

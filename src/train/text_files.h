@@ -1,12 +1,12 @@
 #pragma once
 
-#include <sys/stat.h>
-
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "rapt/tensor.h"
 
 namespace rapt {
@@ -16,28 +16,20 @@ namespace rapt {
 /// is missing, neither file nor folder, or a link that leads back to a folder above it.
 std::vector<std::string> files_of(const std::string& path);
 
-/// The bytes of a file in order. Throws std::runtime_error with path and offset if the file cannot
-/// be read or is not the same at its end as at its beginning (size, time, inode).
+/// The bytes of a file in order. Throws std::runtime_error with the path if they cannot be read, or
+/// if size or time of the file are not the same at its end as they were at its beginning.
 class FileReader {
  public:
-  explicit FileReader(std::string path);
-  ~FileReader();
-  FileReader(const FileReader&) = delete;
-  FileReader& operator=(const FileReader&) = delete;
+  explicit FileReader(const std::string& path);
 
   /// Up to a MiB, valid until the next call; empty at the end.
   std::string_view next();
-  const std::string& path() const { return path_; }
 
  private:
-  struct stat state() const;
-  void check_unchanged() const;
-
-  std::string path_;
-  int file_ = -1;
+  InputFile file_;
+  std::filesystem::file_time_type time_;
   Index offset_ = 0;
-  struct stat before_ {};
-  std::vector<char> room_;
+  std::string room_;
 };
 
 /// Hands the bytes of a file on in pieces of a MiB or little more, cut where every byte-level
@@ -50,8 +42,9 @@ void read_pieces(const std::string& path, const std::function<void(std::string_v
 /// enough to learn a tokenizer from. They end where read_pieces would cut.
 std::vector<std::string> sample_texts(const std::string& path, Index limit);
 
-/// Where to cut a text whose continuation is not known; 0: nowhere good. Must not be empty.
-std::size_t word_cut(std::string_view text);
+/// Where to cut a text, not empty, whose continuation is not known: behind byte `after`; 0:
+/// nowhere.
+std::size_t word_cut(std::string_view text, std::size_t after = 0);
 /// Likewise, between two UTF-8 characters as near to the end as can be; the end if it is not UTF-8.
 std::size_t character_cut(std::string_view text);
 
