@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/decode-inl.h"
+#include "kernels/dropout-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
 #include "kernels/matrix-inl.h"

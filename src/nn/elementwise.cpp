@@ -60,8 +60,7 @@ Variable dropout(Tape& tape, const Variable& x, double rate, const DropoutKey& k
   rows_of("dropout", x);
   check(rate >= 0 && rate <= 1, "dropout: rate is ", rate, ", expected 0 to 1");
   if (rate == 0) return x;
-  Tensor y = x.value().clone();
-  drop(y, rate, key, tape.context());
+  Tensor y = dropped(x.value(), rate, key, tape.context());
   return tape.made(std::move(y), [x = x.slot(), rate, key, context = tape.context()](Tensor dy) {
     drop(dy, rate, key, context);
     x.add(std::move(dy));
