@@ -131,11 +131,10 @@ struct MatrixLines {
 /// Where a block of a matrix product goes.
 struct MatrixResult {
   float* data;
-  Index stride;  // between rows, or between columns if `turned`
+  Index stride;  // between rows
   Index rows, columns;
-  bool turned;        // columns lie one after the other, and not rows
   bool add;           // to what is there
-  const float* bias;  // a number for each place along the stride, or null; not with `add`
+  const float* bias;  // a number for each column, or null; not with `add`
 };
 
 struct PairKernels;  // pair_kernels.h
@@ -210,16 +209,15 @@ struct Kernels {
 
   // Products of matrices of any size. Lines are packed in groups, [group][depth][lines of a group]:
   // `strip` rows, zeros in the end; `panel` columns, in the last group as many as there are in
-  // whole vectors. A block of a product is at most `depth` deep; errors of a number stay below
-  // (40 + blocks of the depth) 2^-24 times the sum of the sizes of its terms.
+  // whole vectors. A block of a product is at most `depth` deep; chains of sums are 16 terms
+  // long, and at most 16 chains make a block.
   struct MatrixKernels {
     Index strip, panel, depth;
     void (*pack_strips)(const MatrixLines& rows, float* out) noexcept;
     void (*pack_panels)(const MatrixLines& columns, float* out) noexcept;
     void (*product)(const float* strips, const float* panels, Index depth,
                     const MatrixResult& to) noexcept;
-    // A few rows, `stride` apart, times columns that lie one after the other and are not packed;
-    // not turned.
+    // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
     void (*rows)(const float* left, Index stride, const MatrixLines& columns,
                  const MatrixResult& to) noexcept;
   };

@@ -3,7 +3,7 @@
 // Traffic per step of the depth with m rows and n vectors: m broadcasts and n vector loads for m n
 // multiply-adds. A panel stays in the first cache while all strips of a block pass, the strips stay
 // in the second. Sums take three levels, so that rounding errors do not grow with the depth: chains
-// of 32 terms in registers, their sums over one block of the depth in a tile on the stack, and the
+// of 16 terms in registers, their sums over one block of the depth in a tile on the stack, and the
 // blocks in the result.
 #if defined(RAPT_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_MATRIX_INL_H
@@ -34,8 +34,13 @@ inline constexpr Index matrix_panel = matrix_vectors * lane_count;
 /// Depth of a block: a panel takes at most 24 KiB.
 inline constexpr Index matrix_depth = lane_count == 16 ? 128 : 256;
 
-/// Terms of one chain of f32 sums.
-inline constexpr Index matrix_stretch = 32;
+/// Terms of one chain of f32 sums. Longer ones are slower too: straight-line code of 32 terms
+/// leaves the cache of decoded instructions.
+inline constexpr Index matrix_stretch = 16;
+
+/// Left alone, GCC loads operands so early that sums have to leave their registers: 0.75 instead of
+/// 0.95 of the peak.
+HWY_INLINE void KeepOrder() { asm volatile("" ::: "memory"); }
 
 template <int vectors>
 HWY_INLINE void MatrixStep(VF (&acc)[matrix_strip][vectors], const float* HWY_RESTRICT a,
@@ -49,38 +54,19 @@ HWY_INLINE void MatrixStep(VF (&acc)[matrix_strip][vectors], const float* HWY_RE
     const VF left = hn::Set(d, a[m]);
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) acc[m][n] = hn::MulAdd(left, right[n], acc[m][n]);
+    KeepOrder();
   }
 }
 
-/// One stretch of the depth into the tile: in place of what is there, or added to it.
+/// The sums of a stretch into the tile: in place of what is there, or added to it.
 template <int vectors, Store store>
-HWY_INLINE void MatrixStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
-                              float* HWY_RESTRICT sums) {
-  constexpr Index width = vectors * lane_count;
+HWY_INLINE void StoreStretch(const VF (&acc)[matrix_strip][vectors], float* HWY_RESTRICT sums) {
   const DF d;
-  VF acc[matrix_strip][vectors];
-#pragma GCC unroll 8
-  for (int m = 0; m < matrix_strip; ++m) {
-#pragma GCC unroll 8
-    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Zero(d);
-  }
-  Index k = 0;
-  for (; k + 8 <= depth; k += 8) {
-#pragma GCC unroll 8
-    for (Index i = 0; i < 8; ++i) MatrixStep<vectors>(acc, a + i * matrix_strip, b + i * width);
-    a += 8 * matrix_strip;
-    b += 8 * width;
-  }
-  for (; k < depth; ++k) {
-    MatrixStep<vectors>(acc, a, b);
-    a += matrix_strip;
-    b += width;
-  }
 #pragma GCC unroll 8
   for (int m = 0; m < matrix_strip; ++m) {
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) {
-      float* to = sums + m * width + n * lane_count;
+      float* to = sums + (m * vectors + n) * lane_count;
       if constexpr (store == Store::set) {
         hn::Store(acc[m][n], d, to);
       } else {
@@ -90,73 +76,84 @@ HWY_INLINE void MatrixStretch(const float* HWY_RESTRICT a, const float* HWY_REST
   }
 }
 
+/// A whole stretch, straight-line: the first step multiplies where the others add.
+template <int vectors, Store store>
+HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                             float* HWY_RESTRICT sums) {
+  const DF d;
+  VF acc[matrix_strip][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+    const VF left = hn::Set(d, a[m]);
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Mul(left, hn::LoadU(d, b + n * lane_count));
+  }
+#pragma GCC unroll 64
+  for (Index k = 1; k < matrix_stretch; ++k)
+    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<vectors, store>(acc, sums);
+}
+
+/// The end of a block that is no whole stretch.
+template <int vectors, Store store>
+HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
+                            float* HWY_RESTRICT sums) {
+  const DF d;
+  VF acc[matrix_strip][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Zero(d);
+  }
+  for (Index k = 0; k < depth; ++k)
+    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<vectors, store>(acc, sums);
+}
+
 /// sums[strip][width] of one strip and one panel.
 template <int vectors>
 HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
                            float* HWY_RESTRICT sums) {
-  constexpr Index width = vectors * lane_count;
-  MatrixStretch<vectors, Store::set>(a, b, std::min(depth, matrix_stretch), sums);
-  for (Index k = matrix_stretch; k < depth; k += matrix_stretch)
-    MatrixStretch<vectors, Store::add>(a + k * matrix_strip, b + k * width,
-                                       std::min(depth - k, matrix_stretch), sums);
-}
-
-/// What is in the place of a sum before it comes, and the sum on top.
-template <class D>
-HWY_INLINE hn::Vec<D> OnTop(D d, hn::Vec<D> sum, const MatrixResult& to, const float* at,
-                            Index along) {
-  if (to.add) return hn::Add(hn::LoadU(d, at), sum);
-  return to.bias == nullptr ? sum : hn::Add(hn::LoadU(d, to.bias + along), sum);
-}
-HWY_INLINE float OnTop(float sum, const MatrixResult& to, const float* at, Index along) {
-  if (to.add) return *at + sum;
-  return to.bias == nullptr ? sum : to.bias[along] + sum;
+  constexpr Index a_step = matrix_stretch * matrix_strip;
+  constexpr Index b_step = matrix_stretch * vectors * lane_count;
+  if (depth < matrix_stretch) return LastStretch<vectors, Store::set>(a, b, depth, sums);
+  WholeStretch<vectors, Store::set>(a, b, sums);
+  Index k = 2 * matrix_stretch;
+  for (; k <= depth; k += matrix_stretch) {
+    a += a_step;
+    b += b_step;
+    WholeStretch<vectors, Store::add>(a, b, sums);
+  }
+  const Index rest = depth % matrix_stretch;
+  if (rest > 0) LastStretch<vectors, Store::add>(a + a_step, b + b_step, rest, sums);
 }
 
 /// A tile to rows [row, row + rows) and columns [column, column + columns) of the result.
-template <Index width>
+template <int vectors>
 HWY_INLINE void StoreTile(const float* sums, const MatrixResult& to, Index row, Index rows,
                           Index column, Index columns) {
+  constexpr Index width = vectors * lane_count;
   const DF d;
-  for (Index m = 0; m < rows; ++m) {
+  for (Index m = 0; m < rows; ++m, sums += width) {
     float* out = to.data + (row + m) * to.stride + column;
+    // What is there before the sum comes.
+    const float* before = to.add ? out : to.bias == nullptr ? nullptr : to.bias + column;
     Index n = 0;
-    for (; n + lane_count <= columns; n += lane_count)
-      hn::StoreU(OnTop(d, hn::Load(d, sums + m * width + n), to, out + n, column + n), d, out + n);
-    for (; n < columns; ++n) out[n] = OnTop(sums[m * width + n], to, out + n, column + n);
+    for (; n + lane_count <= columns; n += lane_count) {
+      const VF sum = hn::Load(d, sums + n);
+      hn::StoreU(before == nullptr ? sum : hn::Add(hn::LoadU(d, before + n), sum), d, out + n);
+    }
+    for (; n < columns; ++n) out[n] = before == nullptr ? sums[n] : before[n] + sums[n];
   }
 }
 
-/// The same where the result lies column after column.
-template <Index width>
-HWY_INLINE void StoreTurnedTile(const float* sums, const MatrixResult& to, Index row, Index rows,
-                                Index column, Index columns) {
-  Index n = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const hn::Full128<float> d;
-  const hn::Repartition<double, hn::Full128<float>> d2;
-  for (; rows == matrix_strip && n + 4 <= columns; n += 4) {
-    for (Index m = 0; m < matrix_strip; m += 4) {
-      hn::Vec<hn::Full128<float>> r[4];
-      for (int i = 0; i < 4; ++i) r[i] = hn::Load(d, sums + (m + i) * width + n);
-      const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r[0], r[1]));
-      const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, r[2], r[3]));
-      const auto high01 = hn::BitCast(d2, hn::InterleaveUpper(d, r[0], r[1]));
-      const auto high23 = hn::BitCast(d2, hn::InterleaveUpper(d, r[2], r[3]));
-      r[0] = hn::BitCast(d, hn::InterleaveLower(d2, low01, low23));
-      r[1] = hn::BitCast(d, hn::InterleaveUpper(d2, low01, low23));
-      r[2] = hn::BitCast(d, hn::InterleaveLower(d2, high01, high23));
-      r[3] = hn::BitCast(d, hn::InterleaveUpper(d2, high01, high23));
-      for (Index i = 0; i < 4; ++i) {
-        float* out = to.data + (column + n + i) * to.stride + row + m;
-        hn::StoreU(OnTop(d, r[i], to, out, row + m), d, out);
-      }
-    }
-  }
-#endif
-  for (; n < columns; ++n) {
-    float* out = to.data + (column + n) * to.stride + row;
-    for (Index m = 0; m < rows; ++m) out[m] = OnTop(sums[m * width + n], to, out + m, row + m);
+/// Asks for the place of a tile, which is far down the caches when its sums are done.
+HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Index column,
+                             Index columns) {
+  for (Index m = 0; m < rows; ++m) {
+    const float* out = to.data + (row + m) * to.stride + column;
+    for (Index n = 0; n < columns; n += 16) __builtin_prefetch(out + n, 1);
+    __builtin_prefetch(out + columns - 1, 1);
   }
 }
 
@@ -169,12 +166,9 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, In
   const Index columns = std::min(width, to.columns - column);
   for (Index row = 0; row < to.rows; row += matrix_strip) {
     const Index rows = std::min(matrix_strip, to.rows - row);
+    PrefetchTile(to, row, rows, column, columns);
     MatrixTile<vectors>(strips + row * depth, panel, depth, sums);
-    if (to.turned) {
-      StoreTurnedTile<width>(sums, to, row, rows, column, columns);
-    } else {
-      StoreTile<width>(sums, to, row, rows, column, columns);
-    }
+    StoreTile<vectors>(sums, to, row, rows, column, columns);
   }
 }
 

@@ -22,6 +22,9 @@ struct LeftRows {
   Index stride;
 };
 
+/// Vectors of one chain of f32 sums.
+inline constexpr Index row_stretch = 32;
+
 /// sums[rows][lines] += the products over depths begin .. end - 1. Chains are at most one stretch
 /// of vectors long; from there on sums are f64.
 template <int rows, int lines, class T>
@@ -62,7 +65,7 @@ HWY_INLINE void AddRowProducts(const LeftRows& left, const T* line, Index step, 
 template <int rows, int lines, class T>
 HWY_INLINE void RowProductTile(const LeftRows& left, const T* line, const MatrixLines& right,
                                Index row, Index column, const MatrixResult& to) {
-  constexpr Index at_once = matrix_stretch * lane_count;
+  constexpr Index at_once = row_stretch * lane_count;
   double sums[rows * lines] = {};
   for (Index begin = 0; begin < right.depth; begin += at_once)
     AddRowProducts<rows, lines>(left, line, right.step, begin,

@@ -12,12 +12,12 @@
 namespace rapt {
 namespace {
 
-/// Numbers of the right operand that are packed at a time: 8 MiB, which the last cache holds.
+/// Numbers that are packed for all threads at a time: 8 MiB, which the last cache holds.
 constexpr Index packed_at_once = Index{1} << 21;
-/// Numbers of a block of the left operand, which the second cache holds.
-constexpr Index strips_at_once = Index{1} << 15;
-/// Columns that one task packs, and rows of the result below which a task is not worth its start.
-constexpr Index panels_per_task = 8, fewest_rows = 32;
+/// Numbers that a task packs for itself, which the second cache holds.
+constexpr Index own_at_once = Index{1} << 15;
+/// Numbers that one task packs for all, and lines below which a task is not worth its start.
+constexpr Index packed_per_task = Index{1} << 15, fewest_lines = 32;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 18;
 /// Rows of a left operand up to which the right one is read as it lies.
@@ -40,75 +40,89 @@ MatrixLines part_of(const MatrixLines& all, Index line, Index count, Index depth
   return part;
 }
 
-/// A product in blocks. Of its operands the one with fewer lines becomes panels that all threads
-/// share; each task packs a few lines of the other, and goes with them over all panels. So the
-/// larger operand passes memory once and its packed form never leaves a core's own cache.
+/// A product in blocks. Of its operands the one with fewer lines is packed for all threads; each
+/// task packs a few lines of the other, and goes with them over all of the first. So the larger
+/// operand passes memory once, and its packed form never leaves a core's own cache.
 class BlockedProduct {
  public:
   BlockedProduct(const Matrix& a, const Matrix& b, const Product& to, const Context& context)
       : context_(context),
         kernels_(kernels_of(context).matrix),
         to_(to),
-        turned_(a.rows < b.columns),
-        left_(rows_of(turned_ ? b.transposed() : a)),
-        right_(rows_of(turned_ ? a : b.transposed())),
-        width_(round_up(right_.count, kernels_of(context).lanes)),
-        chunk_(std::min(left_.depth, std::max<Index>(1, packed_at_once / width_ / kernels_.depth) *
-                                         kernels_.depth)),
-        panels_(Index(std::bit_ceil(static_cast<std::uint64_t>(width_ * chunk_)))),
+        depth_(a.columns),
+        rows_{rows_of(a), kernels_.strip, kernels_.strip, kernels_.pack_strips},
+        columns_{rows_of(b.transposed()), kernels_.panel, kernels_of(context).lanes,
+                 kernels_.pack_panels},
+        shared_(a.rows < b.columns ? rows_ : columns_),
+        own_(a.rows < b.columns ? columns_ : rows_),
+        width_(round_up(shared_.lines.count, shared_.unit)),
+        chunk_(std::min(
+            depth_, std::max<Index>(1, packed_at_once / width_ / kernels_.depth) * kernels_.depth)),
+        packed_(static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(width_ * chunk_)))),
         crew_(context) {}
 
   void run() {
-    const Index rows = rows_per_task();
-    for (Index first = 0; first < left_.depth; first += chunk_) {
-      const Index deep = std::min(chunk_, left_.depth - first);
-      pack_panels(first, deep);
-      for_each_task(context_, divide_up(left_.count, rows), [&](Index task, Index worker) {
-        Strips& strips = crew_.get(worker, strips_at_once);
-        multiply_rows(task * rows, std::min(rows, left_.count - task * rows), first, deep, strips);
+    const Index lines = lines_per_task(), count = own_.lines.count;
+    for (Index first = 0; first < depth_; first += chunk_) {
+      const Index deep = std::min(chunk_, depth_ - first);
+      pack_shared(first, deep);
+      for_each_task(context_, divide_up(count, lines), [&](Index task, Index worker) {
+        float* room = crew_.get(worker, own_at_once).numbers.data();
+        multiply_lines(task * lines, std::min(lines, count - task * lines), {first, deep}, room);
       });
     }
   }
 
  private:
-  struct Strips {
-    explicit Strips(Index size) : numbers(size) {}
+  /// Rows of the left operand or columns of the right one.
+  struct Side {
+    MatrixLines lines;
+    Index group, unit;  // lines that lie together, and what the last group is rounded up to
+    void (*pack)(const MatrixLines& lines, float* out) noexcept;
+  };
+  struct Depths {
+    Index first, count;
+  };
+  struct Room {
+    explicit Room(Index size) : numbers(size) {}
     Buffer<float> numbers;
   };
 
   /// Depends on the number of threads, as no bit of the result does.
-  Index rows_per_task() const {
-    const Index most = strips_at_once / kernels_.depth / kernels_.strip * kernels_.strip;
-    if (left_.count * right_.count < small_product / left_.depth) return most;
-    const Index even = divide_up(left_.count, 4 * workers(context_));
-    return std::min(most, round_up(std::max(even, fewest_rows), kernels_.strip));
+  Index lines_per_task() const {
+    const Index most = own_at_once / kernels_.depth / own_.group * own_.group;
+    if (own_.lines.count * shared_.lines.count < small_product / depth_) return most;
+    const Index even = divide_up(own_.lines.count, 4 * workers(context_));
+    return std::min(most, round_up(std::max(even, fewest_lines), own_.group));
   }
 
-  /// Panels of a block of the depth lie together, in the order of the blocks.
-  void pack_panels(Index first, Index deep) {
-    const Index columns = panels_per_task * kernels_.panel;
-    const Index groups = divide_up(right_.count, columns);
-    for_each_task(context_, divide_up(deep, kernels_.depth) * groups, [&](Index task, Index) {
-      const Index at = task / groups * kernels_.depth, column = task % groups * columns;
+  /// Groups of one block of the depth lie together, in the order of the blocks.
+  void pack_shared(Index first, Index deep) {
+    const Index lines = round_up(packed_per_task / kernels_.depth, shared_.group);
+    const Index parts = divide_up(shared_.lines.count, lines);
+    for_each_task(context_, divide_up(deep, kernels_.depth) * parts, [&](Index task, Index) {
+      const Index at = task / parts * kernels_.depth, line = task % parts * lines;
       const Index block = std::min(kernels_.depth, deep - at);
-      kernels_.pack_panels(
-          part_of(right_, column, std::min(columns, right_.count - column), first + at, block),
-          panels_.data() + at * width_ + column * block);
+      const Index count = std::min(lines, shared_.lines.count - line);
+      shared_.pack(part_of(shared_.lines, line, count, first + at, block),
+                   packed_.data() + at * width_ + line * block);
     });
   }
 
-  void multiply_rows(Index row, Index rows, Index first, Index deep, Strips& strips) {
-    MatrixResult result{.data = to_.data + (turned_ ? row : row * to_.stride),
+  /// Lines [line, line + count) of a task's own side with all of the other.
+  void multiply_lines(Index line, Index count, Depths depths, float* room) {
+    const bool own_rows = &own_ == &rows_;
+    MatrixResult result{.data = to_.data + line * (own_rows ? to_.stride : 1),
                         .stride = to_.stride,
-                        .rows = rows,
-                        .columns = right_.count,
-                        .turned = turned_,
-                        .add = to_.add || first > 0,
-                        .bias = to_.bias == nullptr || !turned_ ? to_.bias : to_.bias + row};
-    for (Index at = 0; at < deep; at += kernels_.depth) {
-      const Index block = std::min(kernels_.depth, deep - at);
-      kernels_.pack_strips(part_of(left_, row, rows, first + at, block), strips.numbers.data());
-      kernels_.product(strips.numbers.data(), panels_.data() + at * width_, block, result);
+                        .rows = own_rows ? count : rows_.lines.count,
+                        .columns = own_rows ? columns_.lines.count : count,
+                        .add = to_.add || depths.first > 0,
+                        .bias = to_.bias == nullptr || own_rows ? to_.bias : to_.bias + line};
+    for (Index at = 0; at < depths.count; at += kernels_.depth) {
+      const Index block = std::min(kernels_.depth, depths.count - at);
+      const float* shared = packed_.data() + at * width_;
+      own_.pack(part_of(own_.lines, line, count, depths.first + at, block), room);
+      kernels_.product(own_rows ? room : shared, own_rows ? shared : room, block, result);
       result.add = true;
     }
   }
@@ -116,13 +130,14 @@ class BlockedProduct {
   const Context& context_;
   const Kernels::MatrixKernels& kernels_;
   const Product& to_;
-  bool turned_;        // the result is computed column by column
-  MatrixLines left_;   // becomes strips
-  MatrixLines right_;  // becomes panels
-  Index width_;        // of all panels together
-  Index chunk_;        // depth that is packed at a time
-  Buffer<float> panels_;
-  Crew<Strips> crew_;
+  const Index depth_;
+  const Side rows_, columns_;
+  const Side& shared_;  // packed for all
+  const Side& own_;     // packed by each task
+  const Index width_;   // lines of the shared side with those that fill up its last group
+  const Index chunk_;   // depth that is packed at a time
+  Buffer<float> packed_;
+  Crew<Room> crew_;
 };
 
 /// Few rows times columns that lie one after the other.
@@ -149,7 +164,6 @@ void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
                          .stride = to.stride,
                          .rows = a.rows,
                          .columns = count,
-                         .turned = false,
                          .add = to.add,
                          .bias = to.bias == nullptr ? nullptr : to.bias + first});
   });

@@ -30,10 +30,11 @@ struct Product {
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
 /// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
-/// was there before and the bias are terms) from the exact one. Chains of f32 sums have 32 terms,
-/// at most 8 of them make a block, and blocks are 128 deep or more.
+/// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
+/// at most 16 of them make a block, and blocks are 128 deep or more; of few rows, chains have 32
+/// terms and all else is f64.
 constexpr double multiply_error(Index depth) {
-  return (32 + 8 + 2 + static_cast<double>((depth + 127) / 128)) * 0x1p-24;
+  return (36 + static_cast<double>((depth + 127) / 128)) * 0x1p-24;
 }
 
 }  // namespace rapt
