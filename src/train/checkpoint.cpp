@@ -115,12 +115,15 @@ CheckpointStore::CheckpointStore(std::string folder, CheckpointOptions options)
   check(options_.keep >= 2, "CheckpointStore: keep is ", options_.keep, ", expected at least 2");
   check(options_.shard_bytes > 0, "CheckpointStore: shard_bytes is ", options_.shard_bytes,
         ", expected more than 0");
+  if (options_.reads_only) return;
   if (fs::create_directories(folder_)) sync_folder(folder_of(folder_));
   lock_ = taken_lock(folder_ + "/" + lock_name);
   clear_leftovers();
 }
 
-CheckpointStore::~CheckpointStore() { ::close(lock_); }
+CheckpointStore::~CheckpointStore() {
+  if (lock_ >= 0) ::close(lock_);
+}
 
 std::string CheckpointStore::path_of(Index step) const {
   return folder_ + "/" + numbered(step_prefix, step, 6);
@@ -143,6 +146,7 @@ void CheckpointStore::clear_leftovers() {
 }
 
 void CheckpointStore::save(Index step, std::span<const NamedTensor> tensors, const Json& state) {
+  check(!options_.reads_only, "CheckpointStore::save: the store was opened for reading only");
   check(step >= 0, "CheckpointStore::save: step is ", step, ", expected at least 0");
   check_names(tensors);
   const std::string fresh = away_path(step);

@@ -33,10 +33,10 @@ constexpr double saturated_share = 0.9;
 
 Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                  const Context& context)
-    : config_(completed(config, folder)),
+    : store_(folder, {.keep = config.train.keep}),
+      config_(completed(config, folder)),
       events_(events),
       context_(context),
-      store_(folder, {.keep = config.train.keep}),
       model_(config_.model),
       data_(open_run_data(config_, folder)),
       optimizer_(pointers(model_.parameters()), config.train.optimizer),

@@ -40,10 +40,10 @@ class Trainer {
   void notice(const std::string& line) const;
   void pass_notices();
 
+  CheckpointStore store_;  // first: it has the lock
   const RunConfig config_;
   const TrainEvents& events_;
   const Context context_;
-  CheckpointStore store_;
   Transformer model_;
   std::unique_ptr<const Data> data_;
   Optimizer optimizer_;
