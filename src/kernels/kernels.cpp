@@ -13,6 +13,9 @@
 #include "kernels/dropout-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
+#include "kernels/matrix-inl.h"
+#include "kernels/matrix_pack-inl.h"
+#include "kernels/matrix_rows-inl.h"
 #include "kernels/number-inl.h"
 #include "kernels/pack-inl.h"
 #include "kernels/pair_pack-inl.h"
@@ -70,6 +73,13 @@ inline constexpr Kernels kernels = {
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
     .row_scores = RowScores,
     .row_gather = RowGather,
+    .matrix = {.strip = matrix_strip,
+               .panel = matrix_panel,
+               .depth = matrix_depth,
+               .pack_strips = PackGroups<matrix_strip, matrix_strip>,
+               .pack_panels = PackGroups<matrix_panel, lane_count>,
+               .product = MatrixProduct,
+               .rows = MatrixRows},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,

@@ -119,6 +119,26 @@ struct ThinTile {
 
 struct PairKernels;     // pair_kernels.h
 struct NetworkKernels;  // network_kernels.h
+/// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
+/// number k of line i lies i * step + k * depth_step numbers from the first. One step is 1.
+struct MatrixLines {
+  const void* data;
+  Type type;
+  Index count, depth;
+  Index step, depth_step;
+};
+
+/// Where a block of a matrix product goes.
+struct MatrixResult {
+  float* data;
+  Index stride;  // between rows, or between columns if `turned`
+  Index rows, columns;
+  bool turned;        // columns lie one after the other, and not rows
+  bool add;           // to what is there
+  const float* bias;  // a number for each place along the stride, or null; not with `add`
+};
+
+struct PairKernels;  // pair_kernels.h
 
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
@@ -187,6 +207,23 @@ struct Kernels {
                      Index dim, float* scores) noexcept;
   void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
                      float* out, Index width) noexcept;
+
+  // Products of matrices of any size. Lines are packed in groups, [group][depth][lines of a group]:
+  // `strip` rows, zeros in the end; `panel` columns, in the last group as many as there are in
+  // whole vectors. A block of a product is at most `depth` deep; errors of a number stay below
+  // (40 + blocks of the depth) 2^-24 times the sum of the sizes of its terms.
+  struct MatrixKernels {
+    Index strip, panel, depth;
+    void (*pack_strips)(const MatrixLines& rows, float* out) noexcept;
+    void (*pack_panels)(const MatrixLines& columns, float* out) noexcept;
+    void (*product)(const float* strips, const float* panels, Index depth,
+                    const MatrixResult& to) noexcept;
+    // A few rows, `stride` apart, times columns that lie one after the other and are not packed;
+    // not turned.
+    void (*rows)(const float* left, Index stride, const MatrixLines& columns,
+                 const MatrixResult& to) noexcept;
+  };
+  MatrixKernels matrix;
 
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
@@ -11,14 +12,6 @@
 
 namespace rapt {
 namespace {
-
-/// A permutation of 64 bits in which every input bit reaches every output bit (SplitMix64's).
-std::uint64_t scrambled(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
 
 /// Rows of 64 numbers that one task takes.
 constexpr Index rows_per_task = 1024;
@@ -74,11 +67,7 @@ void drop_block(const AnyMutableView& x, const Stretch& where, DropTile how,
 
 }  // namespace
 
-std::uint64_t DropoutKey::mixed() const {
-  std::uint64_t x = scrambled(seed);
-  for (const Index part : {step, layer, site}) x = scrambled(x ^ static_cast<std::uint64_t>(part));
-  return x;
-}
+std::uint64_t DropoutKey::mixed() const { return random_bits(seed, {step, layer, site}); }
 
 void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& context) {
   check(rate >= 0 && rate <= 1, "drop: rate is ", rate, ", expected 0 to 1");
