@@ -27,7 +27,8 @@ struct Relu {
   }
 };
 
-/// x Φ(x), off by at most 6 ulp; its slope Φ(x) + x φ(x), by 8 u (Φ + |x| φ).
+/// x Φ(x), off by at most 12 u of itself, u being 2^-24; its slope Φ(x) + x φ(x), by 12 u (Φ + |x|
+/// φ).
 struct Gelu {
   static HWY_INLINE VF Value(VF x) { return hn::Mul(x, NormalOf(x).value); }
   static HWY_INLINE ValueAndSlope Both(VF x) {
@@ -42,7 +43,8 @@ struct Gelu {
 struct Logistic {
   VF value, rest;
 };
-/// z is in units of log2; both are off by (3 + 2 |z|) u, z's own error not counted.
+/// z is in units of log2. An error of z counts as often as z is large: what is made of these is off
+/// by at most (8 + 4 |z|) u of the sizes of its terms.
 HWY_INLINE Logistic LogisticOf(VF z) {
   const DF d;
   const VF one = hn::Set(d, 1.0f);

@@ -46,7 +46,7 @@ struct ValueAndDensity {
 enum class Wanted { value, density };
 
 /// Φ(x), off by at most 5 ulp and by at most 1e-7, with 0 where it is less than 2^-126; and its
-/// density φ(x) = Φ'(x) if wanted, off by at most 6 ulp.
+/// density φ(x) = Φ'(x) if wanted.
 ///
 /// Up to 1, 1/2 and an odd polynomial of x; beyond, t being |x|, Φ(-t) = e^(-t^2/2) P(s) / (t + 3)
 /// with s = (t - 3) / (t + 3). Both polynomials are minimax fits of the relative error, 7e-10 and
