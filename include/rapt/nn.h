@@ -16,7 +16,8 @@ namespace rapt {
 /// Rows of a table [entries, width]. Throws std::invalid_argument if an id is not in the table.
 RAPT_API Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> ids);
 
-/// x · weight' + bias: x [rows, in], weight [out, in], bias [out] or none.
+/// x · weight' + bias: x [rows, in], weight [out, in], bias [out] or none. The parameters must
+/// outlive backward. On a tape that does not record, the weight may be bf16 or f16.
 RAPT_API Variable linear(Tape& tape, const Variable& x, Parameter& weight,
                          Parameter* bias = nullptr);
 

@@ -84,7 +84,7 @@ HWY_INLINE void RowProductTile(const LeftRows& left, const T* line, const Matrix
 template <int rows, class T>
 HWY_INLINE void RowProductLines(const float* left, Index stride, const T* from,
                                 const MatrixLines& right, const MatrixResult& to) {
-  constexpr int together = rows >= 4 ? 2 : rows == 2 ? 4 : 4;
+  constexpr int together = rows >= 4 ? 2 : 4;
   Index column = 0;
   const auto pass = [&](auto lines) {
     constexpr int count = decltype(lines)::value;

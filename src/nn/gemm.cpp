@@ -14,14 +14,14 @@ namespace {
 
 /// Numbers that are packed for all threads at a time: 8 MiB, which the last cache holds.
 constexpr Index packed_at_once = Index{1} << 21;
-/// Numbers that a task packs for itself, which the second cache holds.
-constexpr Index own_at_once = Index{1} << 15;
+/// Numbers that a task packs for itself: 256 KiB, which the second cache holds.
+constexpr Index own_at_once = Index{1} << 16;
 /// Numbers that one task packs for all, and lines below which a task is not worth its start.
 constexpr Index packed_per_task = Index{1} << 15, fewest_lines = 32;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 18;
 /// Rows of a left operand up to which the right one is read as it lies.
-constexpr Index few_rows = 8;
+constexpr Index few_rows = 16;
 /// Numbers of the right operand that a task reads then.
 constexpr Index read_per_task = Index{1} << 15;
 
