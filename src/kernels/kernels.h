@@ -137,7 +137,6 @@ struct MatrixResult {
   const float* bias;  // a number for each column, or null; not with `add`
 };
 
-struct PairKernels;  // pair_kernels.h
 
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
