@@ -64,6 +64,7 @@ struct RAPT_API ModelConfig {
 
   double dropout = 0;            // of what layers add, and of the embedding
   double attention_dropout = 0;  // of probabilities
+  Type weights = Type::f32;      // what products read; bf16 is rounded from f32 at every step
   bool recompute = false;        // layers run again in backward instead of keeping what they made
   std::uint64_t seed = 0;        // of the first weights
 
@@ -117,6 +118,8 @@ class RAPT_API Transformer {
   Parameter& parameter(const std::string& name);
   /// Numbers to learn.
   Index count() const;
+  /// After values of parameters have changed: what products read follows.
+  void refresh();
 
   /// The last layer's output [tokens, width]. Sequences do not see one another. Encoder-decoders
   /// also get what encode made of the sources, one for each sequence.

@@ -16,6 +16,10 @@ struct RAPT_API Parameter {
   Tensor value;          // f32
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
+  Tensor working = {};   // `value` rounded, which products read instead; empty: they read value
+
+  /// What products read.
+  const Tensor& used() const { return working.empty() ? value : working; }
 
   /// The gradient to add to, zeros at first.
   Tensor& wanted_gradient();

@@ -2,9 +2,14 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
+
+#include "base/keep_memory.h"
 
 namespace rapt {
 namespace {
@@ -36,15 +41,23 @@ class Keep {
 
   /// False if the block does not fit even after the oldest ones have gone.
   bool put(void* memory, std::size_t bytes) {
-    if (bytes > kept_bytes) return false;
     const std::lock_guard lock(mutex_);
-    while (count_ > 0 && (count_ == most || total_ + bytes > kept_bytes)) {
-      std::free(blocks_[0].memory);
-      drop(0);
-    }
+    if (bytes > limit_) return false;
+    shrink_to(limit_ - bytes, most - 1);
     blocks_[count_++] = {memory, bytes};
     total_ += bytes;
     return true;
+  }
+
+  /// What the limit was before.
+  std::size_t set_limit(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    shrink_to(bytes, most);
+    return std::exchange(limit_, bytes);
+  }
+  std::size_t limit() {
+    const std::lock_guard lock(mutex_);
+    return limit_;
   }
 
  private:
@@ -52,7 +65,15 @@ class Keep {
     void* memory;
     std::size_t bytes;
   };
-  static constexpr std::size_t most = 256;
+  static constexpr std::size_t most = 1024;
+
+  /// The oldest go first.
+  void shrink_to(std::size_t bytes, std::size_t blocks) {
+    while (count_ > blocks || total_ > bytes) {
+      std::free(blocks_[0].memory);
+      drop(0);
+    }
+  }
 
   void drop(std::size_t i) {
     total_ -= blocks_[i].bytes;
@@ -63,6 +84,7 @@ class Keep {
   Block blocks_[most];
   std::size_t count_ = 0;
   std::size_t total_ = 0;
+  std::size_t limit_ = kept_bytes;
 };
 
 Keep& keep() {
@@ -71,9 +93,18 @@ Keep& keep() {
   return blocks;
 }
 
+/// Steps of an eighth: batches of different lengths find one another's blocks, and at most an
+/// eighth of a block is for nothing.
+std::size_t block_size(std::size_t bytes) {
+  if (!keeps || bytes < smallest_kept) return bytes;
+  const std::size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
 }  // namespace
 
-void* allocate_memory(std::size_t bytes) {
+void* allocate_memory(std::size_t wanted) {
+  const std::size_t bytes = block_size(wanted);
   if (keeps && bytes >= smallest_kept) {
     if (void* memory = keep().take(bytes)) return memory;
   }
@@ -86,10 +117,15 @@ void* allocate_memory(std::size_t bytes) {
   return memory;
 }
 
-void release_memory(void* memory, std::size_t bytes) noexcept {
+void release_memory(void* memory, std::size_t wanted) noexcept {
   if (memory == nullptr) return;
+  const std::size_t bytes = block_size(wanted);
   if (keeps && bytes >= smallest_kept && keep().put(memory, bytes)) return;
   std::free(memory);
 }
+
+KeepMemory::KeepMemory(std::size_t bytes)
+    : before_(keep().set_limit(std::max(bytes, keep().limit()))) {}
+KeepMemory::~KeepMemory() { keep().set_limit(before_); }
 
 }  // namespace rapt

@@ -17,12 +17,11 @@ ModelCache::ModelCache(const Transformer& model, const Options& options, const C
   for (const LayerWeights& layer : model.body_->weights.stack.layers) {
     check(layer.pattern.text().find("lsh") == std::string::npos, "ModelCache: a layer has ",
           layer.pattern.text(), ", whose order changes with every token, expected no lsh");
-    body_->layers.emplace_back(CacheOptions{.kv_heads = config.kv_count(),
-                                            .dim = config.dim(),
-                                            .type = options.type,
-                                            .window = options.window,
-                                            .pinned = options.pinned},
-                               context);
+    CacheOptions each{.kv_heads = config.kv_count(), .dim = config.dim(), .type = options.type};
+    if (layer.cross) body_->sources.emplace_back(each, context);
+    each.window = options.window;
+    each.pinned = options.pinned;
+    body_->layers.emplace_back(each, context);
   }
 }
 ModelCache::~ModelCache() = default;
@@ -31,21 +30,21 @@ ModelCache& ModelCache::operator=(ModelCache&&) noexcept = default;
 
 Index ModelCache::add() {
   Index sequence = 0;
-  for (KvCache& layer : body_->layers) sequence = layer.add();
+  for (auto* caches : {&body_->layers, &body_->sources})
+    for (KvCache& layer : *caches) sequence = layer.add();
   return sequence;
 }
 
 Index ModelCache::fork(Index sequence) {
   Index made = 0;
-  for (KvCache& layer : body_->layers) made = layer.fork(sequence);
-  if (const auto found = body_->sources.find(sequence); found != body_->sources.end())
-    body_->sources[made] = found->second;
+  for (auto* caches : {&body_->layers, &body_->sources})
+    for (KvCache& layer : *caches) made = layer.fork(sequence);
   return made;
 }
 
 void ModelCache::remove(Index sequence) {
-  for (KvCache& layer : body_->layers) layer.remove(sequence);
-  body_->sources.erase(sequence);
+  for (auto* caches : {&body_->layers, &body_->sources})
+    for (KvCache& layer : *caches) layer.remove(sequence);
 }
 
 void ModelCache::truncate(Index sequence, Index tokens) {
@@ -56,7 +55,8 @@ Index ModelCache::tokens(Index sequence) const { return body_->layers.front().to
 
 Index ModelCache::bytes() const {
   Index bytes = 0;
-  for (const KvCache& layer : body_->layers) bytes += layer.bytes();
+  for (const auto* caches : {&body_->layers, &body_->sources})
+    for (const KvCache& layer : *caches) bytes += layer.bytes();
   return bytes;
 }
 
@@ -67,51 +67,33 @@ void Transformer::encode(const Tokens& sources, ModelCache& cache, std::span<con
   check(body_->weights.encoder.has_value(), "encode: the model has no encoder");
   check(sources.lengths.size() == sequences.size(), "encode: ", sources.lengths.size(),
         " sources for ", sequences.size(), " sequences, expected as many");
+  for (const Index sequence : sequences)
+    check(cache.tokens(sequence) == 0 && cache.body().sources.front().tokens(sequence) == 0,
+          "encode: sequence ", sequence, " has begun already, expected a new one");
   Tape tape(Tape::Mode::forward, context);
-  const auto pass =
+  const auto reading =
       std::make_shared<Pass>(body_->config, body_->weights, body_->rope_or_null(), PassOptions{});
   const auto layout = std::make_shared<const SequenceLayout>(sources.lengths);
-  const Variable read =
-      pass->stack(tape, pass->embed(tape, sources, *layout), {&*body_->weights.encoder, layout});
-  const Index width = read.shape()[1];
-  const float* from = read.value().data();
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Tensor mine = Tensor::uninitialized({sources.lengths[i], width});
-    std::copy_n(from, mine.elements(), mine.data());
-    from += mine.elements();
-    cache.body().sources[sequences[i]] = std::make_shared<const Tensor>(std::move(mine));
-  }
+  const Variable read = reading->stack(tape, reading->embed(tape, sources, *layout),
+                                       {&*body_->weights.encoder, layout});
+  const auto keeping = std::make_shared<Pass>(body_->config, body_->weights, nullptr, PassOptions{},
+                                              CacheUse{&cache, sequences});
+  keeping->keep_sources(tape, read, *layout);
 }
 
 Tensor Transformer::extend(const Tokens& tokens, ModelCache& cache,
                            std::span<const Index> sequences, const Context& context) {
   check(tokens.lengths.size() == sequences.size(), "extend: ", tokens.lengths.size(),
         " sequences of tokens for ", sequences.size(), " of the cache, expected as many");
+  for (const Index sequence : sequences)
+    check(cache.body().sources.empty() || cache.body().sources.front().tokens(sequence) > 0,
+          "extend: sequence ", sequence, " has no sources yet, expected encode first");
   Tape tape(Tape::Mode::forward, context);
   const auto pass = std::make_shared<Pass>(body_->config, body_->weights, body_->rope_or_null(),
                                            PassOptions{}, CacheUse{&cache, sequences});
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  StackInput in{&body_->weights.stack, layout};
-  if (body_->weights.encoder) {
-    std::vector<Index> lengths;
-    Index rows = 0;
-    for (const Index sequence : sequences) {
-      const auto found = cache.body().sources.find(sequence);
-      check(found != cache.body().sources.end(), "extend: sequence ", sequence,
-            " has no sources yet, expected encode first");
-      lengths.push_back(found->second->shape()[0]);
-      rows += lengths.back();
-    }
-    Tensor all = Tensor::uninitialized({rows, body_->config.width});
-    float* to = all.data();
-    for (const Index sequence : sequences) {
-      const Tensor& mine = *cache.body().sources[sequence];
-      to = std::copy_n(mine.data(), mine.elements(), to);
-    }
-    in.sources = tape.input(std::move(all));
-    in.source_layout = std::make_shared<const SequenceLayout>(std::move(lengths));
-  }
-  return Tape::take(pass->stack(tape, pass->embed(tape, tokens, *layout), in));
+  return Tape::take(
+      pass->stack(tape, pass->embed(tape, tokens, *layout), {&body_->weights.stack, layout}));
 }
 
 }  // namespace rapt

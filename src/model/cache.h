@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "rapt/model.h"
@@ -9,9 +8,8 @@ namespace rapt {
 
 struct ModelCache::Body {
   Options options;
-  std::vector<KvCache> layers;  // of the decoder; all have the same sequences
-  /// What the encoder made of a sequence's sources, [tokens, width].
-  std::map<Index, std::shared_ptr<const Tensor>> sources;
+  std::vector<KvCache> layers;   // of the decoder; all have the same sequences
+  std::vector<KvCache> sources;  // likewise, of an encoder-decoder: what each sequence is about
 
   /// Who sees whom once the window forgets.
   Pattern pattern(const Pattern& of_layer) const {

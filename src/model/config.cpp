@@ -33,6 +33,7 @@ void ModelConfig::check() const {
   rapt::check(head_dim > 0 || width % heads == 0, "model: width ", width, " is no multiple of ",
               heads, " heads; give head_dim, or other numbers");
   rapt::check(epsilon > 0, "model: epsilon is ", epsilon, ", expected more than 0");
+  rapt::check(weights != Type::f16, "model: weights are f16, expected f32 or bf16");
   check_rate("dropout", dropout);
   check_rate("attention_dropout", attention_dropout);
   check_patterns("patterns", patterns);

@@ -34,6 +34,10 @@ struct Words<Activation> {
   static constexpr const char* list[] = {"relu", "gelu", "gelu-tanh", "silu"};
 };
 template <>
+struct Words<Type> {
+  static constexpr const char* list[] = {"f32", "bf16"};
+};
+template <>
 struct Words<RopeLayout> {
   static constexpr const char* list[] = {"half-split", "interleaved"};
 };
@@ -82,6 +86,7 @@ void visit_model_fields(Config& c, Visitor& visit) {
   visit("reversible", c.reversible);
   visit("dropout", c.dropout);
   visit("attention_dropout", c.attention_dropout);
+  visit("weights", c.weights);
   visit("recompute", c.recompute);
   visit("seed", c.seed);
 }

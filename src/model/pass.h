@@ -38,6 +38,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
   Variable embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout);
   /// What the last layer makes of it.
   Variable stack(Tape& tape, Variable x, const StackInput& in);
+  /// Puts the keys and values of sources into the cache, for every layer.
+  void keep_sources(Tape& tape, const Variable& read, const SequenceLayout& layout);
 
  private:
   /// Where inside a layer something is dropped.
@@ -85,9 +87,17 @@ class Pass : public std::enable_shared_from_this<Pass> {
     HeadColumns q, k, v;
   };
   Heads heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at);
+  Heads source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights,
+                     Index items);
   Attention score(const StackInput& in, const LayerPlace& at) const;
   AttentionExtras extras(const StackInput& in, const LayerPlace& at, const char* part) const;
-  Variable over_cache(Tape& tape, const Heads& heads, const StackInput& in, const LayerPlace& at);
+  /// The score of cross-attention.
+  Attention cross_score(const LayerPlace& at) const;
+  void append(KvCache& cache, const HeadColumns& k, const HeadColumns& v,
+              const SequenceLayout& layout) const;
+  /// Queries of every sequence over what a cache has of it.
+  Variable over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, const Attention& how,
+                      const SequenceLayout& layout) const;
   void keep_stats(const std::string& layer, const Attended& attended) const;
 
   const ModelConfig& config_;

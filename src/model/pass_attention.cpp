@@ -105,7 +105,13 @@ AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const c
 Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
   const AttentionWeights& weights = in.layer(at.layer).self;
   const Heads heads = heads_of(tape, linear(tape, x, weights.in), in, at);
-  if (use_.cache != nullptr) return linear(tape, over_cache(tape, heads, in, at), weights.out);
+  if (use_.cache != nullptr) {
+    KvCache& cache = use_.cache->body().layers[static_cast<std::size_t>(at.layer)];
+    Attention how = score(in, at);
+    how.pattern = use_.cache->body().pattern(in.layer(at.layer).pattern);
+    append(cache, heads.k, heads.v, *in.layout);
+    return linear(tape, over_cache(tape, heads.q, cache, how, *in.layout), weights.out);
+  }
   Attention how = score(in, at);
   how.pattern = in.layout->apart(in.layer(at.layer).pattern);
   how.plan = plans_.plan(how.pattern, {in.layout->tokens(), in.layout->tokens()});
@@ -115,63 +121,86 @@ Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, con
   return linear(tape, y, weights.out);
 }
 
-/// Sources have no positions of their own here: they came in with the encoder's input.
-Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
-  const AttentionWeights& weights = *in.layer(at.layer).cross;
-  const SequenceLayout &queries = *in.layout, &sources = *in.source_layout;
-  check(!in.sources.empty(), "forward: an encoder-decoder without sources");
-  // Either both are batches of items or both are one row of documents.
-  const bool packed = queries.packed() || sources.packed();
-  const HeadShape shape{packed ? 1 : queries.items(), config_.heads, config_.dim()};
-  const HeadShape keys{shape.items, config_.kv_count(), config_.dim()};
-  Variable q = linear(tape, x, weights.in);
-  const Variable kv = linear(tape, in.sources, weights.sources);
-  HeadColumns k{kv, 0};
-  if (config_.qk_norm) {
-    q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.epsilon);
-    k = {head_norm(tape, k, keys, *weights.key_norm.gain, config_.epsilon), 0};
-  }
+Attention Pass::cross_score(const LayerPlace& at) const {
   Attention how;
   how.scale = config_.scale;
   how.softcap = config_.softcap;
   how.stats = options_.stats != nullptr;
-  how.pattern = queries.across(sources);
   if (trains_ && config_.attention_dropout > 0)
     how.dropout = at.dropout.at(site_cross_probabilities).attention(config_.attention_dropout);
+  return how;
+}
+
+/// Sources have no positions of their own here: they came in with the encoder's input.
+Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
+  const AttentionWeights& weights = *in.layer(at.layer).cross;
+  const SequenceLayout& queries = *in.layout;
+  HeadShape shape{queries.items(), config_.heads, config_.dim()};
+  Variable q = linear(tape, x, weights.in);
+  if (config_.qk_norm)
+    q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.epsilon);
+  Attention how = cross_score(at);
+  if (use_.cache != nullptr) {
+    const KvCache& cache = use_.cache->body().sources[static_cast<std::size_t>(at.layer)];
+    return linear(tape, over_cache(tape, {q, 0}, cache, how, queries), weights.out);
+  }
+  check(!in.sources.empty(), "forward: an encoder-decoder without sources");
+  const SequenceLayout& sources = *in.source_layout;
+  // Either both are batches of items or both are one row of documents.
+  if (queries.packed() || sources.packed()) shape.items = 1;
+  const Heads heads = source_heads(tape, in.sources, weights, shape.items);
+  how.pattern = queries.across(sources);
   AttentionExtras more = extras(in, at, ".cross_attention");
   more.table = nullptr;
-  const Variable y = attention(tape, {q, 0}, k, {kv, config_.kv_count() * config_.dim()}, shape,
-                               config_.kv_count(), how, more);
+  const Variable y =
+      attention(tape, {q, 0}, heads.k, heads.v, shape, config_.kv_count(), how, more);
   return linear(tape, y, weights.out);
 }
 
-/// Appends the new keys and values of every sequence and lets its queries look at all.
-Variable Pass::over_cache(Tape& tape, const Heads& heads, const StackInput& in,
-                          const LayerPlace& at) {
-  KvCache& cache = use_.cache->body().layers[static_cast<std::size_t>(at.layer)];
-  const HeadShape shape{1, config_.heads, config_.dim()};
+/// Keys and values of what the encoder read.
+Pass::Heads Pass::source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights,
+                               Index items) {
+  const Variable kv = linear(tape, read, weights.sources);
+  const HeadShape keys{items, config_.kv_count(), config_.dim()};
+  Heads heads{{}, {kv, 0}, {kv, config_.kv_count() * config_.dim()}};
+  if (config_.qk_norm)
+    heads.k = {head_norm(tape, heads.k, keys, *weights.key_norm.gain, config_.epsilon), 0};
+  return heads;
+}
+
+void Pass::keep_sources(Tape& tape, const Variable& read, const SequenceLayout& layout) {
+  for (std::size_t i = 0; i < weights_.stack.layers.size(); ++i) {
+    const Heads heads = source_heads(tape, read, *weights_.stack.layers[i].cross, 1);
+    append(use_.cache->body().sources[i], heads.k, heads.v, layout);
+  }
+}
+
+void Pass::append(KvCache& cache, const HeadColumns& k, const HeadColumns& v,
+                  const SequenceLayout& layout) const {
   const HeadShape keys{1, config_.kv_count(), config_.dim()};
-  Attention how = score(in, at);
-  how.pattern = use_.cache->body().pattern(in.layer(at.layer).pattern);
-  Tensor out = Tensor::uninitialized({in.layout->rows(), shape.heads * shape.dim});
   Index row = 0;
-  for (std::size_t i = 0; i < in.layout->lengths().size(); ++i) {
-    const Index tokens = in.layout->lengths()[i];
-    cache.append(use_.sequences[i], heads_in(heads.k.of.value(), row, tokens, keys, heads.k.first),
-                 heads_in(heads.v.of.value(), row, tokens, keys, heads.v.first));
+  for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
+    const Index tokens = layout.lengths()[i];
+    cache.append(use_.sequences[i], heads_in(k.of.value(), row, tokens, keys, k.first),
+                 heads_in(v.of.value(), row, tokens, keys, v.first));
     row += tokens;
   }
-  row = 0;
-  for (std::size_t i = 0; i < in.layout->lengths().size(); ++i) {
-    const Index tokens = in.layout->lengths()[i];
-    const Attended attended =
-        attend(heads_in(heads.q.of.value(), row, tokens, shape, heads.q.first), cache,
-               use_.sequences.subspan(i, 1), how, tape.context());
+}
+
+Variable Pass::over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache,
+                          const Attention& how, const SequenceLayout& layout) const {
+  const HeadShape shape{1, config_.heads, config_.dim()};
+  Tensor out = Tensor::uninitialized({layout.rows(), shape.heads * shape.dim});
+  float* to = out.data();
+  Index row = 0;
+  for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
+    const Index tokens = layout.lengths()[i];
+    const Attended attended = attend(heads_in(q.of.value(), row, tokens, shape, q.first), cache,
+                                     use_.sequences.subspan(i, 1), how, tape.context());
     const View from = attended.out;
     for (Index t = 0; t < tokens; ++t)
       for (Index head = 0; head < shape.heads; ++head)
-        std::copy_n(from.row(0, head, t), shape.dim,
-                    out.data() + ((row + t) * shape.heads + head) * shape.dim);
+        to = std::copy_n(from.row(0, head, t), shape.dim, to);
     row += tokens;
   }
   return tape.input(std::move(out));

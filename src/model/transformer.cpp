@@ -23,7 +23,9 @@ std::optional<Rope> rope_of(const ModelConfig& config) {
 Transformer::Body::Body(const ModelConfig& given)
     : config(given), weights(make_weights(config)), rope(rope_of(config)) {}
 
-Transformer::Transformer(const ModelConfig& config) : body_(std::make_unique<Body>(config)) {}
+Transformer::Transformer(const ModelConfig& config) : body_(std::make_unique<Body>(config)) {
+  refresh();
+}
 Transformer::~Transformer() = default;
 Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
@@ -42,6 +44,14 @@ Index Transformer::count() const {
   Index numbers = 0;
   for (const Parameter& parameter : parameters()) numbers += parameter.value.elements();
   return numbers;
+}
+
+/// Vectors stay as they are: they are few, and norms multiply by them.
+void Transformer::refresh() {
+  if (body_->config.weights == Type::f32) return;
+  for (Parameter& parameter : parameters())
+    if (parameter.value.shape().rank() == 2)
+      parameter.working = parameter.value.converted(body_->config.weights);
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) {
@@ -82,7 +92,7 @@ Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
   const Index rows = hidden.shape()[0], width = hidden.shape()[1], entries = head.value.shape()[0];
   Tensor out = Tensor::uninitialized({rows, entries});
   const Matrix a{hidden.data(), Type::f32, rows, width, width, 1};
-  const Matrix b{head.value.data(), Type::f32, entries, width, width, 1};
+  const Matrix b{head.used().memory(), head.used().type(), entries, width, width, 1};
   multiply(a, b.transposed(), {out.data(), entries}, context);
   return out;
 }

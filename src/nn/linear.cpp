@@ -15,7 +15,9 @@ Matrix matrix_of(const Tensor& x) {
   return {x.memory(), x.type(), x.shape()[0], x.shape()[1], x.shape()[1], 1};
 }
 
-void check_linear(const Tape& tape, const Tensor& x, const Tensor& weight, const Parameter* bias) {
+void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
+                  const Parameter* bias) {
+  const Tensor& weight = parameter.value;
   check(x.shape().rank() == 2 && x.type() == Type::f32, "linear: x has shape ", x.shape(),
         " and type ", text(x.type()), ", expected [rows, in] and f32");
   check(weight.shape().rank() == 2 && weight.shape()[1] == x.shape()[1],
@@ -50,11 +52,11 @@ void add_row_sums(const Tensor& x, Tensor& to, const Context& context) {
 
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
   check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
-  check_linear(tape, x.value(), weight.value, bias);
+  check_linear(tape, x.value(), weight, bias);
   const Index rows = x.shape()[0], out = weight.value.shape()[0];
   Tensor y = Tensor::uninitialized({rows, out});
   multiply(
-      matrix_of(x.value()), matrix_of(weight.value).transposed(),
+      matrix_of(x.value()), matrix_of(weight.used()).transposed(),
       {.data = y.data(), .stride = out, .bias = bias == nullptr ? nullptr : bias->value.data()},
       tape.context());
   if (!tape.records()) return tape.made(std::move(y), nullptr);
@@ -65,7 +67,7 @@ Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bia
     if (bias != nullptr) add_row_sums(dy, bias->wanted_gradient(), context);
     if (!x.tracked()) return;
     Tensor dx = Tensor::uninitialized(x.shape());
-    multiply(matrix_of(dy), matrix_of(weight.value), {.data = dx.data(), .stride = in}, context);
+    multiply(matrix_of(dy), matrix_of(weight.used()), {.data = dx.data(), .stride = in}, context);
     x.slot().add(std::move(dx));
   };
   return tape.made(std::move(y), undo);

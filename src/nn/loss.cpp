@@ -29,6 +29,10 @@ Matrix matrix(const float* data, Index rows, Index columns) {
   return {data, Type::f32, rows, columns, columns, 1};
 }
 
+Matrix matrix(const Tensor& x) {
+  return {x.memory(), x.type(), x.shape()[0], x.shape()[1], x.shape()[1], 1};
+}
+
 /// One call: chunk after chunk, logits and then their gradients in the same memory.
 class LossRun {
  public:
@@ -62,7 +66,7 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
                  const CrossEntropy& how)
     : context_(tape.context()),
       x_(x.value()),
-      head_(head.value),
+      head_(head.used()),
       targets_(std::move(targets)),
       entries_(head_.shape()[0]),
       width_(head_.shape()[1]),
@@ -95,7 +99,7 @@ TokenLoss LossRun::run() {
 
 void LossRun::run_chunk(Index first, Index count) {
   const float* rows = gathered(first, count);
-  multiply(matrix(rows, count, width_), matrix(head_.data(), entries_, width_).transposed(),
+  multiply(matrix(rows, count, width_), matrix(head_).transposed(),
            {.data = logits_.data(), .stride = entries_}, context_);
   for_each_row_block(context_, count, entries_, [&](Index begin, Index some) {
     for (Index row = begin; row < begin + some; ++row)
@@ -145,8 +149,7 @@ void LossRun::add_gradients(const float* rows, Index first, Index count) {
   const bool in_place = rows != room_.data();
   const Target* targets = targets_.data() + first;
   float* to = in_place ? dx_.data() + targets[0].row * width_ : room_.data();
-  multiply(dlogits, matrix(head_.data(), entries_, width_), {.data = to, .stride = width_},
-           context_);
+  multiply(dlogits, matrix(head_), {.data = to, .stride = width_}, context_);
   for (Index row = 0; row < count && !in_place; ++row)
     std::copy_n(to + row * width_, width_, dx_.data() + targets[row].row * width_);
 }

@@ -127,7 +127,7 @@ RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& da
     }
     state.push_back(std::move(adam));
   }
-  (void)model;
+  model.refresh();
   optimizer.restore(std::move(state));
   return {checkpoint.state.at("best_loss").get<double>(), checkpoint.state.at("waits").get<Index>(),
           checkpoint.state.at("evaluated").get<bool>()};
@@ -145,6 +145,7 @@ LoadedRun load_run(const std::string& folder) {
     const Shape shape = parameter.value.shape();
     parameter.value = take(checkpoint, parameter.name, shape);
   }
+  run.model.refresh();
   return run;
 }
 

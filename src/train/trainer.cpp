@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/input.h"
+#include "base/keep_memory.h"
 #include "formats/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
@@ -28,6 +29,9 @@ std::vector<Parameter*> pointers(std::span<Parameter> parameters) {
 
 /// A layer whose attention looks at one key only has stopped learning where to look.
 constexpr double saturated_share = 0.9;
+
+/// Memory of a step that is kept for the next one.
+constexpr std::size_t step_memory = std::size_t{2} << 30;
 
 }  // namespace
 
@@ -135,6 +139,7 @@ void Trainer::take_step() {
   optimizer_.step({.learning_rate = learning_rate,
                    .gradient_factor = clip_factor(norm.norm, config_.train.clip)},
                   context_);
+  model_.refresh();
   ++step_;
   result_.loss = loss.mean();
   report(loss, learning_rate, norm.norm, seconds_since(start));
@@ -216,6 +221,7 @@ TrainResult Trainer::run() {
   flops_per_token_ =
       forward_flops(model_, 1, config_.data.tokens) / static_cast<double>(config_.data.tokens);
   notice(data_->describe());
+  const KeepMemory keep(step_memory);
   bool ended = step_ >= config_.train.steps;
   while (!ended) {
     take_step();

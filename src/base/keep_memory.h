@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+
+namespace rapt {
+
+/// While it lives, released blocks are kept for the next ones up to `bytes` in all: a training step
+/// needs the memory of the step before again, and fresh pages cost up to a tenth of it. The largest
+/// wish counts; in the end the surplus goes back to the system.
+class KeepMemory {
+ public:
+  explicit KeepMemory(std::size_t bytes);
+  ~KeepMemory();
+  KeepMemory(const KeepMemory&) = delete;
+  KeepMemory& operator=(const KeepMemory&) = delete;
+
+ private:
+  std::size_t before_;
+};
+
+}  // namespace rapt
