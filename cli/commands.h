@@ -12,7 +12,10 @@ void add_bench_attention(CLI::App& bench);
 void add_bench_decode(CLI::App& bench);
 void add_bench_rope(CLI::App& bench);
 void add_bench_lsh(CLI::App& bench);
+void add_bench_gemm(CLI::App& bench);
 void add_explain(CLI::App& app);
+void add_train(CLI::App& app);
+void add_generate(CLI::App& app);
 
 /// What `rapt --version` prints.
 void print_version(bool json);

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 #include "cli/usage.h"
 
 namespace {
@@ -18,9 +19,11 @@ constexpr const char* examples = R"text(Examples:
   rapt bench peak
   rapt bench attention --pattern causal --tokens 1024 4096 --backward
   rapt explain --pattern "causal & window(512, 0)" --tokens 8192
+  rapt train --data texts/ --set model.layers=4 --out run
+  rapt generate run "Once upon a time"
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
-Exit codes: 0 success, 1 failure while running, 2 wrong usage.)text";
+Exit codes: 0 success, 1 failure while running, 2 wrong usage, 130 and 143 interrupted.)text";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
@@ -32,6 +35,8 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_plan(app);
   rapt::cli::add_bench(app);
   rapt::cli::add_explain(app);
+  rapt::cli::add_train(app);
+  rapt::cli::add_generate(app);
   app.footer(examples);  // last: commands would inherit it
   try {
     app.parse(argc, argv);
@@ -66,6 +71,8 @@ int finish_output(int code) {
 int run(int argc, char** argv) {
   try {
     return finish_output(parse_and_run(argc, argv));
+  } catch (const rapt::cli::Stopped& stopped) {
+    return finish_output(128 + stopped.signal);
   } catch (const std::invalid_argument& error) {
     return complain(error.what(), usage);
   } catch (const std::bad_alloc&) {

@@ -8,15 +8,11 @@
 #include <string_view>
 
 namespace rapt::cli {
-namespace {
-
 bool someone_watches() {
   static const char* const terminal = std::getenv("TERM");
   static const bool smart = terminal != nullptr && std::string_view(terminal) != "dumb";
   return smart && isatty(STDERR_FILENO) != 0;
 }
-
-}  // namespace
 
 void progress(const std::string& line) {
   if (someone_watches()) fmt::print(stderr, "\r\033[K{}", line);

@@ -22,6 +22,8 @@ inline void print_cases(const std::vector<Json>& cases) {
   print(cases.size() == 1 ? cases.front() : Json(cases));
 }
 
+/// Whether standard error is a terminal that understands rewriting a line.
+bool someone_watches();
 /// A line about work in progress, for people watching only; the next one replaces it.
 void progress(const std::string& line);
 void end_progress();

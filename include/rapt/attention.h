@@ -190,6 +190,18 @@ RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v
                                    const Rows& rows, const Attention& how = {},
                                    const Context& context = {}, View dlse = {});
 
+/// Where gradients of the operands are written: the shapes and types of q, k and v, any strides.
+struct GradientViews {
+  AnyMutableView dq, dk, dv;
+};
+
+/// The same, writing dq, dk and dv into memory of the caller, which must not overlap anything else
+/// of the call. `Gradients::dq`, dk and dv stay empty.
+RAPT_API Gradients attend_backward_into(const GradientViews& to, AnyView dout, AnyView q, AnyView k,
+                                        AnyView v, AnyView out, const Rows& rows,
+                                        const Attention& how = {}, const Context& context = {},
+                                        View dlse = {});
+
 /// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
 RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,
                              const Attention& how = {}, const Context& context = {},

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "rapt/dropout.h"
 #include "rapt/tape.h"
@@ -15,7 +16,8 @@ namespace rapt {
 /// Rows of a table [entries, width]. Throws std::invalid_argument if an id is not in the table.
 RAPT_API Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> ids);
 
-/// x · weight' + bias: x [rows, in], weight [out, in], bias [out] or none.
+/// x · weight' + bias: x [rows, in], weight [out, in], bias [out] or none. The parameters must
+/// outlive backward. On a tape that does not record, the weight may be bf16 or f16.
 RAPT_API Variable linear(Tape& tape, const Variable& x, Parameter& weight,
                          Parameter* bias = nullptr);
 
@@ -37,19 +39,33 @@ RAPT_API Variable gate(Tape& tape, const Variable& x, Activation how);
 
 RAPT_API Variable add(Tape& tape, const Variable& a, const Variable& b);
 RAPT_API Variable scale(Tape& tape, const Variable& x, double factor);
+/// Drops whatever the tape records: a model that generates asks for rate 0, which is x itself.
 RAPT_API Variable dropout(Tape& tape, const Variable& x, double rate, const DropoutKey& key);
 
 struct CrossEntropy {
+  /// So much of a target is spread evenly over all entries.
   double label_smoothing = 0;
   /// What the loss is divided by; 0: the number of targets that count.
   double divisor = 0;
   /// Rows whose logits exist at a time.
   Index chunk = 256;
 };
-/// Mean of -log softmax(x · head')[target] over the rows whose target is not negative: x [rows,
-/// width], head [entries, width]. Logits of a chunk of rows exist at a time, forward and backward.
-RAPT_API Variable cross_entropy(Tape& tape, const Variable& x, Parameter& head,
-                                std::span<const std::int32_t> targets,
-                                const CrossEntropy& how = {});
+struct TokenLoss {
+  Variable loss;      // one number: total / divisor
+  double total = 0;   // the sum over the targets that count
+  Index counted = 0;  // targets that are not negative
+  Index correct = 0;  // those whose logit is the largest, the first one if several are
+  /// The likeliest entry of each row; -1 where no target counts.
+  std::vector<std::int32_t> likeliest = {};
+};
+/// -log softmax(x · head')[target] over the rows whose target is not negative: x [rows, width],
+/// head [entries, width], a target for each row. If none counts, the loss is 0.
+///
+/// Logits exist for a chunk of rows at a time and once only: a tape that records finds their
+/// gradients at once, and keeps those of x and head. Throws std::invalid_argument if a target is
+/// not an entry of the head.
+RAPT_API TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
+                                 std::span<const std::int32_t> targets,
+                                 const CrossEntropy& how = {});
 
 }  // namespace rapt

@@ -28,6 +28,7 @@ class RAPT_API GradientSlot {
   GradientSlot() = default;
   /// Whether backward needs it.
   bool tracked() const { return state_ != nullptr; }
+  bool operator==(const GradientSlot&) const = default;  // the very same
   /// The first addition only moves. Nothing happens if it is not tracked.
   void add(Tensor more) const;
 
@@ -56,9 +57,9 @@ class RAPT_API Variable {
 
  private:
   friend class Tape;
-  Variable(std::shared_ptr<const Tensor> value, GradientSlot slot)
+  Variable(std::shared_ptr<Tensor> value, GradientSlot slot)
       : value_(std::move(value)), slot_(std::move(slot)) {}
-  std::shared_ptr<const Tensor> value_;
+  std::shared_ptr<Tensor> value_;
   GradientSlot slot_;
 };
 
@@ -79,6 +80,12 @@ class RAPT_API Tape {
 
   /// Numbers from outside.
   Variable input(Tensor value, bool tracked = false) const;
+  /// The same numbers with a gradient of their own: what a part of a network that runs apart starts
+  /// from.
+  Variable apart(const Variable& x) const;
+  /// The numbers of a variable that is not used any more: moved if nobody else holds them, copied
+  /// otherwise.
+  static Tensor take(Variable x);
   /// What an operation made. `undo` gets the gradient of the result and adds to those of what the
   /// operation read. It is called once at most: not at all if nothing depends on the result.
   Variable made(Tensor value, std::function<void(Tensor gradient)> undo);

@@ -182,6 +182,8 @@ class RAPT_API Tensor {
   void* memory() { return memory_.get(); }
   const void* memory() const { return memory_.get(); }
   Tensor clone() const;
+  /// The same numbers in another shape with as many elements; this tensor is empty afterwards.
+  Tensor reshaped(Shape shape) &&;
   /// A copy with every number rounded to the type.
   Tensor converted(Type type) const;
 

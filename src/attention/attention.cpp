@@ -51,11 +51,9 @@ void check_dlse(const Call& call, const View& dlse) {
 
 bool wants_dense(const Attention& how) { return how.bias.dense && !how.bias.dense->fixed; }
 
-Gradients zero_gradients(const Call& call) {
+/// Of what is learnt of the score.
+Gradients score_gradients(const Call& call) {
   Gradients gradients;
-  gradients.dq = Tensor(call.q.shape(), call.q.type());
-  gradients.dk = Tensor(call.k.shape(), call.k.type());
-  gradients.dv = Tensor(call.v.shape(), call.v.type());
   const Bias& bias = call.how.bias;
   if (bias.alibi) gradients.dslopes = Tensor({call.heads});
   if (bias.kerple) gradients.dkerple = Tensor({2, call.heads});
@@ -65,6 +63,25 @@ Gradients zero_gradients(const Call& call) {
   if (wants_dense(call.how)) gradients.ddense = Tensor(bias.dense->values.shape());
   if (!call.how.sinks.empty()) gradients.dsinks = Tensor({call.heads});
   return gradients;
+}
+
+struct Operand {
+  AnyView view;
+  const char* name;
+};
+
+/// Each gradient has the shape and type of its operand, and memory of its own.
+void check_destinations(const GradientViews& to, std::initializer_list<Operand> operands) {
+  const AnyMutableView views[] = {to.dq, to.dk, to.dv};
+  constexpr const char* names[] = {"dq", "dk", "dv"};
+  for (int i = 0; i < 3; ++i) {
+    const Operand& operand = operands.begin()[i];
+    check_output("attend_backward", names[i], views[i], operand.view.shape());
+    check(views[i].type() == operand.view.type(), "attend_backward: ", names[i], " is ",
+          text(views[i].type()), ", expected ", text(operand.view.type()), " as ", operand.name);
+    for (const Operand& other : operands)
+      check_apart("attend_backward", views[i], other.view, other.name);
+  }
 }
 
 }  // namespace
@@ -100,14 +117,18 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
   return forward(call, out);
 }
 
-Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
-                          const Rows& rows, const Attention& how, const Context& context,
-                          View dlse) {
+namespace {
+
+Gradients backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, AnyView v,
+                   AnyView out, const Rows& rows, const Attention& how, const Context& context,
+                   View dlse) {
   const FlushDenormals guard;
   check(dlse.empty() || !how.pattern.node()->has_lsh(),
         "attend_backward: a gradient of lse is given, expected none under lsh");
-  if (how.pattern.node()->has_lsh())
-    return attend_lsh_backward(dout, q, k, v, out, rows, how, context);
+  if (how.pattern.node()->has_lsh()) {
+    attend_lsh_backward(to, dout, q, k, v, out, rows, how, context);
+    return {};
+  }
   Call call("attend_backward", q, k, v, how, context);
   // The gradient of a dense bias is a pass of its own, in f32.
   if (dout.type() != Type::bf16 || how.bias.dense) call.pairs = nullptr;
@@ -115,12 +136,34 @@ Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView
   check_operand("attend_backward", "out", out, out_shape(call));
   check_rows(call, rows);
   check_dlse(call, dlse);
-  Gradients gradients = zero_gradients(call);
+  Gradients gradients = score_gradients(call);
   const BackwardInput input(call, dout, out, rows, dlse);
   std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
                  [](double x) { return static_cast<float>(x); });
-  run_backward(call, input, gradients);
+  run_backward(call, input, to, gradients);
   if (wants_dense(how)) run_dense_gradient(call, input, gradients.ddense);
+  return gradients;
+}
+
+}  // namespace
+
+Gradients attend_backward_into(const GradientViews& to, AnyView dout, AnyView q, AnyView k,
+                               AnyView v, AnyView out, const Rows& rows, const Attention& how,
+                               const Context& context, View dlse) {
+  check_destinations(to, {{q, "q"}, {k, "k"}, {v, "v"}, {dout, "dout"}, {out, "out"}});
+  return backward(to, dout, q, k, v, out, rows, how, context, dlse);
+}
+
+Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
+                          const Rows& rows, const Attention& how, const Context& context,
+                          View dlse) {
+  Tensor dq = Tensor::uninitialized(q.shape(), q.type());
+  Tensor dk = Tensor::uninitialized(k.shape(), k.type());
+  Tensor dv = Tensor::uninitialized(v.shape(), v.type());
+  Gradients gradients = backward({dq, dk, dv}, dout, q, k, v, out, rows, how, context, dlse);
+  gradients.dq = std::move(dq);
+  gradients.dk = std::move(dk);
+  gradients.dv = std::move(dv);
   return gradients;
 }
 

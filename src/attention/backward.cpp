@@ -1,6 +1,7 @@
 #include "attention/backward.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "attention/key_group.h"
@@ -43,9 +44,8 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
 }
 
 /// dq = scale * (sum over keys of dlogit * k), from the f64 sums.
-void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) {
+void write_query_gradients(const Call& call, const QuerySums& sums, const AnyMutableView& out) {
   const Index owners = call.batch * call.heads;
-  const AnyMutableView out = dq;
   for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
     const Index owner = task % owners;
     const Index query_tile = task / owners;
@@ -69,6 +69,15 @@ void write_query_gradients(const Call& call, const QuerySums& sums, Tensor& dq) 
   });
 }
 
+/// Zeros, whatever the type.
+void clear(const AnyMutableView& out) {
+  for (Index item = 0; item < out.batch(); ++item)
+    for (Index head = 0; head < out.heads(); ++head)
+      for (Index i = 0; i < out.tokens(); ++i)
+        std::memset(out.row(item, head, i), 0,
+                    static_cast<std::size_t>(out.dim()) * size_of(out.type()));
+}
+
 /// What tasks add to in turns.
 struct SharedSums {
   explicit SharedSums(const Call& call)
@@ -88,7 +97,7 @@ struct SharedSums {
 
 /// Every key group of every key head, each by one worker at a time.
 void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& sums,
-                    std::vector<ScoreGradients>& parts, Gradients& gradients) {
+                    std::vector<ScoreGradients>& parts, const GradientViews& operands) {
   Crew<KeyGroupWorker> crew(call.context);
   const Index owners = call.batch * call.kv_heads;
   const Index groups = static_cast<Index>(parts.size()) / owners;
@@ -101,7 +110,7 @@ void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& su
     const PairSession session(call.pairs);
     try {
       KeyGroupWorker& hand = crew.get(worker, call, input, sums.queries);
-      hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, gradients, part);
+      hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, operands, part);
       sums.relative_keys.add(task, hand.relative_keys());
       sums.relative_values.add(task, hand.relative_values());
     } catch (...) {
@@ -113,14 +122,18 @@ void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& su
 
 }  // namespace
 
-void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients) {
-  if (call.rows() == 0 || call.keys == 0) return;
+void run_backward(const Call& call, const BackwardInput& input, const GradientViews& operands,
+                  Gradients& gradients) {
+  if (call.rows() == 0 || call.keys == 0) {
+    for (const AnyMutableView& out : {operands.dq, operands.dk, operands.dv}) clear(out);
+    return;
+  }
   SharedSums sums(call);
   const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
-  run_key_groups(call, input, sums, parts, gradients);
-  write_query_gradients(call, sums.queries, gradients.dq);
+  run_key_groups(call, input, sums, parts, operands);
+  write_query_gradients(call, sums.queries, operands.dq);
   join_score_gradients(call, parts, groups, gradients);
   sums.relative_keys.write(call.rule.key_gradient_factor(), gradients.drelative_keys);
   sums.relative_values.write(1, gradients.drelative_values);

@@ -21,7 +21,8 @@ struct BackwardInput {
 };
 
 /// dq, dk, dv and the gradients of slopes, table and relative keys.
-void run_backward(const Call& call, const BackwardInput& input, Gradients& gradients);
+void run_backward(const Call& call, const BackwardInput& input, const GradientViews& operands,
+                  Gradients& gradients);
 /// The gradient of a dense bias: another pass, because a broadcast bias sums over what the first
 /// pass does apart.
 void run_dense_gradient(const Call& call, const BackwardInput& input, Tensor& ddense);

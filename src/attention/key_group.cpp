@@ -76,7 +76,7 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
   }
 }
 
-void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, Gradients& gradients,
+void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
                          ScoreGradients& score) {
   take_keys(item, kv_head, key_group);
   relative_keys_.clear();
@@ -213,7 +213,8 @@ void KeyGroupWorker::flush() {
   }
 }
 
-void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head, Gradients& gradients) {
+void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head,
+                                 const GradientViews& gradients) {
   const auto copy = [&](const float* from, Index width, const AnyMutableView& to, Index numbers) {
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r)
       call_.kernels.store_numbers(from + r * width, numbers, to.type(),
@@ -223,7 +224,7 @@ void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head, Gradients& 
   copy(pairs_.dvalues(i), value_width_, gradients.dv, call_.value_dim);
 }
 
-void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
+void KeyGroupWorker::write(Index item, Index kv_head, const GradientViews& gradients) {
   for (Index i = 0; i < count_; ++i) {
     if (call_.pairs != nullptr) {
       write_pairs(i, item, kv_head, gradients);
@@ -233,7 +234,7 @@ void KeyGroupWorker::write(Index item, Index kv_head, Gradients& gradients) {
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
       const Index key = place_of(call_.key_order, (first_ + i) * tile + r);
       if (key < 0) continue;
-      const AnyMutableView dk = gradients.dk, dv = gradients.dv;
+      const AnyMutableView &dk = gradients.dk, &dv = gradients.dv;
       write_row(call_.kernels, dk.type(), dk.row(item, kv_head, key), call_.dim, [&](float* out) {
         call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,
                              key_tile.dkeys.data() + r * width_, call_.rule.key_gradient_factor(),

@@ -23,7 +23,8 @@ class KeyGroupWorker {
   static constexpr Index tiles = 4;
 
   KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
-  void run(Index item, Index kv_head, Index key_group, Gradients& gradients, ScoreGradients& score);
+  void run(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
+           ScoreGradients& score);
   /// What the task that ran last gives to the tables of relative keys and values.
   const RelativeGradient& relative_keys() const { return relative_keys_; }
   const RelativeGradient& relative_values() const { return relative_values_; }
@@ -45,14 +46,14 @@ class KeyGroupWorker {
   void products(Tile& key_tile);
   RightTile keys_of(Index i) const;
   RightTile values_of(Index i) const;
-  void write_pairs(Index i, Index item, Index kv_head, Gradients& gradients);
+  void write_pairs(Index i, Index item, Index kv_head, const GradientViews& gradients);
   void bias_gradients(Index query_tile, Index j, Index head, ScoreGradients& score);
   void relative_gradients(Index distance);
   void finish_relative_gradients();
   RelativeBandGradient::Queries key_band_queries();
   RelativeBandGradient::Queries value_band_queries();
   void flush();
-  void write(Index item, Index kv_head, Gradients& gradients);
+  void write(Index item, Index kv_head, const GradientViews& gradients);
 
   const Call& call_;
   const BackwardInput& input_;

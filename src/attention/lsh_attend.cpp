@@ -149,7 +149,7 @@ class ForwardHeads {
 class BackwardHeads {
  public:
   BackwardHeads(const Context& context, const LshCall& lsh, const AnyView& dout, const AnyView& k,
-                const AnyView& out, const Rows& rows, Gradients& gradients)
+                const AnyView& out, const Rows& rows, const GradientViews& gradients)
       : lsh_(lsh, context), dout_(dout), k_(k), out_(out), rows_(rows), gradients_(gradients) {
     const auto rounds = [&](Index numbers) {
       return Tensor::uninitialized({1, 1, lsh_.slots(), numbers});
@@ -164,7 +164,7 @@ class BackwardHeads {
     lsh_.take(item, head);
     const BackwardInput input(lsh_.call(), lsh_.head_of(dout_), lsh_.head_of(out_), rows_,
                               owner * lsh_.tokens());
-    run_backward(lsh_.call(), input, rounds_);
+    run_backward(lsh_.call(), input, {rounds_.dq, rounds_.dk, rounds_.dv}, rounds_);
     join_gradients(lsh_, rounds_.dq, gradients_.dq, item, head, {});
     join_gradients(lsh_, rounds_.dv, gradients_.dv, item, head, {});
     join_gradients(lsh_, rounds_.dk, gradients_.dk, item, head, [&](Index position, float* row) {
@@ -176,7 +176,7 @@ class BackwardHeads {
   LshCall lsh_;
   AnyView dout_, k_, out_;
   const Rows& rows_;
-  Gradients& gradients_;
+  GradientViews gradients_;
   Gradients rounds_;
 };
 
@@ -218,8 +218,9 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   return attended;
 }
 
-Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
-                              const Rows& rows, const Attention& how, const Context& context) {
+void attend_lsh_backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, AnyView v,
+                         AnyView out, const Rows& rows, const Attention& how,
+                         const Context& context) {
   const LshCall lsh("attend_backward", q, k, v, how, context, rows.order ? rows.order : how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand("attend_backward", "dout", dout, shape);
@@ -227,13 +228,7 @@ Gradients attend_lsh_backward(AnyView dout, AnyView q, AnyView k, AnyView v, Any
   const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
   check(rows.max.size() == count && rows.sum.size() == count, "attend_backward: rows have ",
         rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
-  Gradients gradients;
-  gradients.dq = Tensor(q.shape(), q.type());
-  gradients.dk = Tensor(k.shape(), k.type());
-  gradients.dv = Tensor(v.shape(), v.type());
-  for_each_head<BackwardHeads>(context, lsh.batch() * lsh.heads(), lsh, dout, k, out, rows,
-                               gradients);
-  return gradients;
+  for_each_head<BackwardHeads>(context, lsh.batch() * lsh.heads(), lsh, dout, k, out, rows, to);
 }
 
 }  // namespace rapt

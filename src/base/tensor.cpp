@@ -160,6 +160,15 @@ Tensor::Tensor(Shape shape, Type type) : Tensor(uninitialized(shape, type)) {
   if (elements_ != 0) std::memset(memory(), 0, bytes());
 }
 
+Tensor Tensor::reshaped(Shape shape) && {
+  check(shape.elements() == elements_, "reshaped: ", shape_, " to ", shape,
+        ", expected as many elements");
+  Tensor same = std::move(*this);
+  same.shape_ = shape;
+  *this = {};
+  return same;
+}
+
 Tensor Tensor::clone() const {
   Tensor copy = uninitialized(shape_, type_);
   if (elements_ != 0) std::memcpy(copy.memory(), memory(), bytes());

@@ -47,8 +47,8 @@ std::string nearest(const std::string& word, const std::set<std::string>& names)
 }
 
 template <class T>
-std::string words_of(Range<T> range) {
-  constexpr Range<T> any;
+std::string words_of(Bounds<T> range) {
+  constexpr Bounds<T> any;
   std::ostringstream words;
   if (range.lowest == any.lowest && range.highest == any.highest)
     words << "a number";
@@ -96,7 +96,7 @@ void Fields::fail(const std::string& key, const std::string& words) const {
              found == object_->end() ? "missing" : shown(*found), ", ", words);
 }
 
-Index Fields::integer_of(const Json& value, const std::string& key, Range<Index> range) const {
+Index Fields::integer_of(const Json& value, const std::string& key, Bounds<Index> range) const {
   const bool fits = value.is_number_unsigned() ? std::in_range<Index>(value.get<std::uint64_t>())
                                                : value.is_number_integer();
   if (!fits) fail(key, "expected a whole number");
@@ -105,12 +105,12 @@ Index Fields::integer_of(const Json& value, const std::string& key, Range<Index>
   return number;
 }
 
-Index Fields::integer(const std::string& key, Range<Index> range, std::optional<Index> otherwise) {
+Index Fields::integer(const std::string& key, Bounds<Index> range, std::optional<Index> otherwise) {
   if (!find(key) && otherwise) return *otherwise;
   return integer_of(need(key), key, range);
 }
 
-double Fields::real(const std::string& key, Range<double> range, std::optional<double> otherwise) {
+double Fields::real(const std::string& key, Bounds<double> range, std::optional<double> otherwise) {
   if (!find(key) && otherwise) return *otherwise;
   const Json& value = need(key);
   if (!value.is_number() || !std::isfinite(value.get<double>())) fail(key, "expected a number");
@@ -143,7 +143,7 @@ std::string Fields::choice(const std::string& key, const std::vector<std::string
   fail(key, expected);
 }
 
-std::vector<Index> Fields::integers(const std::string& key, Range<Index> range,
+std::vector<Index> Fields::integers(const std::string& key, Bounds<Index> range,
                                     std::optional<std::vector<Index>> otherwise) {
   if (!find(key) && otherwise) return *otherwise;
   const Json& value = need(key);

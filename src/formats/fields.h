@@ -14,7 +14,7 @@ namespace rapt {
 
 /// The values a number may have, both ends included.
 template <class T>
-struct Range {
+struct Bounds {
   T lowest = std::numeric_limits<T>::lowest();
   T highest = std::numeric_limits<T>::max();
 };
@@ -28,17 +28,17 @@ class Fields {
   /// `prefix` is how the object is reached from the top of the source: "" or "optim".
   Fields(Json object, std::string source, std::string prefix = "");
 
-  Index integer(const std::string& key, Range<Index> range = {},
+  Index integer(const std::string& key, Bounds<Index> range = {},
                 std::optional<Index> otherwise = {});
   /// Whole numbers are real ones too; what is not finite is refused.
-  double real(const std::string& key, Range<double> range = {},
+  double real(const std::string& key, Bounds<double> range = {},
               std::optional<double> otherwise = {});
   bool boolean(const std::string& key, std::optional<bool> otherwise = {});
   std::string text(const std::string& key, std::optional<std::string> otherwise = {});
   /// One of a few words.
   std::string choice(const std::string& key, const std::vector<std::string>& words,
                      std::optional<std::string> otherwise = {});
-  std::vector<Index> integers(const std::string& key, Range<Index> range = {},
+  std::vector<Index> integers(const std::string& key, Bounds<Index> range = {},
                               std::optional<std::vector<Index>> otherwise = {});
   std::vector<std::string> texts(const std::string& key,
                                  std::optional<std::vector<std::string>> otherwise = {});
@@ -62,7 +62,7 @@ class Fields {
   const Json* find(const std::string& key);
   const Json& need(const std::string& key) const;
   std::string path_of(const std::string& key) const;
-  Index integer_of(const Json& value, const std::string& key, Range<Index> range) const;
+  Index integer_of(const Json& value, const std::string& key, Bounds<Index> range) const;
 
   std::shared_ptr<const Json> object_;  // part of what the constructor was given
   std::string source_, prefix_;

@@ -1,4 +1,4 @@
-// The elementwise half of backward, and dropout.
+// The elementwise half of backward.
 #if defined(RAPT_GRADIENT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_GRADIENT_INL_H
 #undef RAPT_GRADIENT_INL_H
@@ -69,44 +69,6 @@ inline void SumDiagonals(const float* dlogits, Index rows, double* diagonals) no
   for (Index r = 0; r < rows; ++r) {
     double* at = diagonals + tile - 1 - r;
     for (Index c = 0; c < tile; ++c) at[c] += static_cast<double>(dlogits[r * tile + c]);
-  }
-}
-
-/// Philox4x32-10 of sixteen neighbouring counters; lane i of word w decides column 4 i + w.
-HWY_INLINE void PhiloxRow(const DropTile& how, std::uint32_t row,
-                          std::uint32_t (&words)[4][tile / 4]) {
-  constexpr Index lanes = tile / 4;
-  for (Index i = 0; i < lanes; ++i) {
-    words[0][i] = how.column / 4 + static_cast<std::uint32_t>(i);
-    words[1][i] = row;
-    words[2][i] = how.stream;
-    words[3][i] = 0;
-  }
-  std::uint32_t key0 = how.key[0];
-  std::uint32_t key1 = how.key[1];
-  for (int round = 0; round < 10; ++round) {
-    for (Index i = 0; i < lanes; ++i) {
-      const std::uint64_t a = std::uint64_t{0xD2511F53u} * words[0][i];
-      const std::uint64_t b = std::uint64_t{0xCD9E8D57u} * words[2][i];
-      words[0][i] = static_cast<std::uint32_t>(b >> 32) ^ words[1][i] ^ key0;
-      words[1][i] = static_cast<std::uint32_t>(b);
-      words[2][i] = static_cast<std::uint32_t>(a >> 32) ^ words[3][i] ^ key1;
-      words[3][i] = static_cast<std::uint32_t>(a);
-    }
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-}
-
-/// Zero for the dropped pairs (even of a NaN), times `keep` for the others.
-inline void Drop(float* scores, Index rows, const DropTile& how) noexcept {
-  std::uint32_t words[4][tile / 4];
-  for (Index r = 0; r < rows; ++r) {
-    PhiloxRow(how, how.row + static_cast<std::uint32_t>(r), words);
-    float* row = scores + r * tile;
-    for (Index c = 0; c < tile; ++c) {
-      row[c] = words[c % 4][c / 4] < how.threshold ? 0.0f : row[c] * how.keep;
-    }
   }
 }
 

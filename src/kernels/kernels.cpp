@@ -10,8 +10,12 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/decode-inl.h"
+#include "kernels/dropout-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
+#include "kernels/matrix-inl.h"
+#include "kernels/matrix_pack-inl.h"
+#include "kernels/matrix_rows-inl.h"
 #include "kernels/number-inl.h"
 #include "kernels/pack-inl.h"
 #include "kernels/pair_pack-inl.h"
@@ -44,6 +48,8 @@ inline constexpr const char* target_name = "scalar";
     "This version of Highway has a target that rapt does not know: name it here, or disable it above."
 #endif
 
+extern const NetworkKernels network_kernels;  // network_kernels.cpp
+
 inline constexpr Kernels kernels = {
     .name = target_name,
     .lanes = lane_count,
@@ -67,6 +73,13 @@ inline constexpr Kernels kernels = {
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
     .row_scores = RowScores,
     .row_gather = RowGather,
+    .matrix = {.strip = matrix_strip,
+               .panel = matrix_panel,
+               .depth = matrix_depth,
+               .pack_strips = PackGroups<matrix_strip, matrix_strip>,
+               .pack_panels = PackGroups<matrix_panel, lane_count>,
+               .product = MatrixProduct,
+               .rows = MatrixRows},
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,
@@ -93,6 +106,7 @@ inline constexpr Kernels kernels = {
     .exp2 = Exp2Numbers,
     .tanh = TanhNumbers,
     .read_loop = ReadLoop,
+    .network = &network_kernels,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

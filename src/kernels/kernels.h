@@ -117,6 +117,26 @@ struct ThinTile {
   const void* ahead;    // what will be read after this tile, for prefetching
 };
 
+struct PairKernels;     // pair_kernels.h
+struct NetworkKernels;  // network_kernels.h
+/// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
+/// number k of line i lies i * step + k * depth_step numbers from the first. One step is 1.
+struct MatrixLines {
+  const void* data;
+  Type type;
+  Index count, depth;
+  Index step, depth_step;
+};
+
+/// Where a block of a matrix product goes.
+struct MatrixResult {
+  float* data;
+  Index stride;  // between rows
+  Index rows, columns;
+  bool add;           // to what is there
+  const float* bias;  // a number for each column, or null; not with `add`
+};
+
 struct PairKernels;  // pair_kernels.h
 
 /// The inner loops for one instruction set: pointers and sizes only.
@@ -187,6 +207,22 @@ struct Kernels {
   void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
                      float* out, Index width) noexcept;
 
+  // Products of matrices of any size. Lines are packed in groups, [group][depth][lines of a group]:
+  // `strip` rows, zeros in the end; `panel` columns, in the last group as many as there are in
+  // whole vectors. A block of a product is at most `depth` deep; chains of sums are 16 terms
+  // long, and at most 16 chains make a block.
+  struct MatrixKernels {
+    Index strip, panel, depth;
+    void (*pack_strips)(const MatrixLines& rows, float* out) noexcept;
+    void (*pack_panels)(const MatrixLines& columns, float* out) noexcept;
+    void (*product)(const float* strips, const float* panels, Index depth,
+                    const MatrixResult& to) noexcept;
+    // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
+    void (*rows)(const float* left, Index stride, const MatrixLines& columns,
+                 const MatrixResult& to) noexcept;
+  };
+  MatrixKernels matrix;
+
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,
                   float* tanh_out) noexcept;
@@ -244,6 +280,9 @@ struct Kernels {
   void (*exp2)(const float* x, Index count, float* y) noexcept;
   void (*tanh)(const float* x, Index count, float* y) noexcept;
   float (*read_loop)(const float* x, Index count) noexcept;
+
+  /// The rest of a network: norms, activations, losses, the optimizer.
+  const NetworkKernels* network;
 
   /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
   const PairKernels* pairs = nullptr;

@@ -1,23 +1,17 @@
 #include "rapt/dropout.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/random.h"
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
+#include "nn/elementwise.h"
 
 namespace rapt {
 namespace {
-
-/// A permutation of 64 bits in which every input bit reaches every output bit (SplitMix64's).
-std::uint64_t scrambled(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
 
 /// Rows of 64 numbers that one task takes.
 constexpr Index rows_per_task = 1024;
@@ -34,13 +28,46 @@ DropTile tile_of(double rate, const DropoutKey& key, Index first_row) {
           .keep = rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f};
 }
 
+/// Calls run(first row, first number, numbers) for blocks that cover all numbers, on all threads.
+void for_each_row_block(const Context& context, Index numbers,
+                        const std::function<void(Index, Index, Index)>& run) {
+  check(numbers <= Index{1} << 38, "drop: ", numbers, " numbers, expected at most 2^38");
+  const Index together = rows_per_task * tile;
+  for_each_task(context, divide_up(numbers, together), [&](Index task, Index) {
+    run(task * rows_per_task, task * together, std::min(together, numbers - task * together));
+  });
+}
+
+/// Some numbers of a tensor, the first of them at the start of a row.
+struct Stretch {
+  Index first, count;
+};
+
+/// f32 numbers change where they are; what is not a whole row, or of another type, in a copy.
+void drop_block(const AnyMutableView& x, const Stretch& where, DropTile how,
+                const Kernels& kernels) {
+  auto* at =
+      static_cast<std::byte*>(x.data()) + where.first * static_cast<Index>(size_of(x.type()));
+  Index done = 0;
+  if (x.type() == Type::f32) {
+    const Index rows = where.count / tile;
+    kernels.drop(reinterpret_cast<float*>(at), rows, how);
+    done = rows * tile;
+    how.row += static_cast<std::uint32_t>(rows);
+  }
+  for (float room[tile]; done < where.count; done += tile, ++how.row) {
+    const Index here = std::min(tile, where.count - done);
+    void* from = at + done * static_cast<Index>(size_of(x.type()));
+    std::fill(room, room + tile, 0.0f);
+    kernels.load_numbers(from, x.type(), here, room);
+    kernels.drop(room, 1, how);
+    kernels.store_numbers(room, here, x.type(), from);
+  }
+}
+
 }  // namespace
 
-std::uint64_t DropoutKey::mixed() const {
-  std::uint64_t x = scrambled(seed);
-  for (const Index part : {step, layer, site}) x = scrambled(x ^ static_cast<std::uint64_t>(part));
-  return x;
-}
+std::uint64_t DropoutKey::mixed() const { return random_bits(seed, {step, layer, site}); }
 
 void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& context) {
   check(rate >= 0 && rate <= 1, "drop: rate is ", rate, ", expected 0 to 1");
@@ -48,24 +75,20 @@ void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& c
   const Index count = x.shape().elements();
   check(count == 0 || x.strides() == x.shape().row_major(), "drop: x has strides ", x.strides(),
         ", expected ", x.shape().row_major(), " (row-major)");
-  check(count <= Index{1} << 38, "drop: ", count, " numbers, expected at most 2^38");
   if (rate == 0) return;
-  const FlushDenormals guard;
-  const Kernels& kernels = kernels_of(context);
-  const Index rows = divide_up(count, tile);
-  for_each_task(context, divide_up(rows, rows_per_task), [&](Index task, Index) {
-    float room[tile];
-    for (Index row = task * rows_per_task; row < std::min(rows, (task + 1) * rows_per_task);
-         ++row) {
-      const Index here = std::min(tile, count - row * tile);
-      void* at =
-          static_cast<std::byte*>(x.data()) + row * tile * static_cast<Index>(size_of(x.type()));
-      std::fill(room, room + tile, 0.0f);
-      kernels.load_numbers(at, x.type(), here, room);
-      kernels.drop(room, 1, tile_of(rate, key, row));
-      kernels.store_numbers(room, here, x.type(), at);
-    }
+  for_each_row_block(context, count, [&](Index row, Index first, Index numbers) {
+    drop_block(x, {first, numbers}, tile_of(rate, key, row), kernels_of(context));
   });
+}
+
+Tensor dropped(const Tensor& x, double rate, const DropoutKey& key, const Context& context) {
+  Tensor y = Tensor::uninitialized(x.shape());
+  const AnyMutableView all(y);
+  for_each_row_block(context, x.elements(), [&](Index row, Index first, Index numbers) {
+    std::copy_n(x.data() + first, numbers, y.data() + first);
+    drop_block(all, {first, numbers}, tile_of(rate, key, row), kernels_of(context));
+  });
+  return y;
 }
 
 }  // namespace rapt

@@ -26,6 +26,15 @@ struct Product {
 
 /// a · b. The same bits for any number of threads: threads share out parts of the result, and sums
 /// run over the depth in one fixed order. Numbers of a type other than f32 are widened.
+/// With rows and a depth of any size; a depth of 0 gives zeros or the bias.
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
+
+/// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
+/// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
+/// at most 16 of them make a block, and blocks are 128 deep or more; of few rows, chains have 32
+/// terms and all else is f64.
+constexpr double multiply_error(Index depth) {
+  return (36 + static_cast<double>((depth + 127) / 128)) * 0x1p-24;
+}
 
 }  // namespace rapt

@@ -34,7 +34,18 @@ Variable Tape::input(Tensor value, bool tracked) const {
   GradientSlot slot;
   if (tracked && records())
     slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{value.shape()});
-  return {std::make_shared<const Tensor>(std::move(value)), std::move(slot)};
+  return {std::make_shared<Tensor>(std::move(value)), std::move(slot)};
+}
+
+Variable Tape::apart(const Variable& x) const {
+  GradientSlot slot;
+  if (records())
+    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{x.shape()});
+  return {x.value_, std::move(slot)};
+}
+
+Tensor Tape::take(Variable x) {
+  return x.value_.use_count() == 1 ? std::move(*x.value_) : x.value_->clone();
 }
 
 Variable Tape::made(Tensor value, std::function<void(Tensor gradient)> undo) {

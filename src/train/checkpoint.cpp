@@ -44,11 +44,6 @@ void try_remove(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-std::string made_folder(std::string path) {
-  if (fs::create_directories(path)) sync_folder(folder_of(path));
-  return path;
-}
-
 void check_names(std::span<const NamedTensor> tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& tensor : tensors)
@@ -91,10 +86,13 @@ std::vector<std::span<const NamedTensor>> shards_of(std::span<const NamedTensor>
 }  // namespace
 
 CheckpointStore::CheckpointStore(std::string folder, CheckpointOptions options)
-    : folder_(made_folder(std::move(folder))), lock_(folder_ + "/" + lock_name), options_(options) {
+    : folder_(std::move(folder)), options_(options) {
   check(options_.keep >= 2, "CheckpointStore: keep is ", options_.keep, ", expected at least 2");
   check(options_.shard_bytes > 0, "CheckpointStore: shard_bytes is ", options_.shard_bytes,
         ", expected more than 0");
+  if (options_.reads_only) return;
+  if (fs::create_directories(folder_)) sync_folder(folder_of(folder_));
+  lock_.emplace(folder_ + "/" + lock_name);
   clear_leftovers();
 }
 
@@ -116,6 +114,7 @@ void CheckpointStore::clear_leftovers() {
 }
 
 void CheckpointStore::save(Index step, std::span<const NamedTensor> tensors, const Json& state) {
+  check(!options_.reads_only, "CheckpointStore::save: the store was opened for reading only");
   check(step >= 0, "CheckpointStore::save: step is ", step, ", expected at least 0");
   check_names(tensors);
   const std::string fresh = away_path(step);

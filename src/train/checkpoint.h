@@ -16,6 +16,7 @@ namespace rapt {
 struct CheckpointOptions {
   Index keep = 2;                            // checkpoints, at least 2
   Index shard_bytes = Index{2'000'000'000};  // of one file, unless one tensor alone is larger
+  bool reads_only = false;  // nothing is locked, made or cleared away; a run may be writing here
 };
 
 /// All that was saved at one step.
@@ -68,7 +69,7 @@ class CheckpointStore {
   void remove_old(Index newest);
 
   std::string folder_;
-  FileLock lock_;
+  std::optional<FileLock> lock_;  // unless it reads only
   CheckpointOptions options_;
   std::vector<std::string> notices_;
 };

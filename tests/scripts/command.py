@@ -79,6 +79,17 @@ class Bench(unittest.TestCase):
             self.assertEqual(rows[0]["bytes"], 2 * 4 * 2 * 64 * 128)
             self.assertTrue(all(row["gbytes"] > 0 and row["copy_gbytes"] > 0 for row in rows))
 
+    def test_gemm_times_layers_against_the_peak(self):
+        rows = rapt_json("bench", "gemm", "--rows", "1", "16", "--in", "64", "--out", "32",
+                         "--pass", "forward", "step", "--repeat", "1")
+        self.assertEqual([(row["rows"], row["in"], row["out"], row["pass"]) for row in rows],
+                         [(1, 64, 32, "forward"), (1, 64, 32, "step"),
+                          (16, 64, 32, "forward"), (16, 64, 32, "step")])
+        self.assertTrue(all(row["gflops"] > 0 and row["fraction_of_peak"] > 0 for row in rows))
+        narrow = rapt_json("bench", "gemm", "--rows", "1", "--in", "64", "--dtype", "bf16",
+                           "--repeat", "1")
+        self.assertEqual((narrow["dtype"], narrow["out"]), ("bf16", 64))
+
     def test_lsh_recall_grows_with_the_rounds(self):
         rows = rapt_json("bench", "lsh", "--recall", "--tokens", "512", "--rounds", "1", "4",
                          "--buckets", "16", "4x4", "--heads", "2", "--chunk", "32")
@@ -109,7 +120,8 @@ class Everything(unittest.TestCase):
 
     def test_help_is_a_result(self):
         for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
-                        ["bench", "rope"], ["bench", "lsh"], ["explain"]):
+                        ["bench", "rope"], ["bench", "lsh"], ["bench", "gemm"],
+                        ["explain"]):
             done = rapt(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Usage", done.stdout)
@@ -122,6 +134,8 @@ class Everything(unittest.TestCase):
                           ["explain", "--tokens", "8", "--heads", "3", "--kv-heads", "2"],
                           ["bench", "attention", "--tokens", "8", "--bias", "fast"],
                           ["bench", "attention", "--tokens", "8", "--case", "full"],
+                          ["bench", "gemm", "--rows", "0"], ["bench", "gemm", "--pass", "back"],
+                          ["bench", "gemm", "--pass", "step", "--dtype", "bf16"],
                           ["bench", "peak", "--isa", "fast"]):
             with self.subTest(arguments):
                 done = rapt(*arguments)

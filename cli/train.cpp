@@ -1,0 +1,134 @@
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/signals.h"
+#include "rapt/train.h"
+
+namespace rapt::cli {
+namespace {
+
+struct TrainCommand {
+  std::string data, config, folder = "run";
+  std::vector<std::string> sets;
+  Index threads = 0;
+  bool resume = false, force = false;
+};
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<Index>(seconds);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+/// One line that is rewritten on a terminal; elsewhere a plain line, at most every ten seconds.
+class ProgressLine {
+ public:
+  void show(const TrainProgress& p) {
+    const std::string line = fmt::format(
+        "step {}/{}  loss {:.4f}  lr {:.2e}  grad {:.2f}  {:.0f} tokens/s  {:.0f} % of peak  {} "
+        "left",
+        p.step, p.steps, p.loss, p.learning_rate, p.gradient_norm, p.tokens_per_second,
+        100 * p.of_peak, time_text(p.seconds_left));
+    if (someone_watches()) return progress(line);
+    const auto now = std::chrono::steady_clock::now();
+    if (p.step != p.steps && now - last_ < std::chrono::seconds(10)) return;
+    last_ = now;
+    fmt::print(stderr, "{}\n", line);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_{};
+};
+
+void say(const std::string& line) {
+  end_progress();
+  fmt::print(stderr, "{}\n", line);
+}
+
+void prepare_folder(const TrainCommand& command) {
+  if (!std::filesystem::exists(command.folder + "/config.toml")) return;
+  if (command.force) {
+    for (const auto& entry : std::filesystem::directory_iterator(command.folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("step-") || name == "config.toml" || name == "tokenizer.json" ||
+          name == "metrics.jsonl")
+        std::filesystem::remove_all(entry.path());
+    }
+    return;
+  }
+  if (!command.resume)
+    throw std::invalid_argument(
+        fmt::format("train: {} holds a run already; --resume goes on with it, --force starts it "
+                    "over, --out takes another folder",
+                    command.folder));
+}
+
+const char* text(TrainResult::End end) {
+  switch (end) {
+    case TrainResult::End::steps:
+      return "all steps done";
+    case TrainResult::End::patience:
+      return "the evaluation loss does not fall any more";
+    case TrainResult::End::accuracy:
+      return "exact accuracy reached";
+    default:
+      return "stopped";
+  }
+}
+
+void run(const TrainCommand& command) {
+  std::vector<std::string> sets = command.sets;
+  if (!command.data.empty()) sets.push_back("data.path=" + command.data);
+  // --resume alone goes on with what the folder says.
+  const bool alone = command.resume && command.config.empty();
+  const RunConfig config =
+      read_run_config(alone ? command.folder + "/config.toml" : command.config, sets);
+  if (config.data.path.empty())
+    throw std::invalid_argument(
+        "train: no data; give --data FILE, --data FOLDER or --data task:copy");
+  prepare_folder(command);
+  const StopSignals signals;
+  ProgressLine line;
+  TrainEvents events;
+  events.notice = say;
+  events.progress = [&](const TrainProgress& p) { line.show(p); };
+  events.evaluation = [](const Evaluation& e) {
+    say(fmt::format("step {}: evaluation loss {:.4f}, accuracy {:.2f} %, exact {:.2f} %", e.step,
+                    e.loss, 100 * e.accuracy, 100 * e.exact));
+  };
+  events.stop = [] { return StopSignals::caught() != 0; };
+  const TrainResult result = train(config, command.folder, events, Context(command.threads));
+  say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step, text(result.end),
+                  result.loss, command.folder));
+  if (result.end == TrainResult::End::stopped) throw Stopped{StopSignals::caught()};
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Train a Transformer, or go on with one");
+  const auto options = std::make_shared<TrainCommand>();
+  command->add_option(
+      "--data", options->data,
+      "Text file, folder, tab-separated pairs, or task:copy, task:recall, task:sort");
+  command->add_option("--config", options->config, "TOML file with model, data and train sections");
+  command->add_option("--set", options->sets, "section.key=value, over the file; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("--out", options->folder, "Folder of the run")->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads (default: all CPUs)")
+      ->check(whole_number(1));
+  command->add_flag("--resume", options->resume, "Go on from the newest checkpoint of the folder");
+  command->add_flag("--force", options->force, "Start over in a folder that holds a run");
+  command->footer(
+      "The folder gets config.toml, tokenizer.json, metrics.jsonl and checkpoints. Ctrl-C "
+      "finishes\n"
+      "the step, saves and ends with exit code 130; --resume goes on with the same bits.");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace rapt::cli

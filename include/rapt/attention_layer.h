@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "rapt/attention.h"
+#include "rapt/rope.h"
+#include "rapt/tape.h"
+
+namespace rapt {
+
+// Attention as an operation on a tape: tokens are rows, heads are neighbouring columns.
+
+/// How the rows and columns of a variable are tokens of heads.
+struct HeadShape {
+  Index items = 1;  // sequences of equal length, one after the other
+  Index heads = 1;
+  Index dim = 64;
+};
+
+/// Heads inside a variable [items * tokens, width]: head h is the columns from first + h * dim on.
+struct HeadColumns {
+  Variable of;
+  Index first = 0;
+};
+
+/// What else a call may be told.
+struct AttentionExtras {
+  /// What is learnt of how.bias.table, [buckets, heads]; null: nothing.
+  Parameter* table = nullptr;
+  /// Called with what forward gave, the output left out.
+  std::function<void(const Attended&)> seen = {};
+};
+
+/// [rows of q, heads * dim]. `shape.heads` are those of q; k and v have `kv_heads`. q, k and v may
+/// be columns of one variable, and k may be q itself. `how` borrows its tables until backward is
+/// over.
+RAPT_API Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k,
+                            const HeadColumns& v, const HeadShape& shape, Index kv_heads,
+                            const Attention& how, const AttentionExtras& extras = {});
+
+/// The RMS norm of each head of some columns, one gain [dim] for all: [rows, heads * dim].
+RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape,
+                            Parameter& gain, double epsilon);
+
+/// Turns the first shape.heads heads of every row by their positions: row r stands at positions[r],
+/// or, if there are none, token t of every item at first + t. The numbers of x are reused if nobody
+/// else holds them.
+RAPT_API Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
+                         const std::vector<Index>& positions = {}, Index first = 0);
+
+}  // namespace rapt

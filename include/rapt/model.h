@@ -1,0 +1,179 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rapt/attention.h"
+#include "rapt/cache.h"
+#include "rapt/nn.h"
+#include "rapt/reversible.h"
+#include "rapt/rope.h"
+
+namespace rapt {
+
+/// What a Transformer is made of.
+struct RAPT_API ModelConfig {
+  enum class Kind { decoder, encoder, encoder_decoder };
+  enum class Norm { layer, rms };
+  enum class NormPlace {
+    before,  // x + f(norm(x)), and a norm at the end
+    after,   // norm(x + f(x))
+  };
+  enum class Positions { none, learned, sinusoidal, rope, alibi, t5, axial };
+
+  Kind kind = Kind::decoder;
+  Index vocabulary = 258;    // 0: vectors go in and come out, there is no embedding
+  Index width = 256;         // of the stream of tokens
+  Index layers = 4;          // of the decoder, or of the only stack
+  Index encoder_layers = 0;  // of an encoder-decoder's encoder
+  Index heads = 4;
+  Index kv_heads = 0;  // 0: as many as heads
+  Index head_dim = 0;  // 0: width / heads
+  Index ffn = 0;       // width inside the feed-forward network; 0: 4 * width
+  Activation activation = Activation::gelu_tanh;
+  bool gated = false;  // activation(gate) * up
+  bool biases = true;  // of linear layers
+  Norm norm = Norm::layer;
+  NormPlace norm_place = NormPlace::before;
+  double epsilon = 1e-5;
+  bool qk_norm = false;           // RMS norm of every query and key
+  bool embedding_norm = false;    // of what goes into the first layer
+  bool final_norm = true;         // after the last layer; only with NormPlace::before
+  bool tied = true;               // the head is the embedding
+  bool scaled_embedding = false;  // times sqrt(width)
+
+  Positions positions = Positions::rope;
+  Index max_tokens = 1024;  // learned positions have so many rows; others are not bound by it
+  double rope_base = 10000;
+  RopeScaling rope_scaling = {};
+  RopeLayout rope_layout = RopeLayout::half_split;
+  Index t5_buckets = 32, t5_max_distance = 128;
+  Index axial_rows = 0, axial_columns = 0, axial_row_width = 0;
+
+  /// Patterns of self-attention as text; layer i has the one at i modulo their number.
+  std::vector<std::string> patterns = {"causal"};
+  std::vector<std::string> encoder_patterns = {"full"};
+  Scale scale = {};
+  double softcap = 0;
+  bool shared_query_key = false;  // queries are the keys, as in Reformer
+  bool reversible = false;        // two streams; backward computes the layers' inputs back
+
+  double dropout = 0;            // of what layers add, and of the embedding
+  double attention_dropout = 0;  // of probabilities
+  bool recompute = false;        // layers run again in backward instead of keeping what they made
+  std::uint64_t seed = 0;        // of the first weights
+
+  // With the defaults filled in.
+  Index kv_count() const { return kv_heads == 0 ? heads : kv_heads; }
+  Index dim() const { return head_dim == 0 ? width / heads : head_dim; }
+  Index hidden() const { return ffn == 0 ? 4 * width : ffn; }
+  /// Throws std::invalid_argument if something makes no sense.
+  void check() const;
+};
+
+/// Sequences of tokens, one after the other.
+struct Tokens {
+  std::vector<std::int32_t> ids;
+  std::vector<Index> lengths;  // of the sequences; together as many as ids
+
+  static Tokens one(std::vector<std::int32_t> ids);
+};
+
+/// What attention did in one layer, over all its heads and queries.
+struct LayerStats {
+  std::string layer;
+  double entropy = 0;        // mean, nats
+  double largest = 0;        // mean of the largest probability
+  double largest_logit = 0;  // largest |logit| seen
+  double saturated = 0;      // share of rows whose largest probability exceeds 0.99
+};
+
+/// What a forward pass may be told beside its tokens.
+struct PassOptions {
+  DropoutKey dropout = {};  // what is dropped while the tape records
+  std::vector<LayerStats>* stats = nullptr;
+};
+
+class ModelCache;
+
+/// Parameters and a config: tokens in, numbers out, gradients back.
+class RAPT_API Transformer {
+ public:
+  /// With its first weights, drawn from config.seed.
+  explicit Transformer(const ModelConfig& config);
+  ~Transformer();
+  Transformer(Transformer&&) noexcept;
+  Transformer& operator=(Transformer&&) noexcept;
+
+  const ModelConfig& config() const;
+  /// In one fixed order: the table that initialisation, optimizer and files go by.
+  std::span<Parameter> parameters();
+  std::span<const Parameter> parameters() const;
+  /// Throws std::invalid_argument if there is none.
+  Parameter& parameter(const std::string& name);
+  /// Numbers to learn.
+  Index count() const;
+
+  /// The last layer's output [tokens, width]. Sequences do not see one another. Encoder-decoders
+  /// also get what encode made of the sources, one for each sequence.
+  Variable forward(Tape& tape, const Tokens& tokens, const PassOptions& options = {});
+  Variable forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
+                   const PassOptions& options = {});
+  /// Cross-entropy of the targets, one for each token, negative ones left out.
+  TokenLoss loss(Tape& tape, const Variable& hidden, std::span<const std::int32_t> targets,
+                 const CrossEntropy& how = {});
+  /// [rows, vocabulary] of rows [rows, width].
+  Tensor logits(const Tensor& hidden, const Context& context = {}) const;
+
+  /// The output of new tokens [tokens, width] of sequences that a cache knows, one of the cache for
+  /// each; they are appended. Encoder-decoders ask for encode first.
+  Tensor extend(const Tokens& tokens, ModelCache& cache, std::span<const Index> sequences,
+                const Context& context = {});
+  /// Reads the sources of new sequences of a cache, before their first tokens.
+  void encode(const Tokens& sources, ModelCache& cache, std::span<const Index> sequences,
+              const Context& context = {});
+
+  struct Body;
+
+ private:
+  friend class ModelCache;
+  std::unique_ptr<Body> body_;
+};
+
+/// Keys and values of all layers of a model, for sequences that grow. See KvCache.
+class RAPT_API ModelCache {
+ public:
+  struct Options {
+    CacheType type = CacheType::f32;
+    /// 0: keep all. Otherwise a token sees the window - 1 tokens before it and the first `pinned`
+    /// ones, and the rest is forgotten.
+    Index window = 0;
+    Index pinned = 0;
+  };
+  /// Throws std::invalid_argument for an encoder, and for hashed layers, whose order changes with
+  /// every token.
+  ModelCache(const Transformer& model, const Options& options, const Context& context = {});
+  ~ModelCache();
+  ModelCache(ModelCache&&) noexcept;
+  ModelCache& operator=(ModelCache&&) noexcept;
+
+  Index add();
+  Index fork(Index sequence);
+  void remove(Index sequence);
+  void truncate(Index sequence, Index tokens);
+  Index tokens(Index sequence) const;
+  Index bytes() const;
+  const Options& options() const;
+
+  struct Body;
+  Body& body() { return *body_; }
+
+ private:
+  std::unique_ptr<Body> body_;
+};
+
+}  // namespace rapt

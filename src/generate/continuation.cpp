@@ -1,0 +1,113 @@
+#include "generate/continuation.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+
+namespace rapt {
+namespace {
+
+/// [sequences, width]: the last row of each sequence.
+Tensor last_rows(const Tensor& hidden, std::span<const Index> lengths) {
+  const Index width = hidden.shape()[1];
+  Tensor last = Tensor::uninitialized({static_cast<Index>(lengths.size()), width});
+  Index end = 0;
+  float* to = last.data();
+  for (const Index length : lengths) {
+    end += length;
+    to = std::copy_n(hidden.data() + (end - 1) * width, width, to);
+  }
+  return last;
+}
+
+class Cached : public Continuation {
+ public:
+  Cached(Transformer& model, const GenerateOptions& options, const Context& context)
+      : model_(model), cache_(model, cache_options(options), context), context_(context) {}
+
+  Index add() override { return cache_.add(); }
+  Index fork(Index sequence) override { return cache_.fork(sequence); }
+  void remove(Index sequence) override { cache_.remove(sequence); }
+  Tensor extend(const Tokens& tokens, std::span<const Index> sequences) override {
+    const Tensor hidden = model_.extend(tokens, cache_, sequences, context_);
+    return model_.logits(last_rows(hidden, tokens.lengths), context_);
+  }
+  void read_source(Index sequence, const std::vector<std::int32_t>& source) override {
+    model_.encode(Tokens::one(source), cache_, std::span(&sequence, 1), context_);
+  }
+
+ private:
+  static ModelCache::Options cache_options(const GenerateOptions& options) {
+    ModelCache::Options made;
+    made.type = options.cache;
+    if (options.overflow == GenerateOptions::Overflow::slide) {
+      made.window = options.context - options.pinned;
+      made.pinned = options.pinned;
+    }
+    return made;
+  }
+
+  Transformer& model_;
+  ModelCache cache_;
+  Context context_;
+};
+
+class Reread : public Continuation {
+ public:
+  Reread(Transformer& model, const GenerateOptions& options, const Context& context)
+      : model_(model), context_(context) {
+    check(options.overflow == GenerateOptions::Overflow::stop,
+          "generate: this model reads its context anew for every token, so it cannot slide over "
+          "it; expected overflow = stop");
+  }
+
+  Index add() override {
+    said_[next_];
+    return next_++;
+  }
+  Index fork(Index sequence) override {
+    said_[next_] = said_.at(sequence);
+    return next_++;
+  }
+  void remove(Index sequence) override { said_.erase(sequence); }
+  Tensor extend(const Tokens& tokens, std::span<const Index> sequences) override {
+    Tokens all;
+    auto from = tokens.ids.begin();
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      std::vector<std::int32_t>& said = said_.at(sequences[i]);
+      said.insert(said.end(), from, from + tokens.lengths[i]);
+      from += tokens.lengths[i];
+      all.ids.insert(all.ids.end(), said.begin(), said.end());
+      all.lengths.push_back(static_cast<Index>(said.size()));
+    }
+    Tape tape(Tape::Mode::forward, context_);
+    const Tensor hidden = Tape::take(model_.forward(tape, all));
+    return model_.logits(last_rows(hidden, all.lengths), context_);
+  }
+  void read_source(Index, const std::vector<std::int32_t>&) override {
+    fail("generate: an encoder-decoder with hashed or reversible layers, expected others");
+  }
+
+ private:
+  Transformer& model_;
+  Context context_;
+  std::map<Index, std::vector<std::int32_t>> said_;
+  Index next_ = 0;
+};
+
+}  // namespace
+
+bool is_cached(const Transformer& model) {
+  const auto hashed = [](const std::string& text) { return text.find("lsh") != std::string::npos; };
+  const ModelConfig& config = model.config();
+  return !config.reversible && std::none_of(config.patterns.begin(), config.patterns.end(), hashed);
+}
+
+std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,
+                                                const Context& context) {
+  if (is_cached(model)) return std::make_unique<Cached>(model, options, context);
+  return std::make_unique<Reread>(model, options, context);
+}
+
+}  // namespace rapt

@@ -1,0 +1,185 @@
+#include "rapt/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "generate/beams.h"
+#include "generate/continuation.h"
+
+namespace rapt {
+namespace {
+
+/// Tokens of a prompt that are read at a time: whoever cancels does not wait long.
+constexpr Index prompt_piece = 256;
+
+bool contains(const std::vector<std::int32_t>& ids, std::int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+double log_probability(std::span<const float> logits, std::int32_t id) {
+  const double most = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - most);
+  return static_cast<double>(logits[static_cast<std::size_t>(id)]) - most - std::log(sum);
+}
+
+/// One prompt on its way.
+struct Text {
+  Index prompt, sequence;
+  std::vector<std::int32_t> so_far;  // prompt and new tokens
+  std::int32_t next = 0;
+};
+
+/// All prompts side by side, token after token.
+class Generation {
+ public:
+  Generation(Transformer& model, std::span<const std::vector<std::int32_t>> prompts,
+             const GenerateOptions& options, const GenerateEvents& events, const Context& context)
+      : options_(options),
+        events_(events),
+        on_(make_continuation(model, options, context)),
+        results_(prompts.size()) {
+    const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      begin(static_cast<Index>(i), prompts[i], translates);
+  }
+
+  std::vector<Generated> run() {
+    while (!texts_.empty()) {
+      if (cancelled()) {
+        for (const Text& text : texts_) result(text).finish = Generated::Finish::cancelled;
+        break;
+      }
+      step();
+    }
+    return std::move(results_);
+  }
+
+ private:
+  bool cancelled() const { return events_.cancelled && events_.cancelled(); }
+  Generated& result(const Text& text) { return results_[static_cast<std::size_t>(text.prompt)]; }
+
+  void begin(Index prompt, const std::vector<std::int32_t>& ids, bool translates) {
+    Text text{prompt, on_->add(), translates ? std::vector{options_.start} : ids};
+    check(!ids.empty(), "generate: prompt ", prompt, " is empty, expected at least one token");
+    if (translates) on_->read_source(text.sequence, ids);
+    if (full(text)) {
+      result(text).finish = Generated::Finish::context;
+      return;
+    }
+    const auto count = static_cast<Index>(text.so_far.size());
+    for (Index first = 0; first < count; first += prompt_piece) {
+      if (cancelled()) {
+        result(text).finish = Generated::Finish::cancelled;
+        return;
+      }
+      const Index end = std::min(count, first + prompt_piece);
+      const Tensor logits =
+          on_->extend(Tokens::one({text.so_far.begin() + first, text.so_far.begin() + end}),
+                      std::span(&text.sequence, 1));
+      if (end == count && take(text, logits.numbers())) texts_.push_back(std::move(text));
+    }
+  }
+
+  /// No room for one token more.
+  bool full(const Text& text) const {
+    return options_.context > 0 && options_.overflow == GenerateOptions::Overflow::stop &&
+           static_cast<Index>(text.so_far.size()) >= options_.context;
+  }
+
+  /// Chooses the next token; false if the text ends here.
+  bool take(Text& text, std::span<const float> logits) {
+    Generated& made = result(text);
+    text.next =
+        draw_token(logits, text.so_far, options_.sampling, static_cast<std::uint64_t>(text.prompt));
+    made.log_probability += log_probability(logits, text.next);
+    if (contains(options_.ends, text.next)) {
+      made.finish = Generated::Finish::end;
+      return false;
+    }
+    made.ids.push_back(text.next);
+    text.so_far.push_back(text.next);
+    if (events_.token) events_.token(text.prompt, text.next);
+    if (static_cast<Index>(made.ids.size()) >= options_.tokens) {
+      made.finish = Generated::Finish::length;
+      return false;
+    }
+    made.finish = Generated::Finish::context;
+    return !full(text);
+  }
+
+  void step() {
+    Tokens tokens;
+    std::vector<Index> sequences;
+    for (const Text& text : texts_) {
+      tokens.ids.push_back(text.next);
+      tokens.lengths.push_back(1);
+      sequences.push_back(text.sequence);
+    }
+    const Tensor logits = on_->extend(tokens, sequences);
+    const auto entries = static_cast<std::size_t>(logits.shape()[1]);
+    std::vector<Text> going;
+    for (std::size_t i = 0; i < texts_.size(); ++i) {
+      if (take(texts_[i], logits.numbers().subspan(i * entries, entries))) {
+        going.push_back(std::move(texts_[i]));
+      } else {
+        on_->remove(texts_[i].sequence);
+      }
+    }
+    texts_ = std::move(going);
+  }
+
+  const GenerateOptions& options_;
+  const GenerateEvents& events_;
+  std::unique_ptr<Continuation> on_;
+  std::vector<Generated> results_;
+  std::vector<Text> texts_;
+};
+
+/// The context filled in, and what cannot be is refused.
+GenerateOptions completed(const Transformer& model, GenerateOptions options) {
+  options.check();
+  using Positions = ModelConfig::Positions;
+  const ModelConfig& config = model.config();
+  const bool bound = config.positions == Positions::learned || config.positions == Positions::axial;
+  if (bound) {
+    check(options.overflow == GenerateOptions::Overflow::stop,
+          "generate: positions are learnt for ", config.max_tokens,
+          " tokens, so the context cannot slide; expected overflow = stop");
+    options.context =
+        options.context == 0 ? config.max_tokens : std::min(options.context, config.max_tokens);
+  }
+  check(options.overflow == GenerateOptions::Overflow::stop || options.context > options.pinned,
+        "generate: a context of ", options.context, " tokens slides, expected more than the ",
+        options.pinned, " pinned ones");
+  check(config.kind != ModelConfig::Kind::encoder,
+        "generate: the model is an encoder, expected one that writes tokens");
+  return options;
+}
+
+}  // namespace
+
+void GenerateOptions::check() const {
+  sampling.check();
+  rapt::check(tokens >= 1, "generate: ", tokens, " tokens, expected at least 1");
+  rapt::check(context >= 0 && pinned >= 0, "generate: context ", context, " and pinned ", pinned,
+              ", expected 0 or more");
+  rapt::check(beams >= 1, "generate: ", beams, " beams, expected at least 1");
+  rapt::check(beams == 1 || sampling.temperature == 0,
+              "generate: beams follow the likeliest tokens, expected temperature 0");
+}
+
+std::vector<Generated> generate(Transformer& model,
+                                std::span<const std::vector<std::int32_t>> prompts,
+                                const GenerateOptions& options, const GenerateEvents& events,
+                                const Context& context) {
+  const GenerateOptions all = completed(model, options);
+  if (all.beams == 1) return Generation(model, prompts, all, events, context).run();
+  std::vector<Generated> results;
+  for (const std::vector<std::int32_t>& prompt : prompts)
+    results.push_back(search_beams(model, prompt, all, events, context));
+  return results;
+}
+
+}  // namespace rapt

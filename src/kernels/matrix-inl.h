@@ -1,0 +1,193 @@
+// Products of matrices of any size: blocks of the result from packed strips and panels.
+//
+// Traffic per step of the depth with m rows and n vectors: m broadcasts and n vector loads for m n
+// multiply-adds. A panel stays in the first cache while all strips of a block pass, the strips stay
+// in the second. Sums take three levels, so that rounding errors do not grow with the depth: chains
+// of 16 terms in registers, their sums over one block of the depth in a tile on the stack, and the
+// blocks in the result.
+#if defined(RAPT_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_MATRIX_INL_H
+#undef RAPT_MATRIX_INL_H
+#else
+#define RAPT_MATRIX_INL_H
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kernels/kernels.h"
+#include "kernels/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of a strip and vectors of a panel: 12 sums fit 16 registers beside the operands, 24 fit 32.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr Index matrix_strip = 8;
+#else
+inline constexpr Index matrix_strip = 4;
+#endif
+inline constexpr int matrix_vectors = 3;
+inline constexpr Index matrix_panel = matrix_vectors * lane_count;
+/// Depth of a block: a panel takes at most 24 KiB.
+inline constexpr Index matrix_depth = lane_count == 16 ? 128 : 256;
+
+/// Terms of one chain of f32 sums. Longer ones are slower too: straight-line code of 32 terms
+/// leaves the cache of decoded instructions.
+inline constexpr Index matrix_stretch = 16;
+
+/// Left alone, GCC loads operands so early that sums have to leave their registers: 0.75 instead of
+/// 0.95 of the peak.
+HWY_INLINE void KeepOrder() { asm volatile("" ::: "memory"); }
+
+template <int vectors>
+HWY_INLINE void MatrixStep(VF (&acc)[matrix_strip][vectors], const float* HWY_RESTRICT a,
+                           const float* HWY_RESTRICT b) {
+  const DF d;
+  VF right[vectors];
+#pragma GCC unroll 8
+  for (int n = 0; n < vectors; ++n) right[n] = hn::LoadU(d, b + n * lane_count);
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+    const VF left = hn::Set(d, a[m]);
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::MulAdd(left, right[n], acc[m][n]);
+    KeepOrder();
+  }
+}
+
+/// The sums of a stretch into the tile: in place of what is there, or added to it.
+template <int vectors, Store store>
+HWY_INLINE void StoreStretch(const VF (&acc)[matrix_strip][vectors], float* HWY_RESTRICT sums) {
+  const DF d;
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) {
+      float* to = sums + (m * vectors + n) * lane_count;
+      if constexpr (store == Store::set) {
+        hn::Store(acc[m][n], d, to);
+      } else {
+        hn::Store(hn::Add(hn::Load(d, to), acc[m][n]), d, to);
+      }
+    }
+  }
+}
+
+/// A whole stretch, straight-line: the first step multiplies where the others add.
+template <int vectors, Store store>
+HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                             float* HWY_RESTRICT sums) {
+  const DF d;
+  VF acc[matrix_strip][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+    const VF left = hn::Set(d, a[m]);
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Mul(left, hn::LoadU(d, b + n * lane_count));
+  }
+#pragma GCC unroll 64
+  for (Index k = 1; k < matrix_stretch; ++k)
+    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<vectors, store>(acc, sums);
+}
+
+/// The end of a block that is no whole stretch.
+template <int vectors, Store store>
+HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
+                            float* HWY_RESTRICT sums) {
+  const DF d;
+  VF acc[matrix_strip][vectors];
+#pragma GCC unroll 8
+  for (int m = 0; m < matrix_strip; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Zero(d);
+  }
+  for (Index k = 0; k < depth; ++k)
+    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<vectors, store>(acc, sums);
+}
+
+/// sums[strip][width] of one strip and one panel.
+template <int vectors>
+HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
+                           float* HWY_RESTRICT sums) {
+  constexpr Index a_step = matrix_stretch * matrix_strip;
+  constexpr Index b_step = matrix_stretch * vectors * lane_count;
+  if (depth < matrix_stretch) return LastStretch<vectors, Store::set>(a, b, depth, sums);
+  WholeStretch<vectors, Store::set>(a, b, sums);
+  Index k = 2 * matrix_stretch;
+  for (; k <= depth; k += matrix_stretch) {
+    a += a_step;
+    b += b_step;
+    WholeStretch<vectors, Store::add>(a, b, sums);
+  }
+  const Index rest = depth % matrix_stretch;
+  if (rest > 0) LastStretch<vectors, Store::add>(a + a_step, b + b_step, rest, sums);
+}
+
+/// A tile to rows [row, row + rows) and columns [column, column + columns) of the result.
+template <int vectors>
+HWY_INLINE void StoreTile(const float* sums, const MatrixResult& to, Index row, Index rows,
+                          Index column, Index columns) {
+  constexpr Index width = vectors * lane_count;
+  const DF d;
+  for (Index m = 0; m < rows; ++m, sums += width) {
+    float* out = to.data + (row + m) * to.stride + column;
+    // What is there before the sum comes.
+    const float* before = to.add ? out : to.bias == nullptr ? nullptr : to.bias + column;
+    Index n = 0;
+    for (; n + lane_count <= columns; n += lane_count) {
+      const VF sum = hn::Load(d, sums + n);
+      hn::StoreU(before == nullptr ? sum : hn::Add(hn::LoadU(d, before + n), sum), d, out + n);
+    }
+    for (; n < columns; ++n) out[n] = before == nullptr ? sums[n] : before[n] + sums[n];
+  }
+}
+
+/// Asks for the place of a tile, which is far down the caches when its sums are done.
+HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Index column,
+                             Index columns) {
+  for (Index m = 0; m < rows; ++m) {
+    const float* out = to.data + (row + m) * to.stride + column;
+    for (Index n = 0; n < columns; n += 16) __builtin_prefetch(out + n, 1);
+    __builtin_prefetch(out + columns - 1, 1);
+  }
+}
+
+/// All strips of a block with one panel.
+template <int vectors>
+inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, Index depth,
+                                     const MatrixResult& to, Index column) {
+  constexpr Index width = vectors * lane_count;
+  HWY_ALIGN float sums[matrix_strip * width];
+  const Index columns = std::min(width, to.columns - column);
+  for (Index row = 0; row < to.rows; row += matrix_strip) {
+    const Index rows = std::min(matrix_strip, to.rows - row);
+    PrefetchTile(to, row, rows, column, columns);
+    MatrixTile<vectors>(strips + row * depth, panel, depth, sums);
+    StoreTile<vectors>(sums, to, row, rows, column, columns);
+  }
+}
+
+inline void MatrixProduct(const float* strips, const float* panels, Index depth,
+                          const MatrixResult& to) noexcept {
+  for (Index column = 0; column < to.columns; column += matrix_panel) {
+    const float* panel = panels + column * depth;
+    const Index columns = to.columns - column;
+    if (columns <= lane_count) {
+      MatrixPanel<1>(strips, panel, depth, to, column);
+    } else if (columns <= 2 * lane_count) {
+      MatrixPanel<2>(strips, panel, depth, to, column);
+    } else {
+      MatrixPanel<3>(strips, panel, depth, to, column);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,61 @@
+#include "base/check.h"
+#include "rapt/model.h"
+
+namespace rapt {
+namespace {
+
+void check_patterns(const char* name, const std::vector<std::string>& patterns) {
+  check(!patterns.empty(), "model: ", name, " is empty, expected at least one pattern");
+  for (const std::string& text : patterns) Pattern::parse(text);
+}
+
+void check_rate(const char* name, double rate) {
+  check(rate >= 0 && rate < 1, "model: ", name, " is ", rate, ", expected 0 to less than 1");
+}
+
+}  // namespace
+
+void ModelConfig::check() const {
+  const auto at_least = [](Index least, const char* name, Index number) {
+    rapt::check(number >= least, "model: ", name, " is ", number, ", expected at least ", least);
+  };
+  at_least(0, "vocabulary", vocabulary);
+  at_least(1, "width", width);
+  at_least(1, "layers", layers);
+  at_least(kind == Kind::encoder_decoder ? 1 : 0, "encoder_layers", encoder_layers);
+  rapt::check(kind == Kind::encoder_decoder || encoder_layers == 0, "model: encoder_layers is ",
+              encoder_layers, ", expected 0 unless kind is encoder-decoder");
+  at_least(1, "heads", heads);
+  at_least(0, "ffn", ffn);
+  at_least(1, "max_tokens", max_tokens);
+  rapt::check(kv_heads >= 0 && heads % kv_count() == 0, "model: kv_heads is ", kv_heads,
+              ", expected a divisor of heads, which is ", heads);
+  rapt::check(head_dim > 0 || width % heads == 0, "model: width ", width, " is no multiple of ",
+              heads, " heads; give head_dim, or other numbers");
+  rapt::check(epsilon > 0, "model: epsilon is ", epsilon, ", expected more than 0");
+  check_rate("dropout", dropout);
+  check_rate("attention_dropout", attention_dropout);
+  check_patterns("patterns", patterns);
+  check_patterns("encoder_patterns", encoder_patterns);
+  rapt::check(positions != Positions::rope || dim() % 2 == 0, "model: head_dim is ", dim(),
+              ", expected an even number under rope");
+  rapt::check(!shared_query_key || kv_count() == heads, "model: shared_query_key with kv_heads ",
+              kv_heads, ", expected as many as heads");
+  rapt::check(
+      positions != Positions::axial ||
+          (axial_rows > 0 && axial_columns > 0 && 0 < axial_row_width && axial_row_width < width),
+      "model: axial positions need axial_rows, axial_columns and an axial_row_width between "
+      "0 and width");
+  rapt::check(!reversible || (kind != Kind::encoder_decoder && norm_place == NormPlace::before),
+              "model: reversible layers need one stack and norms before the layers");
+  rapt::check(!reversible || !tied || vocabulary == 0,
+              "model: reversible layers give 2 * width numbers, so the head cannot be tied to the "
+              "embedding; set tied = false");
+}
+
+Tokens Tokens::one(std::vector<std::int32_t> ids) {
+  const auto count = static_cast<Index>(ids.size());
+  return {std::move(ids), {count}};
+}
+
+}  // namespace rapt

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "formats/fields.h"
+#include "rapt/model.h"
+
+namespace rapt {
+
+/// What an object says of a model; the rest is as `otherwise` has it. Throws std::runtime_error
+/// naming the key, and std::invalid_argument if the whole makes no sense.
+ModelConfig model_config_from(Fields fields, const ModelConfig& otherwise = {});
+Json to_json(const ModelConfig& config);
+
+}  // namespace rapt

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "rapt/attention.h"
+#include "rapt/model.h"
+
+namespace rapt {
+
+/// How the sequences of a pass lie in its rows. Sequences of one length are items of a batch;
+/// others are documents of one item, which do not see one another.
+class SequenceLayout {
+ public:
+  explicit SequenceLayout(std::vector<Index> lengths);
+
+  Index rows() const { return rows_; }
+  Index items() const { return packed() ? 1 : static_cast<Index>(lengths_.size()); }
+  bool packed() const { return packed_; }
+  const std::vector<Index>& lengths() const { return lengths_; }
+  /// Tokens of an item.
+  Index tokens() const { return items() == 0 ? 0 : rows_ / items(); }
+  /// Where each row stands in its sequence; empty: rows are counted in every item.
+  const std::vector<Index>& positions() const { return positions_; }
+  /// The pattern, for every sequence apart.
+  Pattern apart(const Pattern& pattern) const;
+  /// Who of these sequences sees whom of the sources: its own.
+  Pattern across(const SequenceLayout& sources) const;
+
+ private:
+  std::vector<Index> lengths_, positions_;
+  Index rows_ = 0;
+  bool packed_ = false;
+};
+
+/// Plans of a pass: layers with one pattern share one.
+class PlanBook {
+ public:
+  std::shared_ptr<const Plan> plan(const Pattern& pattern, Lengths lengths);
+
+ private:
+  std::map<std::string, std::shared_ptr<const Plan>> plans_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,152 @@
+#include "model/parameters.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "model/initial.h"
+
+namespace rapt {
+namespace {
+
+/// Enters parameters into the table, which is as long as it will ever be from the start: pointers
+/// into it stay.
+///
+/// Weights are drawn so that numbers keep their size on the way through: a linear layer over `in`
+/// numbers of variance 1 has deviation 1/sqrt(in), so queries and keys come out with variance 1,
+/// their product with variance dim, and the scale 1/sqrt(dim) brings scores back to variance 1.
+/// What a layer adds to the stream is drawn smaller by the root of the number of additions, so that
+/// the stream does not grow with the depth.
+class Builder {
+ public:
+  Builder(const ModelConfig& config, ModelWeights& weights) : config_(config), weights_(weights) {
+    const Index layers = config.layers + config.encoder_layers;
+    weights_.parameters.reserve(static_cast<std::size_t>(32 + 32 * layers));
+  }
+
+  Parameter* matrix(const std::string& name, Index rows, Index columns, double deviation) {
+    Parameter* made = add(name, {rows, columns}, true);
+    draw_normal(*made, deviation, config_.seed);
+    return made;
+  }
+  Parameter* vector(const std::string& name, Index size, float number) {
+    Parameter* made = add(name, {size}, false);
+    std::fill_n(made->value.data(), size, number);
+    return made;
+  }
+
+  LinearWeights linear(const std::string& name, Index in, Index out, double shrink = 1) {
+    return {matrix(name + ".weight", out, in, shrink / std::sqrt(static_cast<double>(in))),
+            config_.biases ? vector(name + ".bias", out, 0) : nullptr};
+  }
+  NormWeights norm(const std::string& name, Index size) {
+    const bool shifts = config_.norm == ModelConfig::Norm::layer;
+    return {vector(name + ".weight", size, 1), shifts ? vector(name + ".bias", size, 0) : nullptr};
+  }
+  NormWeights head_norm(const std::string& name) {
+    return {config_.qk_norm ? vector(name + ".weight", config_.dim(), 1) : nullptr, nullptr};
+  }
+
+  AttentionWeights self_attention(const std::string& name, double shrink) {
+    const Index kv = config_.kv_count() * config_.dim(), q = config_.heads * config_.dim();
+    AttentionWeights made;
+    made.norm = norm(name + ".norm", config_.width);
+    made.in = config_.shared_query_key ? linear(name + ".qk_v", config_.width, q + kv)
+                                       : linear(name + ".qkv", config_.width, q + 2 * kv);
+    made.query_norm = head_norm(name + ".query_norm");
+    made.key_norm = head_norm(name + ".key_norm");
+    made.out = linear(name + ".out", q, config_.width, shrink);
+    return made;
+  }
+  AttentionWeights cross_attention(const std::string& name, double shrink) {
+    const Index kv = config_.kv_count() * config_.dim(), q = config_.heads * config_.dim();
+    AttentionWeights made;
+    made.norm = norm(name + ".norm", config_.width);
+    made.in = linear(name + ".query", config_.width, q);
+    made.sources = linear(name + ".key_value", config_.width, 2 * kv);
+    made.query_norm = head_norm(name + ".query_norm");
+    made.key_norm = head_norm(name + ".key_norm");
+    made.out = linear(name + ".out", q, config_.width, shrink);
+    return made;
+  }
+
+  LayerWeights layer(const std::string& name, const std::string& pattern, bool cross,
+                     double shrink) {
+    LayerWeights made;
+    made.pattern = Pattern::parse(pattern);
+    made.self = self_attention(name + ".attention", shrink);
+    if (cross) made.cross = cross_attention(name + ".cross_attention", shrink);
+    made.ffn_norm = norm(name + ".ffn.norm", config_.width);
+    made.up = linear(name + ".ffn.up", config_.width, (config_.gated ? 2 : 1) * config_.hidden());
+    made.down = linear(name + ".ffn.down", config_.hidden(), config_.width, shrink);
+    return made;
+  }
+
+  StackWeights stack(const std::string& name, Index layers,
+                     const std::vector<std::string>& patterns, bool cross) {
+    StackWeights made;
+    made.name = name;
+    if (config_.positions == ModelConfig::Positions::t5)
+      made.table = matrix(name + ".positions.weight", config_.t5_buckets, config_.heads, 0.1);
+    const double additions = static_cast<double>((cross ? 3 : 2) * std::max<Index>(1, layers));
+    for (Index i = 0; i < layers; ++i)
+      made.layers.push_back(layer(name + ".layers." + std::to_string(i),
+                                  patterns[static_cast<std::size_t>(i) % patterns.size()], cross,
+                                  1 / std::sqrt(additions)));
+    if (config_.final_norm && config_.norm_place == ModelConfig::NormPlace::before)
+      made.final_norm = norm(name + ".norm", stream_width());
+    return made;
+  }
+
+  Index stream_width() const { return (config_.reversible ? 2 : 1) * config_.width; }
+
+ private:
+  Parameter* add(const std::string& name, Shape shape, bool decays) {
+    auto& table = weights_.parameters;
+    check(table.size() < table.capacity(), "parameters: more than were counted");
+    table.push_back({.name = name, .value = Tensor(shape), .gradient = {}, .decays = decays});
+    return &table.back();
+  }
+
+  const ModelConfig& config_;
+  ModelWeights& weights_;
+};
+
+void add_embedding(const ModelConfig& config, Builder& builder, ModelWeights& weights) {
+  const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
+  if (config.vocabulary > 0)
+    weights.embedding =
+        builder.matrix("embedding.weight", config.vocabulary, config.width, deviation);
+  if (config.positions == ModelConfig::Positions::learned)
+    weights.positions =
+        builder.matrix("positions.weight", config.max_tokens, config.width, deviation);
+  if (config.positions == ModelConfig::Positions::axial) {
+    weights.axial[0] = builder.matrix("positions.rows.weight", config.axial_rows,
+                                      config.axial_row_width, deviation);
+    weights.axial[1] = builder.matrix("positions.columns.weight", config.axial_columns,
+                                      config.width - config.axial_row_width, deviation);
+  }
+  if (config.embedding_norm) weights.embedding_norm = builder.norm("embedding.norm", config.width);
+}
+
+}  // namespace
+
+ModelWeights make_weights(const ModelConfig& config) {
+  config.check();
+  ModelWeights weights;
+  Builder builder(config, weights);
+  add_embedding(config, builder, weights);
+  const bool both = config.kind == ModelConfig::Kind::encoder_decoder;
+  if (both)
+    weights.encoder =
+        builder.stack("encoder", config.encoder_layers, config.encoder_patterns, false);
+  const bool encoder = config.kind == ModelConfig::Kind::encoder;
+  weights.stack =
+      builder.stack(encoder ? "encoder" : "decoder", config.layers, config.patterns, both);
+  if (config.vocabulary > 0 && !config.tied)
+    weights.head.weight =
+        builder.matrix("head.weight", config.vocabulary, builder.stream_width(),
+                       1 / std::sqrt(static_cast<double>(builder.stream_width())));
+  return weights;
+}
+
+}  // namespace rapt

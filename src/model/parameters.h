@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "rapt/model.h"
+
+namespace rapt {
+
+// Where the weights of each part stand in the table of parameters. Null: the part has none.
+
+struct NormWeights {
+  Parameter* gain = nullptr;
+  Parameter* shift = nullptr;
+};
+
+struct LinearWeights {
+  Parameter* weight = nullptr;
+  Parameter* bias = nullptr;
+};
+
+/// Queries, keys and values of self-attention come out of one product; those of cross-attention out
+/// of two, because they read different tokens.
+struct AttentionWeights {
+  NormWeights norm;
+  LinearWeights in;       // self: q k v, or qk v if they are shared; cross: q
+  LinearWeights sources;  // cross: k v
+  LinearWeights out;
+  NormWeights query_norm, key_norm;
+};
+
+struct LayerWeights {
+  AttentionWeights self;
+  std::optional<AttentionWeights> cross;
+  NormWeights ffn_norm;
+  LinearWeights up, down;  // up: gate and up side by side if gated
+  Pattern pattern;
+};
+
+struct StackWeights {
+  std::string name;
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  Parameter* table = nullptr;  // T5's relative positions, shared by its layers
+};
+
+/// All weights of a model.
+struct ModelWeights {
+  std::vector<Parameter> parameters;
+  Parameter* embedding = nullptr;
+  Parameter* positions = nullptr;  // learned
+  Parameter* axial[2] = {nullptr, nullptr};
+  NormWeights embedding_norm;
+  std::optional<StackWeights> encoder;
+  StackWeights stack;
+  LinearWeights head;
+};
+
+/// The table of a config, with its first numbers.
+ModelWeights make_weights(const ModelConfig& config);
+
+}  // namespace rapt

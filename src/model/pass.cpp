@@ -1,0 +1,162 @@
+#include "model/pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+#include "nn/elementwise.h"
+#include "rapt/positions.h"
+
+namespace rapt {
+namespace {
+
+DropoutKey key_of(const DropoutKey& key, Index layer) { return {key.seed, key.step, layer, 0}; }
+
+}  // namespace
+
+Pass::Pass(const ModelConfig& config, ModelWeights& weights, const Rope* rope,
+           const PassOptions& options, const CacheUse& use)
+    : config_(config), weights_(weights), rope_(rope), options_(options), use_(use) {
+  for (const Index sequence : use.sequences) firsts_.push_back(use.cache->tokens(sequence));
+}
+
+Variable Pass::norm(Tape& tape, const Variable& x, const NormWeights& weights) {
+  if (weights.gain == nullptr) return x;
+  if (config_.norm == ModelConfig::Norm::rms)
+    return rms_norm(tape, x, *weights.gain, config_.epsilon);
+  return layer_norm(tape, x, *weights.gain, weights.shift, config_.epsilon);
+}
+
+Variable Pass::linear(Tape& tape, const Variable& x, const LinearWeights& weights) {
+  return rapt::linear(tape, x, *weights.weight, weights.bias);
+}
+
+Variable Pass::drop(Tape& tape, Variable x, const DropoutKey& key) {
+  if (config_.dropout == 0 || !trains_) return x;
+  return dropout(tape, std::move(x), config_.dropout, key);
+}
+
+Index Pass::first_position(Index sequence) const {
+  return firsts_.empty() ? 0 : firsts_[static_cast<std::size_t>(sequence)];
+}
+
+std::vector<Index> Pass::positions_of(const SequenceLayout& layout) const {
+  std::vector<Index> positions;
+  Index sequence = 0;
+  for (const Index length : layout.lengths()) {
+    const Index first = first_position(sequence++);
+    for (Index t = 0; t < length; ++t) positions.push_back(first + t);
+  }
+  return positions;
+}
+
+Variable Pass::with_positions(Tape& tape, Variable x, const SequenceLayout& layout) {
+  using enum ModelConfig::Positions;
+  if (config_.positions == sinusoidal) {
+    Tensor table = rapt::sinusoidal({.dim = config_.width}, positions_of(layout));
+    return add(tape, x, tape.input(std::move(table)));
+  }
+  if (config_.positions == learned) {
+    const std::vector<Index> positions = positions_of(layout);
+    const Index last = *std::max_element(positions.begin(), positions.end());
+    check(last < config_.max_tokens, "forward: position ", last, ", but positions are learnt for ",
+          config_.max_tokens, " tokens (max_tokens)");
+    const std::vector<std::int32_t> rows(positions.begin(), positions.end());
+    return add(tape, x, rapt::embed(tape, *weights_.positions, rows));
+  }
+  if (config_.positions == axial) return add(tape, x, axial_rows(tape, positions_of(layout)));
+  return x;
+}
+
+/// The rows and columns of the grid as one operation.
+Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
+  Parameter &rows = *weights_.axial[0], &columns = *weights_.axial[1];
+  const auto axial = [&rows, &columns] { return Axial{rows.value, columns.value}; };
+  const auto count = static_cast<Index>(positions.size());
+  const Tensor batch = axial_positions(axial(), {1, count}, Positions::list(positions));
+  Tensor flat = Tensor::uninitialized({count, config_.width});
+  std::copy_n(batch.data(), batch.elements(), flat.data());
+  const auto undo = [=, &rows, &columns](const Tensor& gradient) {
+    const Shape shape{1, count, gradient.shape()[1]};
+    const AxialGradients g =
+        axial_positions_backward(View::trusted(gradient.data(), shape, shape.row_major()), axial(),
+                                 Positions::list(positions));
+    add_to(rows.wanted_gradient(), g.drows);
+    add_to(columns.wanted_gradient(), g.dcolumns);
+  };
+  return tape.made(std::move(flat), undo);
+}
+
+Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout) {
+  check(weights_.embedding != nullptr, "forward: the model has no vocabulary, expected one");
+  check(static_cast<Index>(tokens.ids.size()) == layout.rows(), "forward: ", tokens.ids.size(),
+        " ids in sequences of ", layout.rows(), " tokens");
+  Variable x = rapt::embed(tape, *weights_.embedding, tokens.ids);
+  if (config_.scaled_embedding) x = scale(tape, x, std::sqrt(static_cast<double>(config_.width)));
+  x = with_positions(tape, std::move(x), layout);
+  x = norm(tape, x, weights_.embedding_norm);
+  return drop(tape, std::move(x), key_of(options_.dropout, -1).at(site_embedding));
+}
+
+Variable Pass::residual(Tape& tape, const Variable& x, const NormWeights& weights, const Part& part,
+                        const DropoutKey& key) {
+  const bool before = config_.norm_place == ModelConfig::NormPlace::before;
+  Variable y = drop(tape, part(before ? norm(tape, x, weights) : x), key);
+  y = add(tape, x, y);
+  return before ? y : norm(tape, y, weights);
+}
+
+Variable Pass::transformed(Tape& tape, const Variable& x, const StackInput& in,
+                           const LayerPlace& at) {
+  const LayerWeights& weights = in.layer(at.layer);
+  Variable y = linear(tape, x, weights.up);
+  y = config_.gated ? gate(tape, y, config_.activation) : activate(tape, y, config_.activation);
+  return linear(tape, y, weights.down);
+}
+
+Pass::LayerPlace Pass::place(const StackInput& in, Index index) const {
+  return {index, key_of(options_.dropout, in.first_layer + index)};
+}
+
+Variable Pass::layer(Tape& tape, Variable x, const StackInput& in, Index index) {
+  const LayerWeights& weights = in.layer(index);
+  const LayerPlace at = place(in, index);
+  const auto attend = [&](const Variable& y) { return attended(tape, y, in, at); };
+  const auto cross = [&](const Variable& y) { return crossed(tape, y, in, at); };
+  const auto transform = [&](const Variable& y) { return transformed(tape, y, in, at); };
+  x = residual(tape, x, weights.self.norm, attend, at.dropout.at(site_attention));
+  if (weights.cross) x = residual(tape, x, weights.cross->norm, cross, at.dropout.at(site_cross));
+  return residual(tape, x, weights.ffn_norm, transform, at.dropout.at(site_ffn));
+}
+
+/// Keeps what goes into the layer and nothing of what it makes; backward runs it once more.
+Variable Pass::recomputed(Tape& tape, const Variable& x, const StackInput& in, Index index) {
+  Tape once(Tape::Mode::forward, tape.context());
+  Tensor value = Tape::take(layer(once, x, in, index));
+  const auto undo = [self = shared_from_this(), x, in, index,
+                     context = tape.context()](Tensor gradient) {
+    Tape again(Tape::Mode::train, context);
+    const Variable inner = again.apart(x);
+    StackInput inside = in;
+    if (!in.sources.empty()) inside.sources = again.apart(in.sources);
+    again.backward(self->layer(again, inner, inside, index), std::move(gradient));
+    x.slot().add(inner.gradient().clone());
+    if (!in.sources.empty()) in.sources.slot().add(inside.sources.gradient().clone());
+  };
+  return tape.made(std::move(value), undo);
+}
+
+Variable Pass::stack(Tape& tape, Variable x, const StackInput& in) {
+  x = config_.reversible ? reversible(tape, x, in) : layers(tape, std::move(x), in);
+  return norm(tape, x, in.weights->final_norm);
+}
+
+Variable Pass::layers(Tape& tape, Variable x, const StackInput& in) {
+  for (Index i = 0; i < static_cast<Index>(in.weights->layers.size()); ++i)
+    x = config_.recompute && tape.records() ? recomputed(tape, x, in, i)
+                                            : layer(tape, std::move(x), in, i);
+  return x;
+}
+
+}  // namespace rapt

@@ -1,0 +1,103 @@
+#pragma once
+
+#include "model/cache.h"
+#include "model/layout.h"
+#include "model/parameters.h"
+#include "rapt/attention_layer.h"
+
+namespace rapt {
+
+/// What a stack of layers is told: where its rows belong, and what it may look at.
+struct StackInput {
+  const StackWeights* weights;
+  std::shared_ptr<const SequenceLayout> layout;
+  Variable sources = {};  // of cross-attention; empty: none
+  std::shared_ptr<const SequenceLayout> source_layout = nullptr;
+  Index first_layer = 0;  // counted over all stacks, for dropout
+
+  const LayerWeights& layer(Index index) const {
+    return weights->layers[static_cast<std::size_t>(index)];
+  }
+};
+
+/// Keys and values that a pass goes on from, one sequence of the cache for each of its own.
+struct CacheUse {
+  ModelCache* cache = nullptr;
+  std::span<const Index> sequences = {};
+};
+
+/// One pass of tokens through a model. What it put on a tape keeps it alive.
+class Pass : public std::enable_shared_from_this<Pass> {
+ public:
+  Pass(const ModelConfig& config, ModelWeights& weights, const Rope* rope,
+       const PassOptions& options, const CacheUse& use = {});
+  /// Dropout happens only then, on every tape.
+  void train() { trains_ = true; }
+
+  /// [rows, width]: what goes into the first layer.
+  Variable embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout);
+  /// What the last layer makes of it.
+  Variable stack(Tape& tape, Variable x, const StackInput& in);
+
+ private:
+  /// Where inside a layer something is dropped.
+  enum Site : Index {
+    site_probabilities,
+    site_attention,
+    site_cross_probabilities,
+    site_cross,
+    site_ffn,
+    site_embedding
+  };
+  struct LayerPlace {
+    Index layer;  // of its stack
+    DropoutKey dropout;
+    /// The hashed order of the layer: found if it is empty, met again if not. Null: nobody asks.
+    std::shared_ptr<const LshOrder>* order = nullptr;
+  };
+  using Part = std::function<Variable(const Variable&)>;
+
+  LayerPlace place(const StackInput& in, Index index) const;
+  Variable layers(Tape& tape, Variable x, const StackInput& in);
+  Variable layer(Tape& tape, Variable x, const StackInput& in, Index index);
+  Variable recomputed(Tape& tape, const Variable& x, const StackInput& in, Index index);
+  Variable reversible(Tape& tape, const Variable& x, const StackInput& in);
+  Residual reversible_part(Index site, const StackInput& in, Index index, const Context& context);
+
+  // Parts of a layer.
+  Variable attended(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at);
+  Variable crossed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at);
+  Variable transformed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at);
+  Variable residual(Tape& tape, const Variable& x, const NormWeights& norm, const Part& part,
+                    const DropoutKey& key);
+  Variable norm(Tape& tape, const Variable& x, const NormWeights& weights);
+  Variable linear(Tape& tape, const Variable& x, const LinearWeights& weights);
+  Variable drop(Tape& tape, Variable x, const DropoutKey& key);
+
+  // Positions.
+  Index first_position(Index sequence) const;
+  std::vector<Index> positions_of(const SequenceLayout& layout) const;
+  Variable with_positions(Tape& tape, Variable x, const SequenceLayout& layout);
+  Variable axial_rows(Tape& tape, const std::vector<Index>& positions);
+
+  // Attention.
+  struct Heads {
+    HeadColumns q, k, v;
+  };
+  Heads heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at);
+  Attention score(const StackInput& in, const LayerPlace& at) const;
+  AttentionExtras extras(const StackInput& in, const LayerPlace& at, const char* part) const;
+  Variable over_cache(Tape& tape, const Heads& heads, const StackInput& in, const LayerPlace& at);
+  void keep_stats(const std::string& layer, const Attended& attended) const;
+
+  const ModelConfig& config_;
+  ModelWeights& weights_;
+  const Rope* rope_;
+  PassOptions options_;
+  CacheUse use_;
+  std::vector<Index> firsts_;  // tokens that the cache knew of each sequence
+  bool trains_ = false;
+  PlanBook plans_;
+};
+
+}  // namespace rapt

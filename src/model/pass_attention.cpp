@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+#include "model/pass.h"
+
+namespace rapt {
+namespace {
+
+/// [1, heads, tokens, dim] of some rows of [rows, width].
+View heads_in(const Tensor& x, Index first_row, Index tokens, const HeadShape& shape, Index first) {
+  const Index width = x.shape()[1];
+  return View::trusted(x.data() + first_row * width + first, {1, shape.heads, tokens, shape.dim},
+                       {0, shape.dim, width, 1});
+}
+
+}  // namespace
+
+/// Queries, keys and values of a projection's columns: normed and turned where the config says so.
+Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at) {
+  const Index q = config_.heads * config_.dim(), kv = config_.kv_count() * config_.dim();
+  const AttentionWeights& weights = in.layer(at.layer).self;
+  const Index items = in.layout->items();
+  Heads heads{{qkv, 0}, {qkv, config_.shared_query_key ? 0 : q}, {}};
+  const Index values = config_.shared_query_key ? q : q + kv;
+  if (config_.qk_norm) {
+    // Columns that are normed become variables of their own.
+    const auto normed = [&](Index first, Index count, const NormWeights& norm) {
+      return head_norm(tape, {qkv, first}, {items, count, config_.dim()}, *norm.gain,
+                       config_.epsilon);
+    };
+    heads.v = {qkv, values};
+    heads.q = {normed(0, config_.heads, weights.query_norm), 0};
+    heads.k = config_.shared_query_key
+                  ? heads.q
+                  : HeadColumns{normed(q, config_.kv_count(), weights.key_norm), 0};
+  }
+  if (config_.positions != ModelConfig::Positions::rope) {
+    heads.v = {qkv, values};
+    return heads;
+  }
+  const bool cached = use_.cache != nullptr;
+  const std::vector<Index> positions = cached ? positions_of(*in.layout) : in.layout->positions();
+  const auto turned = [&](Variable x, Index count) {
+    return rotate(tape, std::move(x), {items, count, config_.dim()}, *rope_, positions);
+  };
+  if (config_.qk_norm) {
+    heads.q = {turned(std::move(heads.q.of), config_.heads), 0};
+    heads.k = {turned(std::move(heads.k.of), config_.kv_count()), 0};
+    return heads;
+  }
+  // Queries and keys are neighbours: one sweep turns both, in place.
+  const Index count = config_.heads + (config_.shared_query_key ? 0 : config_.kv_count());
+  heads = {};
+  const Variable all = turned(std::move(qkv), count);
+  return {{all, 0}, {all, config_.shared_query_key ? 0 : q}, {all, values}};
+}
+
+Attention Pass::score(const StackInput& in, const LayerPlace& at) const {
+  Attention how;
+  how.scale = config_.scale;
+  how.softcap = config_.softcap;
+  if (config_.positions == ModelConfig::Positions::alibi) how.bias = alibi(config_.heads);
+  if (in.weights->table != nullptr) {
+    const bool decoder = in.weights->name == "decoder";
+    how.bias = t5_bias(in.weights->table->value.view(), config_.t5_max_distance,
+                       decoder ? RelativeTable::Direction::past : RelativeTable::Direction::both);
+  }
+  if (trains_ && config_.attention_dropout > 0)
+    how.dropout = at.dropout.at(site_probabilities).attention(config_.attention_dropout);
+  if (at.order != nullptr) how.order = *at.order;
+  how.stats = options_.stats != nullptr;
+  return how;
+}
+
+void Pass::keep_stats(const std::string& layer, const Attended& attended) const {
+  LayerStats stats{.layer = layer};
+  const Tensor& largest = attended.stats->largest;
+  const Index rows = largest.elements();
+  for (Index r = 0; r < rows; ++r) {
+    stats.entropy += static_cast<double>(attended.stats->entropy.data()[r]);
+    stats.largest += static_cast<double>(largest.data()[r]);
+    stats.saturated += largest.data()[r] > 0.99f ? 1 : 0;
+    const float max = attended.rows.max[static_cast<std::size_t>(r)];
+    if (std::isfinite(max))
+      stats.largest_logit =
+          std::max(stats.largest_logit, std::fabs(static_cast<double>(max)) * std::numbers::ln2);
+  }
+  const double count = static_cast<double>(std::max<Index>(1, rows));
+  stats.entropy /= count;
+  stats.largest /= count;
+  stats.saturated /= count;
+  options_.stats->push_back(stats);
+}
+
+AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const char* part) const {
+  const std::string name = in.weights->name + ".layers." + std::to_string(at.layer) + part;
+  return {in.weights->table, [this, name, order = at.order](const Attended& attended) {
+            if (order != nullptr) *order = attended.rows.order;
+            if (attended.stats) keep_stats(name, attended);
+          }};
+}
+
+Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
+  const AttentionWeights& weights = in.layer(at.layer).self;
+  const Heads heads = heads_of(tape, linear(tape, x, weights.in), in, at);
+  if (use_.cache != nullptr) return linear(tape, over_cache(tape, heads, in, at), weights.out);
+  Attention how = score(in, at);
+  how.pattern = in.layout->apart(in.layer(at.layer).pattern);
+  how.plan = plans_.plan(how.pattern, {in.layout->tokens(), in.layout->tokens()});
+  const HeadShape shape{in.layout->items(), config_.heads, config_.dim()};
+  const Variable y = attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,
+                               extras(in, at, ".attention"));
+  return linear(tape, y, weights.out);
+}
+
+/// Sources have no positions of their own here: they came in with the encoder's input.
+Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
+  const AttentionWeights& weights = *in.layer(at.layer).cross;
+  const SequenceLayout &queries = *in.layout, &sources = *in.source_layout;
+  check(!in.sources.empty(), "forward: an encoder-decoder without sources");
+  // Either both are batches of items or both are one row of documents.
+  const bool packed = queries.packed() || sources.packed();
+  const HeadShape shape{packed ? 1 : queries.items(), config_.heads, config_.dim()};
+  const HeadShape keys{shape.items, config_.kv_count(), config_.dim()};
+  Variable q = linear(tape, x, weights.in);
+  const Variable kv = linear(tape, in.sources, weights.sources);
+  HeadColumns k{kv, 0};
+  if (config_.qk_norm) {
+    q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.epsilon);
+    k = {head_norm(tape, k, keys, *weights.key_norm.gain, config_.epsilon), 0};
+  }
+  Attention how;
+  how.scale = config_.scale;
+  how.softcap = config_.softcap;
+  how.stats = options_.stats != nullptr;
+  how.pattern = queries.across(sources);
+  if (trains_ && config_.attention_dropout > 0)
+    how.dropout = at.dropout.at(site_cross_probabilities).attention(config_.attention_dropout);
+  AttentionExtras more = extras(in, at, ".cross_attention");
+  more.table = nullptr;
+  const Variable y = attention(tape, {q, 0}, k, {kv, config_.kv_count() * config_.dim()}, shape,
+                               config_.kv_count(), how, more);
+  return linear(tape, y, weights.out);
+}
+
+/// Appends the new keys and values of every sequence and lets its queries look at all.
+Variable Pass::over_cache(Tape& tape, const Heads& heads, const StackInput& in,
+                          const LayerPlace& at) {
+  KvCache& cache = use_.cache->body().layers[static_cast<std::size_t>(at.layer)];
+  const HeadShape shape{1, config_.heads, config_.dim()};
+  const HeadShape keys{1, config_.kv_count(), config_.dim()};
+  Attention how = score(in, at);
+  how.pattern = use_.cache->body().pattern(in.layer(at.layer).pattern);
+  Tensor out = Tensor::uninitialized({in.layout->rows(), shape.heads * shape.dim});
+  Index row = 0;
+  for (std::size_t i = 0; i < in.layout->lengths().size(); ++i) {
+    const Index tokens = in.layout->lengths()[i];
+    cache.append(use_.sequences[i], heads_in(heads.k.of.value(), row, tokens, keys, heads.k.first),
+                 heads_in(heads.v.of.value(), row, tokens, keys, heads.v.first));
+    row += tokens;
+  }
+  row = 0;
+  for (std::size_t i = 0; i < in.layout->lengths().size(); ++i) {
+    const Index tokens = in.layout->lengths()[i];
+    const Attended attended =
+        attend(heads_in(heads.q.of.value(), row, tokens, shape, heads.q.first), cache,
+               use_.sequences.subspan(i, 1), how, tape.context());
+    const View from = attended.out;
+    for (Index t = 0; t < tokens; ++t)
+      for (Index head = 0; head < shape.heads; ++head)
+        std::copy_n(from.row(0, head, t), shape.dim,
+                    out.data() + ((row + t) * shape.heads + head) * shape.dim);
+    row += tokens;
+  }
+  return tape.input(std::move(out));
+}
+
+}  // namespace rapt

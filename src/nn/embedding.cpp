@@ -1,0 +1,53 @@
+#include <cstring>
+#include <vector>
+
+#include "nn/rows.h"
+#include "nn/shapes.h"
+#include "rapt/nn.h"
+
+namespace rapt {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+void check_ids(const Parameter& table, const Ids& ids) {
+  check(table.value.shape().rank() == 2 && table.value.type() == Type::f32, "embed: ", table.name,
+        " is ", text(table.value.type()), " of shape ", table.value.shape(),
+        ", expected f32 of shape [entries, width]");
+  const Index entries = table.value.shape()[0];
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    check(0 <= ids[i] && ids[i] < entries, "embed: id ", i, " is ", ids[i], ", but ", table.name,
+          " has ", entries, " entries");
+}
+
+/// A table row may be wanted many times: whoever owns a column adds all its numbers, in order.
+void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Context& context) {
+  const Index width = dtable.shape()[1];
+  const NetworkKernels& kernels = network_kernels_of(context);
+  for_each_column_block(context, width, [&](Index first, Index count) {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      kernels.add(dtable.data() + ids[i] * width + first,
+                  dy.data() + static_cast<Index>(i) * width + first, count);
+  });
+}
+
+}  // namespace
+
+Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> given) {
+  Ids ids(given.begin(), given.end());
+  check_ids(table, ids);
+  const Index width = table.value.shape()[1];
+  Tensor y = Tensor::uninitialized({static_cast<Index>(ids.size()), width});
+  for_each_row_block(tape.context(), y.shape()[0], width, [&](Index first, Index count) {
+    for (Index row = first; row < first + count && width > 0; ++row)
+      std::memcpy(y.data() + row * width,
+                  table.value.data() + ids[static_cast<std::size_t>(row)] * width,
+                  static_cast<std::size_t>(width) * sizeof(float));
+  });
+  return tape.made(std::move(y),
+                   [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {
+                     add_rows_back(dy, ids, table.wanted_gradient(), context);
+                   });
+}
+
+}  // namespace rapt

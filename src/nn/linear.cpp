@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/sizes.h"
+#include "kernels/context.h"
+#include "nn/gemm.h"
+#include "rapt/nn.h"
+
+namespace rapt {
+namespace {
+
+/// A tensor [rows, columns] as it lies.
+Matrix matrix_of(const Tensor& x) {
+  return {x.memory(), x.type(), x.shape()[0], x.shape()[1], x.shape()[1], 1};
+}
+
+void check_linear(const Tape& tape, const Tensor& x, const Tensor& weight, const Parameter* bias) {
+  check(x.shape().rank() == 2 && x.type() == Type::f32, "linear: x has shape ", x.shape(),
+        " and type ", text(x.type()), ", expected [rows, in] and f32");
+  check(weight.shape().rank() == 2 && weight.shape()[1] == x.shape()[1],
+        "linear: weight has shape ", weight.shape(), ", expected [out, ", x.shape()[1], "] for x ",
+        x.shape());
+  check(weight.type() == Type::f32 || !tape.records(), "linear: weight has type ",
+        text(weight.type()), ", expected f32 on a tape that records");
+  if (bias == nullptr) return;
+  check(bias->value.shape() == Shape{weight.shape()[0]} && bias->value.type() == Type::f32,
+        "linear: bias has shape ", bias->value.shape(), " and type ", text(bias->value.type()),
+        ", expected [", weight.shape()[0], "] and f32");
+}
+
+/// to += the sum of the rows of x, in f64 from the first row to the last.
+void add_row_sums(const Tensor& x, Tensor& to, const Context& context) {
+  constexpr Index columns = 64;
+  const Index rows = x.shape()[0], width = x.shape()[1];
+  for_each_task(context, divide_up(width, columns), [&](Index task, Index) {
+    const Index first = task * columns, count = std::min(columns, width - first);
+    double sums[columns] = {};
+    for (Index r = 0; r < rows; ++r) {
+      const float* row = x.data() + r * width + first;
+      for (Index c = 0; c < count; ++c) sums[c] += static_cast<double>(row[c]);
+    }
+    float* out = to.data() + first;
+    for (Index c = 0; c < count; ++c)
+      out[c] = static_cast<float>(static_cast<double>(out[c]) + sums[c]);
+  });
+}
+
+}  // namespace
+
+Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
+  check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
+  check_linear(tape, x.value(), weight.value, bias);
+  const Index rows = x.shape()[0], out = weight.value.shape()[0];
+  Tensor y = Tensor::uninitialized({rows, out});
+  multiply(
+      matrix_of(x.value()), matrix_of(weight.value).transposed(),
+      {.data = y.data(), .stride = out, .bias = bias == nullptr ? nullptr : bias->value.data()},
+      tape.context());
+  if (!tape.records()) return tape.made(std::move(y), nullptr);
+  const auto undo = [x, &weight, bias, context = tape.context()](Tensor dy) {
+    const Index in = x.shape()[1];
+    multiply(matrix_of(dy).transposed(), matrix_of(x.value()),
+             {.data = weight.wanted_gradient().data(), .stride = in, .add = true}, context);
+    if (bias != nullptr) add_row_sums(dy, bias->wanted_gradient(), context);
+    if (!x.tracked()) return;
+    Tensor dx = Tensor::uninitialized(x.shape());
+    multiply(matrix_of(dy), matrix_of(weight.value), {.data = dx.data(), .stride = in}, context);
+    x.slot().add(std::move(dx));
+  };
+  return tape.made(std::move(y), undo);
+}
+
+}  // namespace rapt

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/buffer.h"
+#include "nn/elementwise.h"
+#include "nn/gemm.h"
+#include "nn/rows.h"
+#include "nn/shapes.h"
+#include "rapt/nn.h"
+
+namespace rapt {
+namespace {
+
+/// A row whose target counts.
+struct Target {
+  Index row;
+  std::int32_t entry;
+};
+
+/// What a row adds to the result.
+struct RowLoss {
+  double loss;
+  std::int32_t likeliest;
+};
+
+Matrix matrix(const float* data, Index rows, Index columns) {
+  return {data, Type::f32, rows, columns, columns, 1};
+}
+
+/// One call: chunk after chunk, logits and then their gradients in the same memory.
+class LossRun {
+ public:
+  LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vector<Target> targets,
+          const CrossEntropy& how);
+
+  TokenLoss run();
+  Tensor& dx() { return dx_; }
+  Tensor& dhead() { return dhead_; }
+
+ private:
+  void run_chunk(Index first, Index count);
+  /// The rows of x side by side: themselves, or a copy if others lie between them.
+  const float* gathered(Index first, Index count);
+  RowLoss take_row(float* logits, std::int32_t target) const;
+  void add_gradients(const float* rows, Index first, Index count);
+
+  const Context context_;
+  const Tensor& x_;
+  const Tensor& head_;
+  const std::vector<Target> targets_;
+  const Index entries_, width_;
+  const double smoothing_, divisor_;
+  const Index chunk_;
+  Tensor dx_, dhead_;
+  Buffer<float> logits_, room_;
+  Buffer<RowLoss> losses_;
+};
+
+LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vector<Target> targets,
+                 const CrossEntropy& how)
+    : context_(tape.context()),
+      x_(x.value()),
+      head_(head.value),
+      targets_(std::move(targets)),
+      entries_(head_.shape()[0]),
+      width_(head_.shape()[1]),
+      smoothing_(how.label_smoothing),
+      divisor_(how.divisor != 0 ? how.divisor : static_cast<double>(targets_.size())),
+      chunk_(std::min(how.chunk, static_cast<Index>(targets_.size()))),
+      logits_(checked_product({chunk_, entries_})),
+      room_(checked_product({chunk_, width_})),
+      losses_(static_cast<Index>(targets_.size())) {
+  if (!tape.records()) return;
+  if (x.tracked()) dx_ = Tensor(x_.shape());
+  dhead_ = Tensor(head_.shape());
+}
+
+TokenLoss LossRun::run() {
+  const Index count = losses_.size();
+  for (Index first = 0; first < count; first += chunk_)
+    run_chunk(first, std::min(chunk_, count - first));
+  TokenLoss result;
+  result.counted = count;
+  result.likeliest.assign(static_cast<std::size_t>(x_.shape()[0]), -1);
+  for (Index i = 0; i < count; ++i) {
+    const Target& target = targets_[static_cast<std::size_t>(i)];
+    result.total += losses_[i].loss;
+    result.correct += losses_[i].likeliest == target.entry ? 1 : 0;
+    result.likeliest[static_cast<std::size_t>(target.row)] = losses_[i].likeliest;
+  }
+  return result;
+}
+
+void LossRun::run_chunk(Index first, Index count) {
+  const float* rows = gathered(first, count);
+  multiply(matrix(rows, count, width_), matrix(head_.data(), entries_, width_).transposed(),
+           {.data = logits_.data(), .stride = entries_}, context_);
+  for_each_row_block(context_, count, entries_, [&](Index begin, Index some) {
+    for (Index row = begin; row < begin + some; ++row)
+      losses_[first + row] = take_row(logits_.data() + row * entries_,
+                                      targets_[static_cast<std::size_t>(first + row)].entry);
+  });
+  if (!dhead_.empty()) add_gradients(rows, first, count);
+}
+
+const float* LossRun::gathered(Index first, Index count) {
+  const Target* targets = targets_.data() + first;
+  if (targets[count - 1].row - targets[0].row == count - 1)
+    return x_.data() + targets[0].row * width_;
+  for (Index row = 0; row < count; ++row)
+    std::copy_n(x_.data() + targets[row].row * width_, width_, room_.data() + row * width_);
+  return room_.data();
+}
+
+/// log(sum of exp(l)) - l[target], or the mix with the mean of all l that smoothing asks for; and
+/// the gradient of that in the place of the logits.
+RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
+  const NetworkKernels& kernels = network_kernels_of(context_);
+  const double wanted = static_cast<double>(logits[target]);
+  const float most = kernels.largest(logits, entries_);
+  // A NaN is nowhere the largest: then none is found, and the answer is no entry.
+  const auto likeliest =
+      static_cast<std::int32_t>(std::find(logits, logits + entries_, most) - logits);
+  const double even = smoothing_ / static_cast<double>(entries_);
+  const double spread = smoothing_ == 0 ? 0 : even * kernels.row_sum(logits, entries_);
+  const double sum = kernels.exponentials(logits, entries_, most);
+  if (!dhead_.empty()) {
+    const double of_target = (1 - smoothing_ + even) / divisor_;
+    const double p = static_cast<double>(logits[target]) / (sum * divisor_);
+    kernels.affine(logits, entries_, static_cast<float>(1 / (sum * divisor_)),
+                   static_cast<float>(-even / divisor_));
+    logits[target] = static_cast<float>(p - of_target);
+  }
+  return {std::log(sum) + static_cast<double>(most) - (1 - smoothing_) * wanted - spread,
+          likeliest};
+}
+
+void LossRun::add_gradients(const float* rows, Index first, Index count) {
+  const Matrix dlogits = matrix(logits_.data(), count, entries_);
+  multiply(dlogits.transposed(), matrix(rows, count, width_),
+           {.data = dhead_.data(), .stride = width_, .add = true}, context_);
+  if (dx_.empty()) return;
+  const bool in_place = rows != room_.data();
+  const Target* targets = targets_.data() + first;
+  float* to = in_place ? dx_.data() + targets[0].row * width_ : room_.data();
+  multiply(dlogits, matrix(head_.data(), entries_, width_), {.data = to, .stride = width_},
+           context_);
+  for (Index row = 0; row < count && !in_place; ++row)
+    std::copy_n(to + row * width_, width_, dx_.data() + targets[row].row * width_);
+}
+
+std::vector<Target> targets_of(const Variable& x, const Parameter& head,
+                               std::span<const std::int32_t> given) {
+  const RowShape shape = rows_of("cross_entropy", x);
+  check(head.value.shape().rank() == 2 && head.value.shape()[1] == shape.width,
+        "cross_entropy: ", head.name, " has shape ", head.value.shape(), ", expected [entries, ",
+        shape.width, "]");
+  check(static_cast<Index>(given.size()) == shape.rows, "cross_entropy: ", given.size(),
+        " targets for ", shape.rows, " rows");
+  std::vector<Target> targets;
+  for (std::size_t row = 0; row < given.size(); ++row) {
+    check(given[row] < head.value.shape()[0], "cross_entropy: target ", row, " is ", given[row],
+          ", but ", head.name, " has ", head.value.shape()[0], " entries");
+    if (given[row] >= 0) targets.push_back({static_cast<Index>(row), given[row]});
+  }
+  return targets;
+}
+
+void check_options(const CrossEntropy& how) {
+  check(how.label_smoothing >= 0 && how.label_smoothing <= 1, "cross_entropy: label_smoothing is ",
+        how.label_smoothing, ", expected 0 to 1");
+  check(how.divisor >= 0 && std::isfinite(how.divisor), "cross_entropy: divisor is ", how.divisor,
+        ", expected a positive number, or 0");
+  check(how.chunk >= 1, "cross_entropy: chunk is ", how.chunk, ", expected at least 1");
+}
+
+}  // namespace
+
+TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
+                        std::span<const std::int32_t> targets, const CrossEntropy& how) {
+  check_options(how);
+  std::vector<Target> counted = targets_of(x, head, targets);
+  const double divisor = how.divisor != 0 ? how.divisor : static_cast<double>(counted.size());
+  Tensor value({1});
+  if (counted.empty()) return {.loss = tape.input(std::move(value))};
+  LossRun run(tape, x, head, std::move(counted), how);
+  TokenLoss result = run.run();
+  value.data()[0] = static_cast<float>(result.total / divisor);
+  struct Kept {
+    Tensor dx, dhead;
+  };
+  auto kept = std::make_shared<Kept>(Kept{std::move(run.dx()), std::move(run.dhead())});
+  result.loss = tape.made(
+      std::move(value), [kept, slot = x.slot(), &head, context = tape.context()](Tensor dloss) {
+        if (const double factor = static_cast<double>(dloss.data()[0]); factor != 1) {
+          scale_in_place(kept->dx, factor, context);
+          scale_in_place(kept->dhead, factor, context);
+        }
+        slot.add(std::move(kept->dx));
+        if (head.gradient.empty()) {
+          head.gradient = std::move(kept->dhead);
+        } else {
+          add_to(head.gradient, kept->dhead, context);
+        }
+      });
+  return result;
+}
+
+}  // namespace rapt

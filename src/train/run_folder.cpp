@@ -1,0 +1,151 @@
+#include "train/run_folder.h"
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "base/input.h"
+#include "formats/toml.h"
+#include "model/config_io.h"
+#include "train/run_config.h"
+#include "train/text_files.h"
+
+namespace rapt {
+namespace {
+
+/// Bytes of text that a tokenizer is learnt from.
+constexpr Index sample_bytes = Index{32} << 20;
+
+std::string config_path(const std::string& folder) { return folder + "/config.toml"; }
+std::string tokenizer_path(const std::string& folder) { return folder + "/tokenizer.json"; }
+
+Tokenizer new_tokenizer(const RunConfig& config) {
+  if (!config.tokenizer.path.empty()) return Tokenizer::read(config.tokenizer.path);
+  if (config.tokenizer.kind == TokenizerOptions::Kind::bytes) return Tokenizer::bytes();
+  return Tokenizer::learn(sample_texts(config.data.path, sample_bytes), config.tokenizer.entries);
+}
+
+/// Different tokens that the data may have.
+Index entries_of(const RunConfig& config, const std::optional<Tokenizer>& tokenizer) {
+  if (!tokenizer) return open_data(config.data)->entries();
+  return tokenizer->entries() + (config.data.learning == Learning::masked_token ? 1 : 0);
+}
+
+/// What a run may not change on its way.
+void check_same(const RunConfig& now, const RunConfig& before, const std::string& folder) {
+  const Json a = to_json(now), b = to_json(before);
+  for (const char* section : {"model", "data", "tokenizer"})
+    for (const auto& [key, value] : b.at(section).items())
+      if (a.at(section).value(key, Json()) != value)
+        fail_input("train: ", folder, " holds a run with ", section, ".", key, " = ", value.dump(),
+                   ", now it is ", a.at(section).value(key, Json()).dump(),
+                   "; take another folder, or the same config");
+}
+
+std::string first_name(const std::string& name) { return "adam.first." + name; }
+std::string second_name(const std::string& name) { return "adam.second." + name; }
+
+Tensor take(Checkpoint& checkpoint, const std::string& name, const Shape& shape) {
+  const auto found = checkpoint.tensors.find(name);
+  if (found == checkpoint.tensors.end())
+    fail_input("checkpoint of step ", checkpoint.step, ": there is no ", name);
+  if (found->second.shape() != shape || found->second.type() != Type::f32)
+    fail_input("checkpoint of step ", checkpoint.step, ": ", name, " has shape ",
+               found->second.shape().text(), ", expected ", shape.text());
+  return std::move(found->second);
+}
+
+std::string fingerprint(const Data& data) { return std::to_string(data.fingerprint()); }
+
+}  // namespace
+
+std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder) {
+  if (is_task(config.data)) return {};
+  return Tokenizer::read(tokenizer_path(folder));
+}
+
+std::unique_ptr<const Data> open_run_data(const RunConfig& config, const std::string& folder) {
+  return open_data(config.data, tokenizer_of(config, folder));
+}
+
+RunConfig completed(const RunConfig& given, const std::string& folder) {
+  RunConfig config = given;
+  std::filesystem::create_directories(folder);
+  const bool known = std::filesystem::exists(config_path(folder));
+  if (!is_task(config.data) && !std::filesystem::exists(tokenizer_path(folder)))
+    new_tokenizer(config).write(tokenizer_path(folder));
+  if (config.model.vocabulary == 0)
+    config.model.vocabulary = entries_of(config, tokenizer_of(config, folder));
+  config.model.check();
+  if (known) {
+    check_same(config, run_config_from(read_toml(config_path(folder)), config_path(folder)),
+               folder);
+  }
+  replace_file(config_path(folder), to_toml(config));
+  return config;
+}
+
+void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
+                     const Transformer& model, const Optimizer& optimizer, const RunState& state) {
+  std::vector<NamedTensor> tensors;
+  Json steps = Json::array();
+  for (const Parameter& parameter : model.parameters())
+    tensors.push_back({parameter.name, parameter.value});
+  for (std::size_t i = 0; i < optimizer.state().size(); ++i) {
+    const AdamState& adam = optimizer.state()[i];
+    steps.push_back(adam.steps);
+    if (adam.first.empty()) continue;
+    tensors.push_back({first_name(optimizer.parameters()[i]->name), adam.first});
+    tensors.push_back({second_name(optimizer.parameters()[i]->name), adam.second});
+  }
+  store.save(step, tensors,
+             {{"config", to_json(config)},
+              {"data", fingerprint(data)},
+              {"adam_steps", steps},
+              {"best_loss", state.best_loss},
+              {"waits", state.waits},
+              {"evaluated", state.evaluated}});
+}
+
+RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
+                 Transformer& model, Optimizer& optimizer) {
+  const std::string source = "checkpoint of step " + std::to_string(checkpoint.step);
+  if (checkpoint.state.at("config").at("model") != to_json(config.model))
+    fail_input(source, ": it is of another model");
+  if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
+    fail_input(source, ": the data or how it is read has changed since");
+  const Json& steps = checkpoint.state.at("adam_steps");
+  std::vector<AdamState> state;
+  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    Parameter& parameter = *optimizer.parameters()[i];
+    const Shape shape = parameter.value.shape();
+    parameter.value = take(checkpoint, parameter.name, shape);
+    AdamState adam;
+    adam.steps = steps.at(i).get<Index>();
+    if (adam.steps > 0) {
+      adam.first = take(checkpoint, first_name(parameter.name), shape);
+      adam.second = take(checkpoint, second_name(parameter.name), shape);
+    }
+    state.push_back(std::move(adam));
+  }
+  (void)model;
+  optimizer.restore(std::move(state));
+  return {checkpoint.state.at("best_loss").get<double>(), checkpoint.state.at("waits").get<Index>(),
+          checkpoint.state.at("evaluated").get<bool>()};
+}
+
+LoadedRun load_run(const std::string& folder) {
+  const RunConfig config = run_config_from(read_toml(config_path(folder)), config_path(folder));
+  CheckpointStore store(folder, {.reads_only = true});
+  const std::optional<Index> latest = store.latest();
+  if (!latest) fail_input("load: ", folder, " has no checkpoint yet");
+  Checkpoint checkpoint = store.load(*latest);
+  LoadedRun run{config, Transformer(config.model), tokenizer_of(config, folder), *latest,
+                store.take_notices()};
+  for (Parameter& parameter : run.model.parameters()) {
+    const Shape shape = parameter.value.shape();
+    parameter.value = take(checkpoint, parameter.name, shape);
+  }
+  return run;
+}
+
+}  // namespace rapt

@@ -1,0 +1,239 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/input.h"
+#include "formats/safetensors.h"
+#include "model/cost.h"
+#include "rapt/machine.h"
+#include "train/packing.h"
+#include "train/run_folder.h"
+
+namespace rapt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::vector<Parameter*> pointers(std::span<Parameter> parameters) {
+  std::vector<Parameter*> all;
+  for (Parameter& parameter : parameters) all.push_back(&parameter);
+  return all;
+}
+
+/// A layer whose attention looks at one key only has stopped learning where to look.
+constexpr double saturated_share = 0.9;
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
+                 const Context& context)
+    : store_(folder, {.keep = config.train.keep}),
+      config_(completed(config, folder)),
+      events_(events),
+      context_(context),
+      model_(config_.model),
+      data_(open_run_data(config_, folder)),
+      optimizer_(pointers(model_.parameters()), config.train.optimizer),
+      metrics_(folder + "/metrics.jsonl") {
+  check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
+        " different tokens, but model.vocabulary is ", config_.model.vocabulary,
+        "; expected at least as many");
+  resume();
+}
+
+void Trainer::notice(const std::string& line) const {
+  if (events_.notice) events_.notice(line);
+}
+
+void Trainer::pass_notices() {
+  for (const std::string& line : store_.take_notices()) notice(line);
+}
+
+void Trainer::resume() {
+  const std::optional<Index> latest = store_.latest();
+  pass_notices();
+  metrics_.cut_after(latest.value_or(0));
+  if (!latest) return;
+  Checkpoint checkpoint = store_.load(*latest);
+  RunState state = restore(checkpoint, config_, *data_, model_, optimizer_);
+  step_ = saved_ = *latest;
+  best_loss_ = state.best_loss;
+  waits_ = state.waits;
+  evaluated_ = state.evaluated;
+  notice("going on from step " + std::to_string(step_));
+}
+
+/// Loss and gradients of all batches of a step, as if they were one.
+Trainer::StepLoss Trainer::gradients() {
+  StepLoss sum;
+  std::vector<PackedBatch> batches;
+  for (Index i = 0; i < config_.train.accumulate; ++i) {
+    const Batch batch = data_->batch(step_ * config_.train.accumulate + i);
+    sum.counted += batch.counted();
+    batches.push_back(packed(batch));
+    sum.tokens +=
+        static_cast<Index>(batches.back().tokens.ids.size() + batches.back().sources.ids.size());
+  }
+  clear_gradients(optimizer_.parameters());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const PackedBatch& batch = batches[i];
+    Tape tape(Tape::Mode::train, context_);
+    // Each batch of a step drops other numbers.
+    const PassOptions options{
+        .dropout = {config_.train.seed, step_ * config_.train.accumulate + static_cast<Index>(i)}};
+    const Variable hidden = batch.sources.ids.empty()
+                                ? model_.forward(tape, batch.tokens, options)
+                                : model_.forward(tape, batch.tokens, batch.sources, options);
+    const TokenLoss loss =
+        model_.loss(tape, hidden, batch.targets,
+                    {.label_smoothing = config_.train.label_smoothing,
+                     .divisor = static_cast<double>(std::max<Index>(1, sum.counted))});
+    sum.total += loss.total;
+    tape.backward(loss.loss);
+  }
+  return sum;
+}
+
+void Trainer::check_finite(double loss, const GradientNorm& norm) {
+  if (std::isfinite(loss) && norm.bad == nullptr) return;
+  save();  // the weights have not moved yet
+  const std::string what = norm.bad == nullptr
+                               ? "the loss is " + std::to_string(loss)
+                               : "the gradient of " + norm.bad->name + " is not finite (loss " +
+                                     std::to_string(loss) + ")";
+  fail_input("train: ", what, " at step ", step_ + 1, "; the weights before it are saved as step ",
+             step_, ". A lower learning_rate or clip may help");
+}
+
+void Trainer::report(const StepLoss& loss, double learning_rate, double norm, double seconds) {
+  if (step_ % config_.train.log_every != 0 && step_ != config_.train.steps) return;
+  TrainProgress progress;
+  progress.step = step_;
+  progress.steps = config_.train.steps;
+  progress.loss = loss.mean();
+  progress.learning_rate = learning_rate;
+  progress.gradient_norm = norm;
+  progress.tokens_per_second = static_cast<double>(loss.tokens) / seconds;
+  progress.of_peak = 3 * flops_per_token_ * progress.tokens_per_second / (peak_gflops_ * 1e9);
+  progress.seconds_left = seconds * static_cast<double>(config_.train.steps - step_);
+  if (!metrics_.add(progress)) notice("metrics.jsonl: a line could not be written");
+  if (events_.progress) events_.progress(progress);
+}
+
+void Trainer::take_step() {
+  const Clock::time_point start = Clock::now();
+  const StepLoss loss = gradients();
+  const GradientNorm norm = gradient_norm(optimizer_.parameters(), context_);
+  check_finite(loss.mean(), norm);
+  const double learning_rate = learning_rate_at(config_.train.schedule, step_);
+  optimizer_.step({.learning_rate = learning_rate,
+                   .gradient_factor = clip_factor(norm.norm, config_.train.clip)},
+                  context_);
+  ++step_;
+  result_.loss = loss.mean();
+  report(loss, learning_rate, norm.norm, seconds_since(start));
+}
+
+Evaluation Trainer::evaluate() {
+  Evaluation made{.step = step_};
+  Accuracy accuracy;
+  double total = 0;
+  for (Index i = 0; i < data_->evaluations(); ++i) {
+    const Batch batch = data_->evaluation(i);
+    const PackedBatch rows = packed(batch);
+    Tape tape(Tape::Mode::forward, context_);
+    const PassOptions options{.stats = i == 0 ? &made.layers : nullptr};
+    const Variable hidden = rows.sources.ids.empty()
+                                ? model_.forward(tape, rows.tokens, options)
+                                : model_.forward(tape, rows.tokens, rows.sources, options);
+    const TokenLoss loss = model_.loss(tape, hidden, rows.targets);
+    total += loss.total;
+    accuracy.add(batch, rows.spread(loss.likeliest, batch));
+  }
+  made.loss = accuracy.targets == 0 ? 0 : total / static_cast<double>(accuracy.targets);
+  made.accuracy = accuracy.of_targets();
+  made.exact = accuracy.of_items();
+  if (!metrics_.add(made)) notice("metrics.jsonl: a line could not be written");
+  for (const LayerStats& layer : made.layers)
+    if (layer.saturated > saturated_share)
+      notice(layer.layer + ": " + std::to_string(static_cast<int>(100 * layer.saturated)) +
+             " % of the rows look at one key only; attention is saturated");
+  if (events_.evaluation) events_.evaluation(made);
+  return made;
+}
+
+bool Trainer::ends(const Evaluation& evaluation) {
+  result_.evaluation = evaluation;
+  const bool better = !evaluated_ || evaluation.loss < best_loss_;
+  best_loss_ = better ? evaluation.loss : best_loss_;
+  waits_ = better ? 0 : waits_ + 1;
+  evaluated_ = true;
+  if (config_.train.until > 0 && evaluation.exact >= config_.train.until) {
+    result_.end = TrainResult::End::accuracy;
+    return true;
+  }
+  if (config_.train.patience > 0 && waits_ >= config_.train.patience) {
+    result_.end = TrainResult::End::patience;
+    return true;
+  }
+  return false;
+}
+
+void Trainer::save() {
+  if (saved_ == step_) return;
+  const RunState state{best_loss_, waits_, evaluated_};
+  save_checkpoint(store_, step_, config_, *data_, model_, optimizer_, state);
+  saved_ = step_;
+  pass_notices();
+}
+
+/// A disk that is full in the middle of a run may have room again later; in the end it must have.
+void Trainer::save_if_due(bool last) {
+  const Index every = config_.train.save_every;
+  if (!last && (every == 0 || step_ % every != 0)) return;
+  try {
+    save();
+  } catch (const std::exception& error) {
+    if (last) throw;
+    notice(std::string("not saved: ") + error.what());
+  }
+}
+
+bool Trainer::evaluation_due() const {
+  const Index every = config_.train.evaluate_every;
+  const bool last = step_ == config_.train.steps;
+  return data_->evaluations() > 0 && (last || (every > 0 && step_ % every == 0));
+}
+
+TrainResult Trainer::run() {
+  peak_gflops_ = measure_fma_gflops(context_, 0.1);
+  flops_per_token_ =
+      forward_flops(model_, 1, config_.data.tokens) / static_cast<double>(config_.data.tokens);
+  notice(data_->describe());
+  bool ended = step_ >= config_.train.steps;
+  while (!ended) {
+    take_step();
+    ended = step_ >= config_.train.steps;
+    if (evaluation_due() && ends(evaluate())) ended = true;
+    if (!ended && events_.stop && events_.stop()) {
+      result_.end = TrainResult::End::stopped;
+      ended = true;
+    }
+    save_if_due(ended);
+  }
+  result_.step = step_;
+  return result_;
+}
+
+TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
+                  const Context& context) {
+  return Trainer(config, folder, events, context).run();
+}
+
+}  // namespace rapt

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+
+#include "rapt/train.h"
+#include "train/checkpoint.h"
+#include "train/data.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+
+namespace rapt {
+
+/// One run, from the newest checkpoint of its folder to its end.
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
+          const Context& context);
+
+  TrainResult run();
+
+ private:
+  struct StepLoss {
+    double total = 0;  // sum over the targets that count
+    Index counted = 0;
+    Index tokens = 0;
+    double mean() const { return counted == 0 ? 0 : total / static_cast<double>(counted); }
+  };
+
+  void resume();
+  void take_step();
+  StepLoss gradients();
+  void check_finite(double loss, const GradientNorm& norm);
+  void report(const StepLoss& loss, double learning_rate, double norm, double seconds);
+  Evaluation evaluate();
+  void save();
+  void save_if_due(bool last);
+  bool evaluation_due() const;
+  /// Whether the run ends here, and why.
+  bool ends(const Evaluation& evaluation);
+  void notice(const std::string& line) const;
+  void pass_notices();
+
+  CheckpointStore store_;  // first: it has the lock
+  const RunConfig config_;
+  const TrainEvents& events_;
+  const Context context_;
+  Transformer model_;
+  std::unique_ptr<const Data> data_;
+  Optimizer optimizer_;
+  MetricsFile metrics_;
+  Index step_ = 0;        // done so far
+  Index saved_ = -1;      // the step of the newest checkpoint
+  double best_loss_ = 0;  // of evaluations
+  Index waits_ = 0;       // evaluations since then
+  bool evaluated_ = false;
+  double peak_gflops_ = 0, flops_per_token_ = 0;
+  TrainResult result_;
+};
+
+}  // namespace rapt
