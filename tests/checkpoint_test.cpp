@@ -105,7 +105,7 @@ TEST_F(Checkpoints, OneStoreAtATime) {  // F-15, F-16
   {
     const CheckpointStore store(run_);
     expect_broken([&] { CheckpointStore second(run_); },
-                  {run_ + "/lock", "belongs to process " + std::to_string(getpid())});
+                  {run_ + "/lock", "is held by process " + std::to_string(getpid())});
   }
   put(run_ + "/lock", "99999999\n");  // a dead process holds nothing
   EXPECT_NO_THROW(CheckpointStore{run_});

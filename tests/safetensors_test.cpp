@@ -237,9 +237,11 @@ TEST_F(Safetensors, AMillionTensorsAreTheLimit) {  // ST-28
   expect_broken([&] { SafetensorsFile file(path_); }, {"more than 1000000 tensors"});
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   getrusage(RUSAGE_SELF, &after);
-  EXPECT_LT(static_cast<double>(after.ru_maxrss - before.ru_maxrss) * 1024, 4 * bytes + 0x1p26);
   RecordProperty("seconds", std::to_string(time.count()));
-  EXPECT_LT(time.count(), 10);  // about one second, with room for a busy machine and sanitizers
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take both
+  EXPECT_LT(static_cast<double>(after.ru_maxrss - before.ru_maxrss) * 1024, 4 * bytes + 0x1p26);
+  EXPECT_LT(time.count(), 10);  // about one second, with room for a busy machine
+#endif
 }
 
 TEST_F(Safetensors, NonFiniteNumbersAreCounted) {  // ST-29
@@ -279,6 +281,9 @@ TEST_F(Safetensors, AHugeHoleIsNotMemory) {  // ST-33
   if (truncate(path_.c_str(), 8 + static_cast<Index>(header.size()) + 4 * numbers) != 0)
     GTEST_SKIP() << "the file system has no files of 4 TiB";
   const SafetensorsFile file(path_);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end the program instead of refusing memory";
+#endif
   expect_broken([&] { file.read("x"); }, {"\"x\" needs", "bytes of memory"});
 }
 

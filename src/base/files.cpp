@@ -3,39 +3,22 @@
 
 #include "base/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <sstream>
-#include <system_error>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/input.h"
+#include "base/system_call.h"
 
 namespace rapt {
 namespace {
-
-/// The parts, then the system's reason.
-template <class... Parts>
-[[noreturn, gnu::cold]] void fail_system(int reason, const Parts&... parts) {
-  std::ostringstream message;
-  (message << ... << parts);
-  throw std::system_error(reason, std::generic_category(), message.str());
-}
-
-/// Calls again while a signal came in between.
-template <class Call>
-auto uninterrupted(const Call& call) {
-  auto result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
 
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -186,6 +169,28 @@ void exchange_paths(const std::string& one, const std::string& other) {
 
 void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0) fail_system(errno, path, ": the folder cannot be created");
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  const int descriptor =
+      uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (descriptor < 0) fail_system(errno, folder, ": the folder cannot be opened");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(descriptor), ::closedir);
+  if (!entries) {
+    const int reason = errno;
+    ::close(descriptor);
+    fail_system(reason, folder, ": the folder cannot be read");
+  }
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) fail_system(errno, folder, ": the folder cannot be read");
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::string folder_of(const std::string& path) {

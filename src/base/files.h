@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/hash.h"
 #include "rapt/tensor.h"
@@ -79,6 +80,8 @@ void rename_path(const std::string& from, const std::string& to);
 void exchange_paths(const std::string& one, const std::string& other);
 /// A new, empty folder. Throws if the path exists.
 void make_folder(const std::string& path);
+/// What lies in a folder, in ascending order.
+std::vector<std::string> names_in(const std::string& folder);
 /// The folder a path lies in: "." for a plain name.
 std::string folder_of(const std::string& path);
 

@@ -1,11 +1,8 @@
 #include "train/checkpoint.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <set>
@@ -45,28 +42,6 @@ std::optional<Index> step_of(const std::string& name) {
 void try_remove(const std::string& path) {
   std::error_code ignored;
   fs::remove_all(path, ignored);
-}
-
-int taken_lock(const std::string& path) {
-  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock < 0)
-    throw std::system_error(errno, std::generic_category(), path + ": cannot be opened");
-  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) {
-    // For the message of whoever comes next; the lock holds without it.
-    const std::string owner = std::to_string(::getpid()) + "\n";
-    if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, owner.data(), owner.size(), 0) < 0) return lock;
-    return lock;
-  }
-  const int reason = errno;
-  char owner[32] = {};
-  const ssize_t length = ::pread(lock, owner, sizeof(owner) - 1, 0);
-  ::close(lock);
-  if (reason != EWOULDBLOCK)
-    throw std::system_error(reason, std::generic_category(), path + ": cannot be locked");
-  std::string who(owner, static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-  who = who.substr(0, who.find_first_not_of("0123456789"));
-  fail_input(path, ": the run belongs to process ", who.empty() ? "unknown" : who,
-             ", which is still running");
 }
 
 void check_names(std::span<const NamedTensor> tensors) {
@@ -117,12 +92,8 @@ CheckpointStore::CheckpointStore(std::string folder, CheckpointOptions options)
         ", expected more than 0");
   if (options_.reads_only) return;
   if (fs::create_directories(folder_)) sync_folder(folder_of(folder_));
-  lock_ = taken_lock(folder_ + "/" + lock_name);
+  lock_.emplace(folder_ + "/" + lock_name);
   clear_leftovers();
-}
-
-CheckpointStore::~CheckpointStore() {
-  if (lock_ >= 0) ::close(lock_);
 }
 
 std::string CheckpointStore::path_of(Index step) const {
@@ -135,14 +106,11 @@ std::string CheckpointStore::away_path(Index step) const {
 
 /// We hold the lock, so whoever was writing here is dead.
 void CheckpointStore::clear_leftovers() {
-  std::vector<std::string> leftovers;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(folder_)) {
     const std::size_t mark = name.find(fresh_mark);
     if (mark != std::string::npos && step_of(name.substr(0, mark)))
-      leftovers.push_back(entry.path().string());
+      try_remove(folder_ + "/" + name);
   }
-  for (const std::string& path : leftovers) try_remove(path);
 }
 
 void CheckpointStore::save(Index step, std::span<const NamedTensor> tensors, const Json& state) {
@@ -198,8 +166,8 @@ void CheckpointStore::remove_old(Index newest) {
 
 std::vector<Index> CheckpointStore::steps() const {
   std::vector<Index> steps;
-  for (const auto& entry : fs::directory_iterator(folder_))
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  for (const std::string& name : names_in(folder_))
+    if (const auto step = step_of(name)) steps.push_back(*step);
   std::sort(steps.begin(), steps.end());
   return steps;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lock.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "rapt/tensor.h"
@@ -42,7 +43,6 @@ class CheckpointStore {
   explicit CheckpointStore(std::string folder, CheckpointOptions options = {});
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
-  ~CheckpointStore();
 
   /// If it throws, the checkpoints there were are as before; the caller may go on and save again.
   /// A step that is there already is replaced. Steps above this one are left alone. Throws
@@ -69,8 +69,8 @@ class CheckpointStore {
   void remove_old(Index newest);
 
   std::string folder_;
+  std::optional<FileLock> lock_;  // unless it reads only
   CheckpointOptions options_;
-  int lock_ = -1;
   std::vector<std::string> notices_;
 };
 

@@ -1,7 +1,6 @@
 #include "train/manifest.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/input.h"
 #include "formats/fields.h"
@@ -108,12 +107,11 @@ Manifest verified_manifest(const std::string& folder, Index step) {
                 digest.bytes);
     check_input(digest_of(path) == digest, path, ": does not match the hash in the manifest");
   }
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(folder)) {
     const bool listed = name == manifest_name ||
                         std::any_of(manifest.files.begin(), manifest.files.end(),
                                     [&](const Manifest::File& file) { return file.name == name; });
-    check_input(listed, entry.path().string(), ": is not in the manifest");
+    check_input(listed, folder, "/", name, ": is not in the manifest");
   }
   return manifest;
 }

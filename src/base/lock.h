@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+namespace rapt {
+
+/// A file that at most one process holds at a time. The hold ends with the object or with the
+/// process, however it dies; the file stays.
+class FileLock {
+ public:
+  /// Throws std::runtime_error at once, naming the process, if another one holds it.
+  explicit FileLock(const std::string& path);
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock();
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace rapt
