@@ -103,6 +103,10 @@ void run(const TrainCommand& command) {
   };
   events.stop = [] { return StopSignals::caught() != 0; };
   const TrainResult result = train(config, command.folder, events, Context(command.threads));
+  if (result.taken == 0) {
+    say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
+    return;
+  }
   say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step, text(result.end),
                   result.loss, command.folder));
   if (result.end == TrainResult::End::stopped) throw Stopped{StopSignals::caught()};

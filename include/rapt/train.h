@@ -128,7 +128,8 @@ struct TrainEvents {
 struct TrainResult {
   enum class End { steps, patience, accuracy, stopped };
   End end = End::steps;
-  Index step = 0;
+  Index step = 0;   // where it ended
+  Index taken = 0;  // steps of this call
   double loss = 0;  // of the last step
   std::optional<Evaluation> evaluation = {};
 };

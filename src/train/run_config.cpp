@@ -94,6 +94,7 @@ RunConfig run_config_from(const Json& object, const std::string& source) {
   fields.done();
   check_train(config.train);
   config.train.schedule.steps = config.train.steps;
+  learning_rate_at(config.train.schedule, 0);  // refuses what makes no sense
   config.train.optimizer.learning_rate = config.train.schedule.peak;
   return config;
 }

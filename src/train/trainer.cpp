@@ -141,6 +141,7 @@ void Trainer::take_step() {
                   context_);
   model_.refresh();
   ++step_;
+  ++result_.taken;
   result_.loss = loss.mean();
   report(loss, learning_rate, norm.norm, seconds_since(start));
 }
