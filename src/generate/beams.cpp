@@ -41,20 +41,26 @@ class BeamSearch {
     length_ = static_cast<Index>(start.size());
     const Index sequence = first.sequence;
     beams_.push_back(std::move(first));
+    if (full(0)) return;
     take(on_->extend(Tokens::one(start), std::span(&sequence, 1)));
   }
 
   Generated run(const GenerateEvents& events) {
+    if (full(0)) return finished(Generated::Finish::context);
     for (Index i = 1; i < options_.tokens && !beams_.empty() && !decided(); ++i) {
       if (events.cancelled && events.cancelled()) return finished(Generated::Finish::cancelled);
-      if (options_.context > 0 && length_ + i > options_.context)
-        return finished(Generated::Finish::context);
+      if (full(i)) return finished(Generated::Finish::context);
       extend();
     }
     return finished(Generated::Finish::length);
   }
 
  private:
+  /// No room for one token more behind so many new ones.
+  bool full(Index tokens) const {
+    return options_.context > 0 && options_.overflow == GenerateOptions::Overflow::stop &&
+           length_ + tokens >= options_.context;
+  }
   double rank(double score, std::size_t length) const {
     return score /
            std::pow(static_cast<double>(std::max<std::size_t>(1, length)), options_.length_penalty);
@@ -80,14 +86,18 @@ class BeamSearch {
     take(on_->extend(tokens, sequences));
   }
 
-  /// The best continuations of each beam, twice as many as are followed: half may end here.
+  /// The best continuations of all beams, so many that enough are left if each beam may end.
   std::vector<Step> steps(const Tensor& logits) const {
     const auto entries = static_cast<std::size_t>(logits.shape()[1]);
-    const auto wanted = static_cast<std::size_t>(2 * options_.beams);
+    const std::size_t wanted =
+        static_cast<std::size_t>(options_.beams) * (1 + options_.ends.size());
     std::vector<Step> all;
     for (std::size_t b = 0; b < beams_.size(); ++b) {
       const std::span<const float> row = logits.numbers().subspan(b * entries, entries);
       const double most = static_cast<double>(*std::max_element(row.begin(), row.end()));
+      check(std::all_of(row.begin(), row.end(), [](float x) { return !std::isnan(x); }) &&
+                std::isfinite(most),
+            "generate: the largest logit is ", most, ", expected finite numbers");
       double sum = 0;
       for (const float logit : row) sum += std::exp(static_cast<double>(logit) - most);
       const double base = beams_[b].score - most - std::log(sum);

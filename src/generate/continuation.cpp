@@ -71,19 +71,23 @@ class Reread : public Continuation {
     return next_++;
   }
   void remove(Index sequence) override { said_.erase(sequence); }
+  /// One sequence after the other: hashed layers would sort the tokens of all together.
   Tensor extend(const Tokens& tokens, std::span<const Index> sequences) override {
-    Tokens all;
+    const Index entries = model_.config().vocabulary;
+    Tensor all = Tensor::uninitialized({static_cast<Index>(sequences.size()), entries});
     auto from = tokens.ids.begin();
+    float* to = all.data();
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       std::vector<std::int32_t>& said = said_.at(sequences[i]);
       said.insert(said.end(), from, from + tokens.lengths[i]);
       from += tokens.lengths[i];
-      all.ids.insert(all.ids.end(), said.begin(), said.end());
-      all.lengths.push_back(static_cast<Index>(said.size()));
+      Tape tape(Tape::Mode::forward, context_);
+      const Tensor hidden = Tape::take(model_.forward(tape, Tokens::one(said)));
+      const Index length[] = {hidden.shape()[0]};
+      const Tensor logits = model_.logits(last_rows(hidden, length), context_);
+      to = std::copy_n(logits.data(), entries, to);
     }
-    Tape tape(Tape::Mode::forward, context_);
-    const Tensor hidden = Tape::take(model_.forward(tape, all));
-    return model_.logits(last_rows(hidden, all.lengths), context_);
+    return all;
   }
   void read_source(Index, const std::vector<std::int32_t>&) override {
     fail("generate: an encoder-decoder with hashed or reversible layers, expected others");

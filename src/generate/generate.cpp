@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "generate/beams.h"
 #include "generate/continuation.h"
 
@@ -24,9 +25,21 @@ double log_probability(std::span<const float> logits, std::int32_t id) {
   return static_cast<double>(logits[static_cast<std::size_t>(id)]) - most - std::log(sum);
 }
 
+/// What the random numbers of a prompt belong to: its tokens, so that they are the same in any
+/// company, and how often it came before, so that a prompt given twice has two answers.
+std::uint64_t name_of(std::span<const std::vector<std::int32_t>> prompts, std::size_t index) {
+  std::uint64_t name = 0;
+  for (const std::int32_t id : prompts[index])
+    name = scrambled(name ^ static_cast<std::uint64_t>(id));
+  const auto before = prompts.first(index);
+  return scrambled(name) ^
+         static_cast<std::uint64_t>(std::count(before.begin(), before.end(), prompts[index]));
+}
+
 /// One prompt on its way.
 struct Text {
   Index prompt, sequence;
+  std::uint64_t name;
   std::vector<std::int32_t> so_far;  // prompt and new tokens
   std::int32_t next = 0;
 };
@@ -42,7 +55,7 @@ class Generation {
         results_(prompts.size()) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
     for (std::size_t i = 0; i < prompts.size(); ++i)
-      begin(static_cast<Index>(i), prompts[i], translates);
+      begin(static_cast<Index>(i), name_of(prompts, i), prompts[i], translates);
   }
 
   std::vector<Generated> run() {
@@ -60,9 +73,10 @@ class Generation {
   bool cancelled() const { return events_.cancelled && events_.cancelled(); }
   Generated& result(const Text& text) { return results_[static_cast<std::size_t>(text.prompt)]; }
 
-  void begin(Index prompt, const std::vector<std::int32_t>& ids, bool translates) {
-    Text text{prompt, on_->add(), translates ? std::vector{options_.start} : ids};
+  void begin(Index prompt, std::uint64_t name, const std::vector<std::int32_t>& ids,
+             bool translates) {
     check(!ids.empty(), "generate: prompt ", prompt, " is empty, expected at least one token");
+    Text text{prompt, on_->add(), name, translates ? std::vector{options_.start} : ids};
     if (translates) on_->read_source(text.sequence, ids);
     if (full(text)) {
       result(text).finish = Generated::Finish::context;
@@ -91,8 +105,7 @@ class Generation {
   /// Chooses the next token; false if the text ends here.
   bool take(Text& text, std::span<const float> logits) {
     Generated& made = result(text);
-    text.next =
-        draw_token(logits, text.so_far, options_.sampling, static_cast<std::uint64_t>(text.prompt));
+    text.next = draw_token(logits, text.so_far, options_.sampling, text.name);
     made.log_probability += log_probability(logits, text.next);
     if (contains(options_.ends, text.next)) {
       made.finish = Generated::Finish::end;
@@ -142,13 +155,14 @@ GenerateOptions completed(const Transformer& model, GenerateOptions options) {
   options.check();
   using Positions = ModelConfig::Positions;
   const ModelConfig& config = model.config();
-  const bool bound = config.positions == Positions::learned || config.positions == Positions::axial;
-  if (bound) {
+  Index learnt = 0;
+  if (config.positions == Positions::learned) learnt = config.max_tokens;
+  if (config.positions == Positions::axial) learnt = config.axial_rows * config.axial_columns;
+  if (learnt > 0) {
     check(options.overflow == GenerateOptions::Overflow::stop,
-          "generate: positions are learnt for ", config.max_tokens,
+          "generate: positions are learnt for ", learnt,
           " tokens, so the context cannot slide; expected overflow = stop");
-    options.context =
-        options.context == 0 ? config.max_tokens : std::min(options.context, config.max_tokens);
+    options.context = options.context == 0 ? learnt : std::min(options.context, learnt);
   }
   check(options.overflow == GenerateOptions::Overflow::stop || options.context > options.pinned,
         "generate: a context of ", options.context, " tokens slides, expected more than the ",

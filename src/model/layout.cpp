@@ -3,9 +3,37 @@
 #include <algorithm>
 #include <numeric>
 
+#include "attention/pattern_node.h"
 #include "base/check.h"
 
 namespace rapt {
+namespace {
+
+/// Whether the pattern names places of a sequence and not only distances. Hashed ones are sorted
+/// over all sequences of a pass anyway.
+bool names_places(const Pattern& pattern) {
+  const std::string text = pattern.text();
+  const auto has = [&](const char* leaf) { return text.find(leaf) != std::string::npos; };
+  return !pattern.node()->has_lsh() &&
+         (has("tokens(") || has("prefix(") || has("documents(") || has("blocks(") || has("keys(") ||
+          has("chunks(") || has("rows("));
+}
+
+/// Every sequence's own ranges, moved to where the sequence lies.
+Pattern moved(const Pattern& pattern, const std::vector<Index>& lengths, Index keys) {
+  std::vector<Ranges> seen;
+  Index start = 0;
+  for (const Index length : lengths) {
+    for (Index query = 0; query < length; ++query) {
+      seen.push_back(pattern.keys_of(query, {length, length}));
+      for (Range& range : seen.back()) range = {range.begin + start, range.end + start};
+    }
+    start += length;
+  }
+  return rows(keys, std::move(seen));
+}
+
+}  // namespace
 
 SequenceLayout::SequenceLayout(std::vector<Index> lengths) : lengths_(std::move(lengths)) {
   for (const Index length : lengths_)
@@ -19,7 +47,8 @@ SequenceLayout::SequenceLayout(std::vector<Index> lengths) : lengths_(std::move(
 }
 
 Pattern SequenceLayout::apart(const Pattern& pattern) const {
-  return packed_ ? pattern & documents(lengths_) : pattern;
+  if (!packed_) return pattern;
+  return names_places(pattern) ? moved(pattern, lengths_, rows_) : pattern & documents(lengths_);
 }
 
 Pattern SequenceLayout::across(const SequenceLayout& sources) const {

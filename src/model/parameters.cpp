@@ -53,7 +53,7 @@ class Builder {
     made.in = config_.shared_query_key ? linear(name + ".qk_v", config_.width, q + kv)
                                        : linear(name + ".qkv", config_.width, q + 2 * kv);
     made.query_norm = head_norm(name + ".query_norm");
-    made.key_norm = head_norm(name + ".key_norm");
+    if (!config_.shared_query_key) made.key_norm = head_norm(name + ".key_norm");
     made.out = linear(name + ".out", q, config_.width, shrink);
     return made;
   }

@@ -88,7 +88,8 @@ Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
   return tape.made(std::move(flat), undo);
 }
 
-Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout) {
+Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout,
+                     Stream stream) {
   check(weights_.embedding != nullptr, "forward: the model has no vocabulary, expected one");
   check(static_cast<Index>(tokens.ids.size()) == layout.rows(), "forward: ", tokens.ids.size(),
         " ids in sequences of ", layout.rows(), " tokens");
@@ -96,7 +97,7 @@ Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& lay
   if (config_.scaled_embedding) x = scale(tape, x, std::sqrt(static_cast<double>(config_.width)));
   x = with_positions(tape, std::move(x), layout);
   x = norm(tape, x, weights_.embedding_norm);
-  return drop(tape, std::move(x), key_of(options_.dropout, -1).at(site_embedding));
+  return drop(tape, std::move(x), key_of(options_.dropout, stream).at(site_embedding));
 }
 
 Variable Pass::residual(Tape& tape, const Variable& x, const NormWeights& weights, const Part& part,
@@ -136,6 +137,7 @@ Variable Pass::recomputed(Tape& tape, const Variable& x, const StackInput& in, I
   Tensor value = Tape::take(layer(once, x, in, index));
   const auto undo = [self = shared_from_this(), x, in, index,
                      context = tape.context()](Tensor gradient) {
+    self->options_.stats = nullptr;  // forward has told
     Tape again(Tape::Mode::train, context);
     const Variable inner = again.apart(x);
     StackInput inside = in;

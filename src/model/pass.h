@@ -34,8 +34,11 @@ class Pass : public std::enable_shared_from_this<Pass> {
   /// Dropout happens only then, on every tape.
   void train() { trains_ = true; }
 
+  /// Whose embedding it is: a layer of its own for dropout.
+  enum Stream : Index { stream_sources = -2, stream_tokens = -1 };
   /// [rows, width]: what goes into the first layer.
-  Variable embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout);
+  Variable embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout,
+                 Stream stream = stream_tokens);
   /// What the last layer makes of it.
   Variable stack(Tape& tape, Variable x, const StackInput& in);
   /// Puts the keys and values of sources into the cache, for every layer.

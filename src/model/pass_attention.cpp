@@ -46,8 +46,11 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
     return rotate(tape, std::move(x), {items, count, config_.dim()}, *rope_, positions);
   };
   if (config_.qk_norm) {
+    if (config_.shared_query_key) heads.k = {};
     heads.q = {turned(std::move(heads.q.of), config_.heads), 0};
-    heads.k = {turned(std::move(heads.k.of), config_.kv_count()), 0};
+    heads.k = config_.shared_query_key
+                  ? heads.q
+                  : HeadColumns{turned(std::move(heads.k.of), config_.kv_count()), 0};
     return heads;
   }
   // Queries and keys are neighbours: one sweep turns both, in place.

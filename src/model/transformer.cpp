@@ -73,8 +73,9 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& so
   if (tape.records()) pass->train();
   const auto source_layout = std::make_shared<const SequenceLayout>(sources.lengths);
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  const Variable read = pass->stack(tape, pass->embed(tape, sources, *source_layout),
-                                    {&*body_->weights.encoder, source_layout});
+  const Variable read =
+      pass->stack(tape, pass->embed(tape, sources, *source_layout, Pass::stream_sources),
+                  {&*body_->weights.encoder, source_layout});
   return pass->stack(
       tape, pass->embed(tape, tokens, *layout),
       {&body_->weights.stack, layout, read, source_layout, body_->config.encoder_layers});

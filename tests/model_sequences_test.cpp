@@ -1,0 +1,248 @@
+// Sequences in company and alone, in one go and bit by bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "rapt/model.h"
+#include "support/bound.h"
+#include "support/models.h"
+#include "support/refused.h"
+
+namespace rapt::test {
+namespace {
+
+bool hashed(const ModelConfig& config) {
+  return config.patterns.front().find("lsh") != std::string::npos;
+}
+
+/// Layers that numbers pass on their way.
+Index depth(const ModelConfig& config) { return config.layers + config.encoder_layers; }
+
+std::vector<Index> starts_of(const std::vector<Index>& lengths) {
+  std::vector<Index> starts;
+  Index start = 0;
+  for (const Index length : lengths) {
+    starts.push_back(start);
+    start += length;
+  }
+  return starts;
+}
+
+// Company -----------------------------------------------------------------------------------------
+
+TEST(Model, PackedSequencesAreWhatTheyAreAlone) {
+  for (const ModelCase& c : model_cases()) {
+    if (hashed(c.config)) continue;  // tokens are sorted over all sequences
+    Transformer model = noisy_model(c.config);
+    for (const std::vector<Index>& lengths :
+         {std::vector<Index>{9, 30, 3, 12}, {5, 5, 5}, {3, 4}}) {
+      const Sample sample = sample_of(c.config, lengths);
+      const Tensor together = hidden_of(model, sample);
+      const std::vector<Index> starts = starts_of(lengths);
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        const Tensor alone = hidden_of(model, sequence_of(sample, static_cast<Index>(i)));
+        EXPECT_SILENT(beyond_model_bound("sequence " + std::to_string(i),
+                                         rows_of(together, starts[i], lengths[i]), alone,
+                                         depth(c.config)))
+            << c.name << ", " << lengths.size() << " sequences";
+      }
+    }
+  }
+}
+
+/// Gradients of all sequences together are the sums of those alone, each loss counted by its
+/// targets.
+TEST(Model, GradientsOfPackedSequencesAddUp) {
+  for (const ModelCase& c : model_cases()) {
+    if (hashed(c.config) || c.config.dropout > 0) continue;  // dropout goes by rows
+    Transformer model = noisy_model(c.config);
+    const std::vector<Index> lengths = {9, 20, 4};
+    const Sample sample = sample_of(c.config, lengths);
+    const auto counted = [](const Sample& s) {
+      return static_cast<double>(
+          std::count_if(s.targets.begin(), s.targets.end(), [](auto t) { return t >= 0; }));
+    };
+    const ModelAnswer together = answer_of(model, sample);
+    std::vector<Tensor> sums;
+    for (const Tensor& g : together.gradients) sums.emplace_back(g.shape());
+    double loss = 0;
+    for (Index i = 0; i < 3; ++i) {
+      const Sample one = sequence_of(sample, i);
+      const ModelAnswer alone = answer_of(model, one);
+      const double share = counted(one) / counted(sample);
+      loss += share * alone.loss;
+      for (std::size_t p = 0; p < sums.size(); ++p)
+        for (std::size_t n = 0; n < sums[p].numbers().size(); ++n)
+          sums[p].numbers()[n] +=
+              static_cast<float>(share * static_cast<double>(alone.gradients[p].numbers()[n]));
+    }
+    EXPECT_NEAR(together.loss, loss, 1e-6 * loss) << c.name;
+    for (std::size_t p = 0; p < sums.size(); ++p)
+      EXPECT_SILENT(beyond_model_bound(model.parameters()[p].name, together.gradients[p], sums[p],
+                                       depth(c.config)))
+          << c.name;
+  }
+}
+
+/// The same rows in the same places, whoever else is in the batch.
+TEST(Model, ItemsOfABatchDoNotTouchOneAnother) {
+  for (const ModelCase& c : model_cases()) {
+    Transformer model = noisy_model(c.config);
+    Sample sample = sample_of(c.config, {8, 8, 8});
+    for (Index& length : sample.sources.lengths) length = 10;
+    if (!sample.sources.ids.empty())
+      sample.sources = random_tokens(c.config.vocabulary, {10, 10, 10}, 5);
+    const Tensor before = hidden_of(model, sample);
+    for (std::size_t i = 8; i < 16; ++i)
+      sample.tokens.ids[i] = (sample.tokens.ids[i] + 5) % static_cast<int>(c.config.vocabulary);
+    for (std::size_t i = 10; i < 20 && !sample.sources.ids.empty(); ++i)
+      sample.sources.ids[i] = (sample.sources.ids[i] + 5) % static_cast<int>(c.config.vocabulary);
+    const Tensor after = hidden_of(model, sample);
+    for (const Index first : {0, 16})
+      EXPECT_SAME_BITS(c.name, rows_of(after, first, 8).numbers(),
+                       rows_of(before, first, 8).numbers());
+    EXPECT_NE(different_bits("", rows_of(after, 8, 8).numbers(), rows_of(before, 8, 8).numbers()),
+              "")
+        << c.name;
+  }
+}
+
+// Caches ------------------------------------------------------------------------------------------
+
+/// Feeds sequences to a cache in pieces of `piece` tokens and puts the rows back where forward has
+/// them.
+Tensor extended(Transformer& model, const Sample& sample, Index piece,
+                const ModelCache::Options& options = {}) {
+  ModelCache cache(model, options);
+  const std::vector<Index>& lengths = sample.tokens.lengths;
+  const std::vector<Index> starts = starts_of(lengths);
+  std::vector<Index> sequences;
+  for (std::size_t i = 0; i < lengths.size(); ++i) sequences.push_back(cache.add());
+  if (!sample.sources.ids.empty()) model.encode(sample.sources, cache, sequences);
+  Tensor all({static_cast<Index>(sample.tokens.ids.size()), model.config().width});
+  std::vector<Index> done(lengths.size(), 0);
+  for (;;) {
+    Tokens tokens;
+    std::vector<Index> who, rows;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      const Index count = std::min(piece, lengths[i] - done[i]);
+      if (count == 0) continue;
+      for (Index t = 0; t < count; ++t) {
+        rows.push_back(starts[i] + done[i] + t);
+        tokens.ids.push_back(sample.tokens.ids[static_cast<std::size_t>(rows.back())]);
+      }
+      tokens.lengths.push_back(count);
+      who.push_back(sequences[i]);
+      done[i] += count;
+    }
+    if (who.empty()) return all;
+    const Tensor some = model.extend(tokens, cache, who);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      std::copy_n(some.data() + static_cast<Index>(r) * some.shape()[1], some.shape()[1],
+                  all.data() + rows[r] * some.shape()[1]);
+  }
+}
+
+TEST(ModelCache, GoesOnAsIfAllHadBeenReadAtOnce) {
+  for (const ModelCase& c : cached_model_cases()) {
+    Transformer model = noisy_model(c.config);
+    for (const std::vector<Index>& lengths : {std::vector<Index>{40}, {7, 33, 18}, {12, 12}}) {
+      const Sample sample = sample_of(c.config, lengths);
+      const Tensor want = hidden_of(model, sample);
+      for (const Index piece : {1, 5, 64})
+        EXPECT_SILENT(beyond_model_bound("pieces of " + std::to_string(piece),
+                                         extended(model, sample, piece), want, depth(c.config)))
+            << c.name << ", " << lengths.size() << " sequences";
+    }
+  }
+}
+
+/// Keys and values have errors of 2^-9 (bf16) and 1/254 of the largest (int8) each; what reaches
+/// the output of a model of a few layers is a few of those.
+TEST(ModelCache, SmallerTypesStayNear) {
+  for (const ModelCase& c : cached_model_cases()) {
+    Transformer model = noisy_model(c.config);
+    const Sample sample = sample_of(c.config, {7, 33});
+    const Tensor want = hidden_of(model, sample);
+    for (const auto& [type, bound] :
+         {std::pair{CacheType::bf16, 0x1p-6}, {CacheType::int8, 0x1p-5}}) {
+      const Tensor got = extended(model, sample, 4, {.type = type});
+      double off = 0;
+      for (std::size_t i = 0; i < want.numbers().size(); ++i)
+        off = std::max(off, std::abs(static_cast<double>(got.numbers()[i] - want.numbers()[i])));
+      EXPECT_LE(off / largest(want), bound) << c.name << ' ' << text(type);
+      EXPECT_GT(off, 0) << c.name << ' ' << text(type);
+    }
+  }
+}
+
+/// A cache that forgets is a model whose pattern looks no further back.
+TEST(ModelCache, WindowsWithPinnedTokensAreAPattern) {
+  for (ModelCase c : cached_model_cases()) {
+    Transformer model = noisy_model(c.config);
+    const Sample sample = sample_of(c.config, {40, 23});
+    const std::string seen = " & (window(9, 0) | keys(3))";
+    for (std::string& pattern : c.config.patterns) pattern = "(" + pattern + ")" + seen;
+    Transformer narrow = noisy_model(c.config);
+    const Tensor want = hidden_of(narrow, sample);
+    for (const Index piece : {1, 7})
+      EXPECT_SILENT(beyond_model_bound("pieces of " + std::to_string(piece),
+                                       extended(model, sample, piece, {.window = 10, .pinned = 3}),
+                                       want, depth(c.config)))
+          << c.name;
+  }
+}
+
+TEST(ModelCache, ForksGoTheirOwnWays) {
+  for (const ModelCase& c : cached_model_cases()) {
+    Transformer model = noisy_model(c.config);
+    Sample one = sample_of(c.config, {20}), other = one;
+    for (std::size_t i = 12; i < 20; ++i)
+      other.tokens.ids[i] = (other.tokens.ids[i] + 3) % static_cast<int>(c.config.vocabulary);
+    ModelCache cache(model, {});
+    const std::vector<Index> first = {cache.add()};
+    if (!one.sources.ids.empty()) model.encode(one.sources, cache, first);
+    const auto piece = [](const Sample& s, Index begin, Index end) {
+      return Tokens::one({s.tokens.ids.begin() + begin, s.tokens.ids.begin() + end});
+    };
+    model.extend(piece(one, 0, 15), cache, first);
+    cache.truncate(first[0], 12);
+    EXPECT_EQ(cache.tokens(first[0]), 12);
+    const std::vector<Index> second = {cache.fork(first[0])};
+    const Tensor a = model.extend(piece(one, 12, 20), cache, first);
+    const Tensor b = model.extend(piece(other, 12, 20), cache, second);
+    EXPECT_SILENT(
+        beyond_model_bound("origin", a, rows_of(hidden_of(model, one), 12, 8), depth(c.config)))
+        << c.name;
+    EXPECT_SILENT(
+        beyond_model_bound("fork", b, rows_of(hidden_of(model, other), 12, 8), depth(c.config)))
+        << c.name;
+    cache.remove(first[0]);
+    cache.remove(second[0]);
+    EXPECT_EQ(cache.bytes(), 0);
+  }
+}
+
+TEST(ModelCache, RefusesWhatCannotBe) {
+  ModelConfig config = tiny_config();
+  Transformer model(config);
+  ModelCache cache(model, {});
+  const std::vector<Index> one = {cache.add()};
+  expect_refused([&] { model.extend({{1, 2}, {1, 1}}, cache, one); }, {"2 sequences", "1"});
+  expect_refused([&] { model.encode(Tokens::one({1}), cache, one); }, {"no encoder"});
+  config.kind = ModelConfig::Kind::encoder;
+  const Transformer encoder(config);
+  expect_refused([&] { ModelCache(encoder, {}); }, {"encoder"});
+  config = tiny_config();
+  config.kind = ModelConfig::Kind::encoder_decoder;
+  config.encoder_layers = 1;
+  Transformer both(config);
+  ModelCache unread(both, {});
+  const std::vector<Index> sequence = {unread.add()};
+  expect_refused([&] { both.extend(Tokens::one({1}), unread, sequence); }, {"no sources"});
+}
+
+}  // namespace
+}  // namespace rapt::test

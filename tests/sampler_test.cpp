@@ -1,0 +1,180 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "rapt/generate.h"
+#include "support/refused.h"
+
+namespace rapt::test {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const std::vector<float> logits = {0.5f, 2, -1, 1.5f, 2, 0, -3, 1};
+
+/// How often each token comes up at so many places.
+std::vector<double> frequencies(const std::vector<float>& of, const Sampling& sampling, int draws) {
+  std::vector<double> counts(of.size());
+  Ids so_far;
+  for (int i = 0; i < draws; ++i) {
+    // Places are told apart by sequence and length.
+    so_far.resize(static_cast<std::size_t>(i % 50));
+    counts[static_cast<std::size_t>(
+        draw_token(of, so_far, sampling, static_cast<std::uint64_t>(i / 50)))] += 1;
+  }
+  return counts;
+}
+
+std::vector<double> softmax(const std::vector<float>& of, double temperature) {
+  std::vector<double> p;
+  double sum = 0;
+  for (const float x : of) sum += p.emplace_back(std::exp(static_cast<double>(x) / temperature));
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+/// Pearson's statistic against exact probabilities; tokens that cannot come must not.
+double chi_square(const std::vector<double>& counts, const std::vector<double>& p, double draws) {
+  double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) {
+      EXPECT_EQ(counts[i], 0) << i;
+      continue;
+    }
+    sum += std::pow(counts[i] - draws * p[i], 2) / (draws * p[i]);
+  }
+  return sum;
+}
+
+// With 7 degrees of freedom 24.3 is exceeded once in a thousand times; the seeds are fixed.
+TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
+  constexpr int draws = 100000;
+  for (const double temperature : {0.5, 1.0, 3.0})
+    for (const std::uint64_t seed : {1u, 2u}) {
+      const Sampling sampling{.temperature = temperature, .seed = seed};
+      EXPECT_LT(
+          chi_square(frequencies(logits, sampling, draws), softmax(logits, temperature), draws),
+          24.3)
+          << temperature << ' ' << seed;
+    }
+}
+
+TEST(Sampler, NeighbouringPlacesAreIndependent) {
+  // Pairs of draws at places n and n + 1, and of sequences s and s + 1: 4 x 4 outcomes.
+  const std::vector<float> four = {0, 0, 0, 0};
+  for (const bool by_sequence : {false, true}) {
+    std::map<std::pair<int, int>, double> pairs;
+    for (int i = 0; i < 32000; ++i) {
+      const auto at = [&](int n) {
+        const Ids so_far(static_cast<std::size_t>(by_sequence ? 5 : n % 1000));
+        const int sequence = by_sequence ? n : n / 1000;
+        return draw_token(four, so_far, {.seed = 9}, static_cast<std::uint64_t>(sequence));
+      };
+      pairs[{at(2 * i), at(2 * i + 1)}] += 1;
+    }
+    double sum = 0;
+    for (int a = 0; a < 4; ++a)
+      for (int b = 0; b < 4; ++b) sum += std::pow(pairs[{a, b}] - 2000, 2) / 2000;
+    EXPECT_LT(sum, 37.7) << by_sequence;  // 15 degrees of freedom, one in a thousand
+  }
+}
+
+/// Tokens that come up in many draws.
+std::set<std::int32_t> kept(const Sampling& sampling) {
+  const std::vector<double> counts = frequencies(logits, sampling, 20000);
+  std::set<std::int32_t> ids;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) ids.insert(static_cast<std::int32_t>(i));
+  return ids;
+}
+
+TEST(Sampler, KeepsExactlyTheTokensItShould) {
+  using Set = std::set<std::int32_t>;
+  // From the likeliest: 1 and 4 (equal), 3, 7, 0, 5, 2, 6.
+  EXPECT_EQ(kept({.top_k = 1}), Set({1}));
+  EXPECT_EQ(kept({.top_k = 2}), Set({1, 4}));
+  EXPECT_EQ(kept({.top_k = 3}), Set({1, 3, 4}));
+  EXPECT_EQ(kept({.temperature = 9, .top_k = 100}), Set({0, 1, 2, 3, 4, 5, 6, 7}));
+  const std::vector<double> p = softmax(logits, 1);
+  EXPECT_EQ(kept({.top_p = p[1] * 0.99}), Set({1}));
+  EXPECT_EQ(kept({.top_p = p[1] * 1.01}), Set({1, 4}));
+  EXPECT_EQ(kept({.top_p = 2 * p[1] + 0.99 * p[3]}), Set({1, 3, 4}));
+  EXPECT_EQ(kept({.top_p = 2 * p[1] + 1.01 * p[3]}), Set({1, 3, 4, 7}));
+  EXPECT_EQ(kept({.min_p = std::exp(-1.0) * 0.99}), Set({1, 3, 4, 7}));
+  EXPECT_EQ(kept({.min_p = std::exp(-1.0) * 1.01}), Set({1, 3, 4}));
+  EXPECT_EQ(kept({.min_p = 1}), Set({1, 4}));
+  // The temperature comes first: at 2 the distances are half as large.
+  EXPECT_EQ(kept({.temperature = 2, .min_p = std::exp(-1.0) * 1.01}), Set({0, 1, 3, 4, 7}));
+}
+
+TEST(Sampler, DrawsAmongTheKeptOnesInProportion) {
+  constexpr int draws = 60000;
+  std::vector<double> p = softmax(logits, 1);
+  for (const std::size_t gone : {0u, 2u, 5u, 6u, 7u}) p[gone] = 0;
+  const double sum = p[1] + p[3] + p[4];
+  for (double& x : p) x /= sum;
+  for (const Sampling& sampling : {Sampling{.top_k = 3}, Sampling{.min_p = 0.5}})
+    EXPECT_LT(chi_square(frequencies(logits, sampling, draws), p, draws), 13.8);  // 2 degrees
+}
+
+TEST(Sampler, TheLikeliestAndOfEqualsTheFirst) {
+  EXPECT_EQ(draw_token(logits, {}, {.temperature = 0}, 0), 1);
+  const std::vector<float> alike(5, 1.0f);
+  for (std::uint64_t place = 0; place < 20; ++place) {
+    EXPECT_EQ(draw_token(alike, {}, {.temperature = 0, .seed = place}, place), 0);
+    EXPECT_EQ(draw_token(alike, {}, {.top_k = 1, .seed = place}, place), 0);
+  }
+  // Cold enough is greedy among the likeliest.
+  EXPECT_EQ(kept({.temperature = 1e-3}), (std::set<std::int32_t>{1, 4}));
+}
+
+TEST(Sampler, RepetitionIsDividedOrMultiplied) {
+  const auto greedy = [](const Ids& so_far, double repetition, Index lately = 64) {
+    const Sampling sampling{.temperature = 0, .repetition = repetition, .lately = lately};
+    return draw_token(logits, so_far, sampling, 0);
+  };
+  EXPECT_EQ(greedy({1}, 1.1), 4);
+  EXPECT_EQ(greedy({1, 4}, 1.1), 1);           // 1.82 each, still above 1.5
+  EXPECT_EQ(greedy({1, 4, 1, 4, 4}, 1.1), 1);  // however often
+  EXPECT_EQ(greedy({1, 4}, 1.5), 3);
+  EXPECT_EQ(greedy({1, 4, 3}, 3), 7);
+  EXPECT_EQ(greedy({1, 0, 0}, 1.1, 2), 1);  // too long ago
+  EXPECT_EQ(greedy({1, 0, 0}, 1.1, 0), 4);  // all count
+  const std::vector<float> below = {-1, -1.5f};
+  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition = 2}, 0), 1);
+  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition = 0.5}, 0), 0);
+}
+
+TEST(Sampler, NumbersThatAreNone) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(draw_token(std::vector<float>{nan, 1, 2, nan}, {}, {.temperature = 0}, 0), 2);
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    EXPECT_EQ(draw_token(std::vector<float>{nan, 1, -inf, nan}, {}, {}, i), 1);
+    EXPECT_NE(draw_token(std::vector<float>{nan, 1, 2, nan}, {}, {.top_k = 3}, i), 0);
+  }
+  expect_refused([&] { draw_token(std::vector<float>{nan, nan}, {}, {}, 0); }, {"no logit"});
+  expect_refused([&] { draw_token(std::vector<float>{}, {}, {}, 0); }, {"no logit"});
+  expect_refused([&] { draw_token(std::vector<float>{1, inf}, {}, {}, 0); }, {"finite"});
+  expect_refused([&] { draw_token(std::vector<float>{-inf, -inf}, {}, {}, 0); }, {"finite"});
+}
+
+TEST(Sampler, RefusesWhatIsOutOfRange) {
+  const auto refused = [](const Sampling& sampling, const char* name) {
+    expect_refused([&] { sampling.check(); }, {name, "expected"});
+  };
+  refused({.temperature = -1}, "temperature");
+  refused({.temperature = std::nan("")}, "temperature");
+  refused({.top_k = -1}, "top_k");
+  refused({.top_p = 0}, "top_p");
+  refused({.top_p = 1.5}, "top_p");
+  refused({.min_p = 2}, "min_p");
+  refused({.repetition = 0}, "repetition");
+  refused({.lately = -2}, "lately");
+}
+
+}  // namespace
+}  // namespace rapt::test

@@ -1,0 +1,335 @@
+#include "support/models.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/random.h"
+#include "support/engine.h"
+#include "support/network.h"
+
+namespace rapt::test {
+namespace {
+
+using enum ModelConfig::Kind;
+using enum ModelConfig::Norm;
+using enum ModelConfig::NormPlace;
+
+/// The tiny config with a change.
+template <class Change>
+ModelCase changed(const std::string& name, const Change& change) {
+  ModelCase made{name, tiny_config()};
+  change(made.config);
+  return made;
+}
+
+void make_encoder_decoder(ModelConfig& c) {
+  c.kind = encoder_decoder;
+  c.encoder_layers = 2;
+}
+
+std::vector<ModelCase> position_cases() {
+  using enum ModelConfig::Positions;
+  return {
+      changed("no positions", [](ModelConfig& c) { c.positions = none; }),
+      changed("learned", [](ModelConfig& c) { c.positions = learned; }),
+      changed("sinusoidal",
+              [](ModelConfig& c) {
+                c.positions = sinusoidal;
+                c.scaled_embedding = true;
+              }),
+      changed("rope interleaved", [](ModelConfig& c) { c.rope_layout = RopeLayout::interleaved; }),
+      changed("rope scaled", [](ModelConfig& c) { c.rope_scaling = LinearRope{4}; }),
+      changed("alibi", [](ModelConfig& c) { c.positions = alibi; }),
+      changed("t5",
+              [](ModelConfig& c) {
+                c.positions = t5;
+                c.t5_buckets = 8;
+                c.t5_max_distance = 16;
+              }),
+      changed("axial",
+              [](ModelConfig& c) {
+                c.positions = axial;
+                c.axial_rows = 6;
+                c.axial_columns = 8;
+                c.axial_row_width = 6;
+              }),
+  };
+}
+
+std::vector<ModelCase> part_cases() {
+  return {
+      changed("plain", [](ModelConfig&) {}),
+      changed("norms after", [](ModelConfig& c) { c.norm_place = after; }),
+      changed("rms", [](ModelConfig& c) { c.norm = rms; }),
+      changed("rms after",
+              [](ModelConfig& c) {
+                c.norm = rms;
+                c.norm_place = after;
+              }),
+      changed("no final norm", [](ModelConfig& c) { c.final_norm = false; }),
+      changed("embedding norm", [](ModelConfig& c) { c.embedding_norm = true; }),
+      changed("relu", [](ModelConfig& c) { c.activation = Activation::relu; }),
+      changed("gelu", [](ModelConfig& c) { c.activation = Activation::gelu; }),
+      changed("gated silu",
+              [](ModelConfig& c) {
+                c.activation = Activation::silu;
+                c.gated = true;
+              }),
+      changed("gated gelu", [](ModelConfig& c) { c.gated = true; }),
+      changed("no biases", [](ModelConfig& c) { c.biases = false; }),
+      changed("untied", [](ModelConfig& c) { c.tied = false; }),
+      changed("grouped heads",
+              [](ModelConfig& c) {
+                c.heads = 4;
+                c.kv_heads = 2;
+                c.head_dim = 6;
+              }),
+      changed("qk norm", [](ModelConfig& c) { c.qk_norm = true; }),
+      changed("qk norm without rope",
+              [](ModelConfig& c) {
+                c.qk_norm = true;
+                c.positions = ModelConfig::Positions::alibi;
+              }),
+      changed("softcap and log-n scale",
+              [](ModelConfig& c) {
+                c.softcap = 2;
+                c.scale = Scale::log_n(8);
+              }),
+  };
+}
+
+std::vector<ModelCase> pattern_cases() {
+  return {
+      changed("windows",
+              [](ModelConfig& c) {
+                c.patterns = {"causal & window(2, 0)", "causal & window(5, 0)"};
+              }),
+      changed("window and global tokens",
+              [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({0}))"}; }),
+      changed("shared query and key", [](ModelConfig& c) { c.shared_query_key = true; }),
+      changed("shared query and key, qk norm",
+              [](ModelConfig& c) {
+                c.shared_query_key = true;
+                c.qk_norm = true;
+              }),
+      changed("dropout",
+              [](ModelConfig& c) {
+                c.dropout = 0.2;
+                c.attention_dropout = 0.2;
+              }),
+      changed("dropout, recomputed",
+              [](ModelConfig& c) {
+                c.dropout = 0.2;
+                c.attention_dropout = 0.2;
+                c.recompute = true;
+              }),
+  };
+}
+
+std::vector<ModelCase> stack_cases() {
+  return {
+      changed("encoder",
+              [](ModelConfig& c) {
+                c.kind = encoder;
+                c.patterns = {"full"};
+              }),
+      changed("encoder with t5",
+              [](ModelConfig& c) {
+                c.kind = encoder;
+                c.patterns = {"full"};
+                c.positions = ModelConfig::Positions::t5;
+                c.t5_buckets = 8;
+                c.t5_max_distance = 16;
+              }),
+      changed("encoder-decoder", make_encoder_decoder),
+      changed("encoder-decoder with t5, rms, gated",
+              [](ModelConfig& c) {
+                make_encoder_decoder(c);
+                c.positions = ModelConfig::Positions::t5;
+                c.t5_buckets = 8;
+                c.t5_max_distance = 16;
+                c.norm = rms;
+                c.gated = true;
+                c.biases = false;
+              }),
+      changed("encoder-decoder, norms after, sinusoidal, dropout",
+              [](ModelConfig& c) {
+                make_encoder_decoder(c);
+                c.positions = ModelConfig::Positions::sinusoidal;
+                c.norm_place = after;
+                c.dropout = 0.1;
+                c.attention_dropout = 0.1;
+              }),
+      changed("encoder-decoder, recomputed, grouped, qk norm",
+              [](ModelConfig& c) {
+                make_encoder_decoder(c);
+                c.recompute = true;
+                c.heads = 4;
+                c.kv_heads = 1;
+                c.head_dim = 4;
+                c.qk_norm = true;
+                c.dropout = 0.1;
+              }),
+  };
+}
+
+std::vector<ModelCase> reversible_cases() {
+  const auto reversible = [](ModelConfig& c) {
+    c.reversible = true;
+    c.tied = false;
+  };
+  return {
+      changed("reversible", reversible),
+      changed("reversible with dropout",
+              [&](ModelConfig& c) {
+                reversible(c);
+                c.dropout = 0.2;
+                c.attention_dropout = 0.2;
+              }),
+      changed("hashed",
+              [](ModelConfig& c) {
+                c.patterns = {"causal & lsh(4, 2, {4})", "causal & window(4, 0)"};
+                c.shared_query_key = true;
+              }),
+      changed("hashed and reversible",
+              [&](ModelConfig& c) {
+                reversible(c);
+                c.patterns = {"causal & lsh(4, 2, {4})"};
+                c.shared_query_key = true;
+                c.positions = ModelConfig::Positions::axial;
+                c.axial_rows = 6;
+                c.axial_columns = 8;
+                c.axial_row_width = 6;
+              }),
+  };
+}
+
+}  // namespace
+
+ModelConfig tiny_config() {
+  ModelConfig config;
+  config.vocabulary = 13;
+  config.width = 16;
+  config.layers = 2;
+  config.heads = 2;
+  config.ffn = 24;
+  config.max_tokens = 48;
+  config.seed = 5;
+  return config;
+}
+
+std::vector<ModelCase> model_cases() {
+  std::vector<ModelCase> all;
+  for (const auto& some :
+       {part_cases(), position_cases(), pattern_cases(), stack_cases(), reversible_cases()})
+    all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+std::vector<ModelCase> cached_model_cases() {
+  std::vector<ModelCase> all = model_cases();
+  std::erase_if(all, [](const ModelCase& c) {
+    return c.config.kind == encoder || c.config.reversible ||
+           c.config.patterns.front().find("lsh") != std::string::npos;
+  });
+  return all;
+}
+
+Transformer noisy_model(const ModelConfig& config, std::uint64_t seed) {
+  Transformer model(config);
+  for (Parameter& parameter : model.parameters()) {
+    const Tensor noise = random_tensor(parameter.value.shape(), ++seed * 1000);
+    const float size = parameter.value.shape().rank() == 1 ? 0.2f : 0.05f;
+    for (std::size_t i = 0; i < noise.numbers().size(); ++i)
+      parameter.value.numbers()[i] += size * noise.numbers()[i];
+  }
+  return model;
+}
+
+Tokens random_tokens(Index vocabulary, const std::vector<Index>& lengths, std::uint64_t seed) {
+  Tokens made{{}, lengths};
+  const Index count = std::accumulate(lengths.begin(), lengths.end(), Index{0});
+  for (Index i = 0; i < count; ++i)
+    made.ids.push_back(static_cast<std::int32_t>(random_bits(seed, {i, 0}) %
+                                                 static_cast<std::uint64_t>(vocabulary)));
+  return made;
+}
+
+Sample sample_of(const ModelConfig& config, const std::vector<Index>& lengths, std::uint64_t seed) {
+  Sample sample{random_tokens(config.vocabulary, lengths, seed), {}, {}};
+  sample.targets = random_tokens(config.vocabulary, lengths, seed + 1).ids;
+  for (std::size_t i = 3; i < sample.targets.size(); i += 7) sample.targets[i] = -1;
+  if (config.kind != encoder_decoder) return sample;
+  std::vector<Index> longer = lengths;
+  for (std::size_t i = 0; i < longer.size(); ++i) longer[i] += 1 + static_cast<Index>(i % 3);
+  sample.sources = random_tokens(config.vocabulary, longer, seed + 2);
+  return sample;
+}
+
+namespace {
+
+Tokens one_of(const Tokens& tokens, Index index) {
+  if (tokens.lengths.empty()) return {};
+  Index first = 0;
+  for (Index i = 0; i < index; ++i) first += tokens.lengths[static_cast<std::size_t>(i)];
+  const auto begin = tokens.ids.begin() + first;
+  return Tokens::one({begin, begin + tokens.lengths[static_cast<std::size_t>(index)]});
+}
+
+Variable forward(Transformer& model, Tape& tape, const Sample& sample) {
+  const PassOptions options{.dropout = {.seed = 3, .step = 7}};
+  if (sample.sources.ids.empty()) return model.forward(tape, sample.tokens, options);
+  return model.forward(tape, sample.tokens, sample.sources, options);
+}
+
+}  // namespace
+
+Sample sequence_of(const Sample& sample, Index index) {
+  return {one_of(sample.tokens, index), one_of(sample.sources, index),
+          one_of({sample.targets, sample.tokens.lengths}, index).ids};
+}
+
+ModelAnswer answer_of(Transformer& model, const Sample& sample, const Context& context) {
+  for (Parameter& parameter : model.parameters()) parameter.gradient = {};
+  Tape tape(Tape::Mode::train, context);
+  const Variable hidden = forward(model, tape, sample);
+  const TokenLoss loss = model.loss(tape, hidden, sample.targets);
+  ModelAnswer answer{loss.total / static_cast<double>(loss.counted), hidden.value().clone(), {}};
+  tape.backward(loss.loss);
+  for (Parameter& parameter : model.parameters())
+    answer.gradients.push_back(parameter.wanted_gradient().clone());
+  return answer;
+}
+
+double loss_of(Transformer& model, const Sample& sample) {
+  Tape tape(Tape::Mode::train);
+  const TokenLoss loss = model.loss(tape, forward(model, tape, sample), sample.targets);
+  return loss.total / static_cast<double>(loss.counted);
+}
+
+Tensor hidden_of(Transformer& model, const Sample& sample, const Context& context) {
+  Tape tape(Tape::Mode::forward, context);
+  return forward(model, tape, sample).value().clone();
+}
+
+double largest(const Tensor& x) {
+  double most = 0;
+  for (const float number : x.numbers())
+    most = std::max(most, std::abs(static_cast<double>(number)));
+  return most;
+}
+
+Tensor rows_of(const Tensor& x, Index first, Index count) {
+  Tensor some = Tensor::uninitialized({count, x.shape()[1]});
+  std::copy_n(x.data() + first * x.shape()[1], some.elements(), some.data());
+  return some;
+}
+
+std::string beyond_model_bound(const std::string& what, const Tensor& got, const Tensor& want,
+                               Index layers, double units) {
+  return beyond(what, got.numbers(), widened(want), {std::max(1e-30, largest(want))},
+                units * static_cast<double>(layers));
+}
+
+}  // namespace rapt::test
