@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""A run that is killed, interrupted or started twice ends with the bits of one that was left alone.
+
+usage: train_faults.py RAPT [KILLS]
+"""
+
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+RAPT = pathlib.Path(sys.argv[1]).resolve()
+KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 25
+STEPS = 60
+CONFIG = f"""
+[model]
+width = 32
+layers = 2
+heads = 2
+ffn = 64
+dropout = 0.1
+attention_dropout = 0.1
+[data]
+path = "task:sort"
+items = 4
+tokens = 64
+symbols = 15
+evaluations = 2
+[train]
+steps = {STEPS}
+warmup = 5
+accumulate = 2
+log_every = 1
+evaluate_every = 20
+save_every = 7
+"""
+
+
+def start(folder, *more):
+    line = [RAPT, "train", "--config", folder.parent / "run.toml", "--out", folder, *more]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(folder, *more):
+    process = start(folder, *more)
+    _, errors = process.communicate()
+    return process.returncode, errors
+
+
+def outcome(folder):
+    """Everything a run decides; how fast it was is not part of it."""
+    lines = []
+    for line in (folder / "metrics.jsonl").read_text().splitlines():
+        values = json.loads(line)
+        lines.append({k: v for k, v in values.items() if k not in ("tokens_per_second", "of_peak")})
+    tensors = sorted((folder / f"step-{STEPS:06}").glob("*.safetensors"))
+    return lines, [tensor.read_bytes() for tensor in tensors]
+
+
+def expect(ok, what):
+    if not ok:
+        sys.exit(f"train_faults: {what}")
+
+
+def killed_and_resumed(folder, expected, longest, rng):
+    """Kills at random moments until one run gets through."""
+    kills = 0
+    while True:
+        process = start(folder, "--resume", "--threads", str(rng.choice([1, 2, 3])))
+        time.sleep(rng.uniform(0, longest))
+        if process.poll() is None:
+            process.kill()
+            kills += 1
+        _, errors = process.communicate()
+        if process.returncode == 0:
+            break
+        expect(process.returncode == -signal.SIGKILL, f"ended with {process.returncode}: {errors}")
+        longest *= 1.1
+    expect(outcome(folder) == expected, f"another outcome after {kills} kills")
+    return kills
+
+
+def wait_for_metrics(folder):
+    while not (folder / "metrics.jsonl").exists() or not (folder / "metrics.jsonl").read_text():
+        time.sleep(0.002)
+
+
+def check_signal(folder, expected, number, code):
+    process = start(folder)
+    wait_for_metrics(folder)
+    process.send_signal(number)
+    _, errors = process.communicate()
+    if process.returncode != 0:  # it may have been done already
+        expect(process.returncode == code, f"{number.name}: exit {process.returncode}: {errors}")
+        code, errors = finish(folder, "--resume")
+        expect(code == 0, errors)
+    expect(outcome(folder) == expected, f"another outcome after {number.name}")
+
+
+def check_divergence(folder):
+    code, errors = finish(folder, "--set", "train.learning_rate=1e30", "--set", "train.clip=0",
+                          "--set", "train.decay=constant", "--set", "train.warmup=0")
+    named = "is not finite" in errors or "the loss is" in errors
+    expect(code == 1 and named, f"diverged: {errors}")
+    expect(list(folder.glob("step-*")), "nothing was saved before it diverged")
+
+
+def check_refusals(folder):
+    code, errors = finish(folder)
+    expect(code == 2 and "--resume" in errors, f"an existing run: {errors}")
+    code, errors = finish(folder, "--resume", "--set", "model.width=64")
+    expect(code == 1 and "model.width" in errors, f"another model: {errors}")
+    shutil.rmtree(folder)
+    long_run = ["--set", "train.steps=1000000"]
+    first = start(folder, *long_run)
+    wait_for_metrics(folder)
+    code, errors = finish(folder, "--resume", *long_run)
+    first.kill()
+    first.communicate()
+    expect(code == 1 and "process" in errors, f"two at a time: {errors}")
+
+
+def main():
+    rng = random.Random(1)
+    with tempfile.TemporaryDirectory() as name:
+        home = pathlib.Path(name)
+        (home / "run.toml").write_text(CONFIG)
+        began = time.monotonic()
+        code, errors = finish(home / "whole")
+        expect(code == 0, errors)
+        longest = time.monotonic() - began
+        expected = outcome(home / "whole")
+        kills = runs = 0
+        while kills < KILLS:
+            kills += killed_and_resumed(home / "killed", expected, longest, rng)
+            shutil.rmtree(home / "killed")
+            runs += 1
+        check_signal(home / "interrupted", expected, signal.SIGINT, 130)
+        check_signal(home / "terminated", expected, signal.SIGTERM, 143)
+        check_divergence(home / "diverged")
+        check_refusals(home / "whole")
+    print(f"{kills} kills in {runs} runs, the same bits as without")
+
+
+if __name__ == "__main__":
+    main()
