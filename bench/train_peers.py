@@ -52,6 +52,7 @@ RUN = """[data]
 path = "{data}"
 items = {items}
 tokens = {tokens}
+evaluations = 0
 separate_documents = false
 [tokenizer]
 kind = "bpe"
@@ -334,6 +335,7 @@ def main():
             if re.search(options.cases, name):
                 print(name, file=sys.stderr)
                 results["rows"] += measure(name, case, options)
+                print(*list(table(results["rows"]))[-2:], sep="\n", file=sys.stderr)
     text = "\n".join([results["machine"], "", *table(results["rows"]), ""])
     print(text, end="")
     if options.json:

@@ -20,7 +20,7 @@ RunConfig tiny_run() {
   config.data.tokens = 32;
   config.data.symbols = 9;
   config.data.evaluations = 2;
-  config.train.steps = config.train.schedule.steps = 12;
+  config.train.steps = 12;
   config.train.schedule.warmup = 3;
   config.train.log_every = 1;
   config.train.evaluate_every = 5;
@@ -129,7 +129,7 @@ TEST(Train, LearnsToCopy) {
   config.data.items = 32;
   config.data.tokens = 16;
   config.data.symbols = 5;
-  config.train.steps = config.train.schedule.steps = 600;
+  config.train.steps = 600;
   config.train.schedule.peak = 1e-2;
   config.train.evaluate_every = 50;
   config.train.save_every = 0;
