@@ -7,7 +7,9 @@
 
 #include "rapt/model.h"
 #include "support/bound.h"
+#include "support/engine.h"
 #include "support/models.h"
+#include "support/network.h"
 #include "support/refused.h"
 
 namespace rapt::test {
@@ -106,6 +108,44 @@ TEST(Model, ItemsOfABatchDoNotTouchOneAnother) {
     EXPECT_NE(different_bits("", rows_of(after, 8, 8).numbers(), rows_of(before, 8, 8).numbers()),
               "")
         << c.name;
+  }
+}
+
+TEST(Model, AgreesOnEveryInstructionSet) {
+  for (const ModelCase& c : model_cases()) {
+    if (hashed(c.config)) continue;  // a rounding may change a bucket
+    Transformer model = noisy_model(c.config);
+    const Sample sample = sample_of(c.config, {9, 30, 3});
+    const ModelAnswer want = answer_of(model, sample, every_isa().front());
+    for (const Context& context : every_isa()) {
+      const ModelAnswer got = answer_of(model, sample, context);
+      EXPECT_NEAR(got.loss, want.loss, 1e-6 * want.loss) << c.name << " on " << context.isa();
+      for (std::size_t p = 0; p < want.gradients.size(); ++p)
+        EXPECT_SILENT(beyond_model_bound(model.parameters()[p].name, got.gradients[p],
+                                         want.gradients[p], depth(c.config)))
+            << c.name << " on " << context.isa();
+    }
+  }
+}
+
+TEST(Model, LogitsAreRowsTimesTheHead) {
+  for (const bool tied : {true, false}) {
+    ModelConfig config = tiny_config();
+    config.tied = tied;
+    Transformer model = noisy_model(config);
+    const Tensor hidden = hidden_of(model, sample_of(config, {11}));
+    const Tensor logits = model.logits(hidden);
+    const Tensor& head = model.parameter(tied ? "embedding.weight" : "head.weight").value;
+    Wide want;
+    for (Index row = 0; row < 11; ++row)
+      for (Index entry = 0; entry < 13; ++entry) {
+        double sum = 0;
+        for (Index i = 0; i < 16; ++i)
+          sum += static_cast<double>(hidden.data()[row * 16 + i]) *
+                 static_cast<double>(head.data()[entry * 16 + i]);
+        want.push_back(sum);
+      }
+    EXPECT_SILENT(beyond("logits", logits.numbers(), want, {largest(logits)}, 16));
   }
 }
 

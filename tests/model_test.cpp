@@ -256,5 +256,44 @@ TEST(Model, StatisticsComeOnceHoweverOftenALayerRuns) {
   }
 }
 
+TEST(Model, RefusesConfigsThatMakeNoSense) {
+  const auto refused = [](const auto& change, const std::vector<std::string>& words) {
+    ModelConfig config = tiny_config();
+    change(config);
+    expect_refused([&] { config.check(); }, words);
+  };
+  refused(
+      [](ModelConfig& c) {
+        c.patterns = {"causal", "causal & lsh(16)"};
+      },
+      {"patterns", "lsh(16)", "shared_query_key"});
+  refused([](ModelConfig& c) { c.patterns = {}; }, {"patterns", "empty"});
+  refused([](ModelConfig& c) { c.heads = 3; }, {"width 16", "3 heads"});
+  refused([](ModelConfig& c) { c.kv_heads = 3; }, {"kv_heads is 3", "divisor"});
+  refused([](ModelConfig& c) { c.head_dim = 7; }, {"head_dim is 7", "even"});
+  refused([](ModelConfig& c) { c.encoder_layers = 1; }, {"encoder_layers", "encoder-decoder"});
+  refused([](ModelConfig& c) { c.positions = ModelConfig::Positions::axial; }, {"axial_rows"});
+  refused([](ModelConfig& c) { c.reversible = true; }, {"tied"});
+  refused([](ModelConfig& c) { c.dropout = 1; }, {"dropout is 1"});
+  ModelConfig separate = tiny_config();
+  separate.patterns = {"causal & lsh(16, separate)"};
+  separate.check();
+}
+
+TEST(Model, RefusesTokensThatDoNotFit) {
+  ModelConfig config = tiny_config();
+  config.positions = ModelConfig::Positions::learned;
+  config.max_tokens = 4;
+  Transformer model(config);
+  Tape tape;
+  expect_refused([&] { model.forward(tape, {{1, 2, 3, 1, 2}, {5}}); }, {"position 4", "4 tokens"});
+  expect_refused([&] { model.forward(tape, {{1, 2, 3}, {2}}); }, {"3 ids", "2 tokens"});
+  expect_refused([&] { model.forward(tape, {{1, 2}, {2, 0}}); }, {"0 tokens"});
+  expect_refused([&] { model.forward(tape, {}); }, {"no sequences"});
+  expect_refused([&] { model.forward(tape, {{1, 13}, {2}}); }, {"13"});
+  expect_refused([&] { model.forward(tape, {{1}, {1}}, Tokens::one({1})); }, {"encoder"});
+  expect_refused([&] { model.parameter("head.weight"); }, {"head.weight"});
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -1,12 +1,20 @@
+#include "attention/pattern_node.h"
 #include "base/check.h"
 #include "rapt/model.h"
 
 namespace rapt {
 namespace {
 
-void check_patterns(const char* name, const std::vector<std::string>& patterns) {
+void check_patterns(const char* name, const std::vector<std::string>& patterns,
+                    bool shared_query_key) {
   check(!patterns.empty(), "model: ", name, " is empty, expected at least one pattern");
-  for (const std::string& text : patterns) Pattern::parse(text);
+  for (const std::string& text : patterns) {
+    const std::optional<Lsh> hashed = split_lsh(Pattern::parse(text)).lsh;
+    check(!hashed || hashed->keys == Lsh::Keys::separate || shared_query_key, "model: ", name,
+          " has ", text,
+          ", which hashes queries and keys as one; set shared_query_key = true, or "
+          "give it separate keys");
+  }
 }
 
 void check_rate(const char* name, double rate) {
@@ -36,8 +44,8 @@ void ModelConfig::check() const {
   rapt::check(weights != Type::f16, "model: weights are f16, expected f32 or bf16");
   check_rate("dropout", dropout);
   check_rate("attention_dropout", attention_dropout);
-  check_patterns("patterns", patterns);
-  check_patterns("encoder_patterns", encoder_patterns);
+  check_patterns("patterns", patterns, shared_query_key);
+  check_patterns("encoder_patterns", encoder_patterns, shared_query_key);
   rapt::check(positions != Positions::rope || dim() % 2 == 0, "model: head_dim is ", dim(),
               ", expected an even number under rope");
   rapt::check(!shared_query_key || kv_count() == heads, "model: shared_query_key with kv_heads ",

@@ -36,6 +36,7 @@ Pattern moved(const Pattern& pattern, const std::vector<Index>& lengths, Index k
 }  // namespace
 
 SequenceLayout::SequenceLayout(std::vector<Index> lengths) : lengths_(std::move(lengths)) {
+  check(!lengths_.empty(), "forward: no sequences, expected at least one");
   for (const Index length : lengths_)
     check(length >= 1, "forward: a sequence of ", length, " tokens, expected at least 1");
   rows_ = std::accumulate(lengths_.begin(), lengths_.end(), Index{0});

@@ -69,6 +69,7 @@ std::unique_ptr<const Data> open_run_data(const RunConfig& config, const std::st
 
 RunConfig completed(const RunConfig& given, const std::string& folder) {
   RunConfig config = given;
+  config.train.schedule.steps = config.train.steps;
   std::filesystem::create_directories(folder);
   const bool known = std::filesystem::exists(config_path(folder));
   if (!is_task(config.data) && !std::filesystem::exists(tokenizer_path(folder)))

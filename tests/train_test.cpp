@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "rapt/train.h"
+#include "support/bound.h"
+#include "support/folder.h"
+#include "support/models.h"
+
+namespace rapt::test {
+namespace {
+
+RunConfig tiny_run() {
+  RunConfig config;
+  config.model = tiny_config();
+  config.model.vocabulary = 0;  // as many as the task has
+  config.model.dropout = config.model.attention_dropout = 0.1;
+  config.data.path = "task:copy";
+  config.data.items = 4;
+  config.data.tokens = 32;
+  config.data.symbols = 9;
+  config.data.evaluations = 2;
+  config.train.steps = 12;
+  config.train.schedule.warmup = 3;
+  config.train.log_every = 1;
+  config.train.evaluate_every = 5;
+  config.train.save_every = 4;
+  return config;
+}
+
+/// A run and what came of it.
+struct Ran {
+  std::vector<double> losses;
+  std::vector<Evaluation> evaluations;
+  TrainResult result;
+};
+
+Ran run(const RunConfig& config, const std::string& folder, Index stop_after = 0,
+        const Context& context = {}) {
+  Ran ran;
+  TrainEvents events;
+  Index steps = 0;
+  events.progress = [&](const TrainProgress& p) { ran.losses.push_back(p.loss); };
+  events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
+  events.stop = [&] { return ++steps == stop_after; };
+  ran.result = train(config, folder, events, context);
+  return ran;
+}
+
+void expect_same_weights(const std::string& got, const std::string& want) {
+  const LoadedRun a = load_run(got), b = load_run(want);
+  EXPECT_EQ(a.step, b.step);
+  for (std::size_t i = 0; i < b.model.parameters().size(); ++i)
+    EXPECT_SAME_BITS(b.model.parameters()[i].name, a.model.parameters()[i].value.numbers(),
+                     b.model.parameters()[i].value.numbers());
+}
+
+TEST(Train, GoesOnWithTheSameBits) {
+  const TemporaryFolder folder;
+  const RunConfig config = tiny_run();
+  const Ran whole = run(config, folder / "whole");
+  EXPECT_EQ(whole.losses.size(), 12u);
+  for (const Index stop : {1, 3, 4, 7, 11}) {
+    const std::string name = folder / std::to_string(stop);
+    Ran parts = run(config, name, stop);
+    EXPECT_EQ(parts.result.end, TrainResult::End::stopped);
+    EXPECT_EQ(parts.result.step, stop);
+    const Ran rest = run(config, name);
+    parts.losses.insert(parts.losses.end(), rest.losses.begin(), rest.losses.end());
+    EXPECT_EQ(parts.losses, whole.losses) << stop;
+    EXPECT_EQ(rest.evaluations.back().loss, whole.evaluations.back().loss);
+    expect_same_weights(name, folder / "whole");
+  }
+}
+
+TEST(Train, AStoppedRunTellsItsMetricsOnce) {
+  const TemporaryFolder folder;
+  const RunConfig config = tiny_run();
+  run(config, folder / "whole");
+  run(config, folder / "parts", 6);
+  run(config, folder / "parts");
+  const auto steps_in = [](const std::string& text) {
+    std::vector<std::string> steps;
+    for (std::size_t at = 0; (at = text.find("\"step\":", at)) != std::string::npos; ++at)
+      steps.push_back(text.substr(at + 7, 3));
+    return steps;
+  };
+  EXPECT_EQ(steps_in(get(folder / "parts/metrics.jsonl")),
+            steps_in(get(folder / "whole/metrics.jsonl")));
+}
+
+TEST(Train, SameBitsForAnyNumberOfThreads) {
+  const TemporaryFolder folder;
+  const RunConfig config = tiny_run();
+  const Ran want = run(config, folder / "1", 0, Context(1));
+  for (const Index threads : {2, 3, 7}) {
+    const std::string name = std::to_string(threads);
+    EXPECT_EQ(run(config, folder / name, 0, Context(threads)).losses, want.losses) << threads;
+    expect_same_weights(folder / name, folder / "1");
+  }
+}
+
+/// Two batches that make one step are one batch of twice the size, as far as rounding goes.
+TEST(Train, AccumulatedBatchesAreOne) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run();
+  config.model.dropout = config.model.attention_dropout = 0;
+  // Short documents, whose last tokens predict nothing: batches differ in their targets.
+  std::filesystem::create_directory(folder / "texts");
+  for (int i = 0; i < 60; ++i)
+    put(folder / ("texts/" + std::to_string(i) + ".txt"),
+        std::string(5 + i % 13, static_cast<char>('a' + i % 7)) + std::string(1 + i % 5, 'z'));
+  config.data.path = folder / "texts";
+  const Ran whole = run(config, folder / "whole");
+  config.data.items = 2;
+  config.train.accumulate = 2;
+  const Ran parts = run(config, folder / "parts");
+  for (std::size_t i = 0; i < whole.losses.size(); ++i)
+    EXPECT_NEAR(parts.losses[i], whole.losses[i], 1e-5 * whole.losses[i]) << i;
+}
+
+TEST(Train, LearnsToCopy) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run();
+  config.model.width = 32;
+  config.model.ffn = 64;
+  config.model.positions = ModelConfig::Positions::learned;
+  config.model.dropout = config.model.attention_dropout = 0;
+  config.data.items = 32;
+  config.data.tokens = 16;
+  config.data.symbols = 5;
+  config.train.steps = 600;
+  config.train.schedule.peak = 1e-2;
+  config.train.evaluate_every = 50;
+  config.train.save_every = 0;
+  config.train.log_every = 100;
+  config.train.until = 0.99;
+  const Ran ran = run(config, folder / "copy");
+  EXPECT_EQ(ran.result.end, TrainResult::End::accuracy)
+      << "exact " << ran.result.evaluation->exact << ", loss " << ran.result.evaluation->loss;
+}
+
+TEST(Train, ALossThatIsNoNumberMovesNothing) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run();
+  config.train.clip = 0;
+  config.train.schedule.peak = 1e30;  // the first steps tear the weights apart
+  config.train.schedule.warmup = 0;
+  config.train.schedule.decay = Schedule::Decay::constant;
+  try {
+    run(config, folder / "torn");
+    ADD_FAILURE() << "a run with a learning rate of 1e30 came to its end";
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("train: "), std::string::npos) << text;
+    EXPECT_NE(text.find("saved as step"), std::string::npos) << text;
+    const LoadedRun kept = load_run(folder / "torn");
+    EXPECT_GE(kept.step, 1);
+    EXPECT_NE(text.find("saved as step " + std::to_string(kept.step)), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace rapt::test
