@@ -2,9 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+
+#include "base/memory_use.h"
 
 namespace rapt {
 namespace {
@@ -71,9 +74,17 @@ Keep& keep() {
   return blocks;
 }
 
-}  // namespace
+std::atomic<Index> held{0}, most_held{0};
 
-void* allocate_memory(std::size_t bytes) {
+void count_taken(std::size_t bytes) noexcept {
+  const Index now = held.fetch_add(static_cast<Index>(bytes), std::memory_order_relaxed) +
+                    static_cast<Index>(bytes);
+  Index before = most_held.load(std::memory_order_relaxed);
+  while (now > before && !most_held.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+  }
+}
+
+void* taken(std::size_t bytes) {
   if (keeps && bytes >= smallest_kept) {
     if (void* memory = keep().take(bytes)) return memory;
   }
@@ -86,10 +97,23 @@ void* allocate_memory(std::size_t bytes) {
   return memory;
 }
 
+}  // namespace
+
+void* allocate_memory(std::size_t bytes) {
+  void* memory = taken(bytes);
+  count_taken(bytes);
+  return memory;
+}
+
 void release_memory(void* memory, std::size_t bytes) noexcept {
   if (memory == nullptr) return;
+  held.fetch_sub(static_cast<Index>(bytes), std::memory_order_relaxed);
   if (keeps && bytes >= smallest_kept && keep().put(memory, bytes)) return;
   std::free(memory);
 }
+
+Index memory_in_use() noexcept { return held.load(std::memory_order_relaxed); }
+Index memory_peak() noexcept { return most_held.load(std::memory_order_relaxed); }
+void forget_memory_peak() noexcept { most_held = memory_in_use(); }
 
 }  // namespace rapt

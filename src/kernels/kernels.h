@@ -137,7 +137,6 @@ struct MatrixResult {
   const float* bias;  // a number for each column, or null; not with `add`
 };
 
-
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
