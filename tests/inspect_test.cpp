@@ -151,16 +151,17 @@ std::vector<ModelConfig> kept_cases() {
   return cases;
 }
 
-/// Row statistics of attention and ids live in std::vector, which memory_in_use does not see; they
-/// are up to 4 % here. Whatever else is kept is counted to the byte.
+/// Row statistics of attention and ids live in std::vector, which memory_in_use does not see: up to
+/// 4 % here. The plans of a pass, a few KiB, are not counted.
 TEST(Inspect, KnowsWhatATapeKeeps) {
   const InspectOptions shape{.batch = 2, .tokens = 128};
+  constexpr double plans = 8192;
   int number = 0;
   for (const ModelConfig& config : kept_cases()) {
     const Inspection model = inspect(config, shape);
     const auto real = static_cast<double>(bytes_on_tape(config, shape));
     const auto counted = static_cast<double>(model.configured.kept);
-    EXPECT_LE(real, counted * 1.001) << "case " << number;
+    EXPECT_LE(real, counted + plans) << "case " << number;
     EXPECT_GE(real, counted * 0.96) << "case " << number;
     ++number;
   }
