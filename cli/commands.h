@@ -14,6 +14,7 @@ void add_bench_rope(CLI::App& bench);
 void add_bench_lsh(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
 void add_explain(CLI::App& app);
+void add_inspect(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 

@@ -19,6 +19,7 @@ constexpr const char* examples = R"text(Examples:
   rapt bench peak
   rapt bench attention --pattern causal --tokens 1024 4096 --backward
   rapt explain --pattern "causal & window(512, 0)" --tokens 8192
+  rapt inspect examples/encoder-decoder.toml --batch 32 --tokens 2048
   rapt train --data texts/ --set model.layers=4 --out run
   rapt generate run "Once upon a time"
 
@@ -35,6 +36,7 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_plan(app);
   rapt::cli::add_bench(app);
   rapt::cli::add_explain(app);
+  rapt::cli::add_inspect(app);
   rapt::cli::add_train(app);
   rapt::cli::add_generate(app);
   app.footer(examples);  // last: commands would inherit it

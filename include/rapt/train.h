@@ -153,4 +153,14 @@ struct LoadedRun {
 };
 RAPT_API LoadedRun load_run(const std::string& folder);
 
+/// How a run in a folder stands, without its weights.
+struct RunStatus {
+  RunConfig config;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<Index> saved;            // step of the newest checkpoint that is whole
+  std::optional<TrainProgress> last;     // step and loss of the last line of metrics.jsonl
+  std::optional<Evaluation> evaluation;  // the last one there, without its layers
+};
+RAPT_API RunStatus run_status(const std::string& folder);
+
 }  // namespace rapt

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/keep_memory.h"
+#include "base/memory_use.h"
 
 namespace rapt {
 namespace {
@@ -101,10 +103,17 @@ std::size_t block_size(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-}  // namespace
+std::atomic<Index> held{0}, most_held{0};
 
-void* allocate_memory(std::size_t wanted) {
-  const std::size_t bytes = block_size(wanted);
+void count_taken(std::size_t bytes) noexcept {
+  const Index now = held.fetch_add(static_cast<Index>(bytes), std::memory_order_relaxed) +
+                    static_cast<Index>(bytes);
+  Index before = most_held.load(std::memory_order_relaxed);
+  while (now > before && !most_held.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+  }
+}
+
+void* taken(std::size_t bytes) {
   if (keeps && bytes >= smallest_kept) {
     if (void* memory = keep().take(bytes)) return memory;
   }
@@ -117,9 +126,19 @@ void* allocate_memory(std::size_t wanted) {
   return memory;
 }
 
+}  // namespace
+
+void* allocate_memory(std::size_t wanted) {
+  const std::size_t bytes = block_size(wanted);
+  void* memory = taken(bytes);
+  count_taken(bytes);
+  return memory;
+}
+
 void release_memory(void* memory, std::size_t wanted) noexcept {
   if (memory == nullptr) return;
   const std::size_t bytes = block_size(wanted);
+  held.fetch_sub(static_cast<Index>(bytes), std::memory_order_relaxed);
   if (keeps && bytes >= smallest_kept && keep().put(memory, bytes)) return;
   std::free(memory);
 }
@@ -127,5 +146,9 @@ void release_memory(void* memory, std::size_t wanted) noexcept {
 KeepMemory::KeepMemory(std::size_t bytes)
     : before_(keep().set_limit(std::max(bytes, keep().limit()))) {}
 KeepMemory::~KeepMemory() { keep().set_limit(before_); }
+
+Index memory_in_use() noexcept { return held.load(std::memory_order_relaxed); }
+Index memory_peak() noexcept { return most_held.load(std::memory_order_relaxed); }
+void forget_memory_peak() noexcept { most_held = memory_in_use(); }
 
 }  // namespace rapt

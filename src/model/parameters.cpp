@@ -1,5 +1,6 @@
 #include "model/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -24,14 +25,10 @@ class Builder {
   }
 
   Parameter* matrix(const std::string& name, Index rows, Index columns, double deviation) {
-    Parameter* made = add(name, {rows, columns}, true);
-    draw_normal(*made, deviation, config_.seed);
-    return made;
+    return add(name, {.shape = {rows, columns}, .deviation = deviation}, true);
   }
   Parameter* vector(const std::string& name, Index size, float number) {
-    Parameter* made = add(name, {size}, false);
-    std::fill_n(made->value.data(), size, number);
-    return made;
+    return add(name, {.shape = {size}, .number = number}, false);
   }
 
   LinearWeights linear(const std::string& name, Index in, Index out, double shrink = 1) {
@@ -100,10 +97,11 @@ class Builder {
   Index stream_width() const { return (config_.reversible ? 2 : 1) * config_.width; }
 
  private:
-  Parameter* add(const std::string& name, Shape shape, bool decays) {
+  Parameter* add(const std::string& name, const ParameterPlan& plan, bool decays) {
     auto& table = weights_.parameters;
     check(table.size() < table.capacity(), "parameters: more than were counted");
-    table.push_back({.name = name, .value = Tensor(shape), .gradient = {}, .decays = decays});
+    table.push_back({.name = name, .value = {}, .gradient = {}, .decays = decays});
+    weights_.plans.push_back(plan);
     return &table.back();
   }
 
@@ -130,7 +128,12 @@ void add_embedding(const ModelConfig& config, Builder& builder, ModelWeights& we
 
 }  // namespace
 
-ModelWeights make_weights(const ModelConfig& config) {
+Shape ModelWeights::shape_of(const Parameter* parameter) const {
+  if (parameter == nullptr) return {};
+  return plans[static_cast<std::size_t>(parameter - parameters.data())].shape;
+}
+
+ModelWeights plan_weights(const ModelConfig& config) {
   config.check();
   ModelWeights weights;
   Builder builder(config, weights);
@@ -146,6 +149,20 @@ ModelWeights make_weights(const ModelConfig& config) {
     weights.head.weight =
         builder.matrix("head.weight", config.vocabulary, builder.stream_width(),
                        1 / std::sqrt(static_cast<double>(builder.stream_width())));
+  return weights;
+}
+
+ModelWeights make_weights(const ModelConfig& config) {
+  ModelWeights weights = plan_weights(config);
+  for (std::size_t i = 0; i < weights.parameters.size(); ++i) {
+    const ParameterPlan& plan = weights.plans[i];
+    Parameter& parameter = weights.parameters[i];
+    parameter.value = Tensor(plan.shape);
+    if (plan.deviation > 0)
+      draw_normal(parameter, plan.deviation, config.seed);
+    else
+      std::fill_n(parameter.value.data(), parameter.value.elements(), plan.number);
+  }
   return weights;
 }
 

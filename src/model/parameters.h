@@ -44,9 +44,17 @@ struct StackWeights {
   Parameter* table = nullptr;  // T5's relative positions, shared by its layers
 };
 
+/// What a parameter is before it has numbers, and which ones it starts with.
+struct ParameterPlan {
+  Shape shape;
+  double deviation = 0;  // of normal numbers; 0: all are `number`
+  float number = 0;
+};
+
 /// All weights of a model.
 struct ModelWeights {
   std::vector<Parameter> parameters;
+  std::vector<ParameterPlan> plans;  // one for each parameter
   Parameter* embedding = nullptr;
   Parameter* positions = nullptr;  // learned
   Parameter* axial[2] = {nullptr, nullptr};
@@ -54,9 +62,14 @@ struct ModelWeights {
   std::optional<StackWeights> encoder;
   StackWeights stack;
   LinearWeights head;
+
+  /// Of a parameter of the table; of null, no axes.
+  Shape shape_of(const Parameter* parameter) const;
 };
 
-/// The table of a config, with its first numbers.
+/// The table of a config without numbers: values are empty, shapes stand in the plans.
+ModelWeights plan_weights(const ModelConfig& config);
+/// The same with its first numbers.
 ModelWeights make_weights(const ModelConfig& config);
 
 }  // namespace rapt

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "model/pass.h"
+#include "rapt/lsh.h"
 
 namespace rapt {
 namespace {
@@ -117,6 +118,7 @@ Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, con
   }
   Attention how = score(in, at);
   how.pattern = in.layout->apart(in.layer(at.layer).pattern);
+  if (lsh_part(how.pattern)) how.stats = false;  // hashed attention has none
   how.plan = plans_.plan(how.pattern, {in.layout->tokens(), in.layout->tokens()});
   const HeadShape shape{in.layout->items(), config_.heads, config_.dim()};
   const Variable y = attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,

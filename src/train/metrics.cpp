@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <sstream>
 #include <system_error>
 
@@ -11,6 +12,11 @@
 #include "formats/json.h"
 
 namespace rapt {
+namespace {
+
+constexpr Index most_bytes = Index{1} << 32;
+
+}  // namespace
 
 MetricsFile::MetricsFile(const std::string& path)
     : path_(path),
@@ -21,7 +27,6 @@ MetricsFile::MetricsFile(const std::string& path)
 MetricsFile::~MetricsFile() { ::close(descriptor_); }
 
 void MetricsFile::cut_after(Index step) {
-  constexpr Index most_bytes = Index{1} << 32;
   std::istringstream all(read_file(path_, most_bytes));
   std::string kept, line;
   while (std::getline(all, line)) {
@@ -63,6 +68,25 @@ bool MetricsFile::add(const Evaluation& e) {
                   {"exact", e.exact},
                   {"layers", layers}};
   return add_line(line.dump());
+}
+
+MetricsTail metrics_tail(const std::string& path) {
+  MetricsTail tail;
+  if (!std::filesystem::exists(path)) return tail;
+  std::istringstream all(read_file(path, most_bytes));
+  for (std::string line; std::getline(all, line);) {
+    const Json object = Json::parse(line, nullptr, false);
+    if (!object.is_object()) continue;
+    if (object.contains("loss"))
+      tail.progress =
+          TrainProgress{.step = object.value("step", Index{0}), .loss = object.value("loss", 0.0)};
+    if (object.contains("evaluation_loss"))
+      tail.evaluation = Evaluation{.step = object.value("step", Index{0}),
+                                   .loss = object.value("evaluation_loss", 0.0),
+                                   .accuracy = object.value("accuracy", 0.0),
+                                   .exact = object.value("exact", 0.0)};
+  }
+  return tail;
 }
 
 }  // namespace rapt

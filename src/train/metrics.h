@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "rapt/train.h"
@@ -27,5 +28,12 @@ class MetricsFile {
   std::string path_;
   int descriptor_ = -1;
 };
+
+/// The last lines of either kind; none where there is no such line, or no file.
+struct MetricsTail {
+  std::optional<TrainProgress> progress = {};
+  std::optional<Evaluation> evaluation = {};
+};
+MetricsTail metrics_tail(const std::string& path);
 
 }  // namespace rapt

@@ -6,6 +6,7 @@
 #include "base/input.h"
 #include "formats/toml.h"
 #include "model/config_io.h"
+#include "train/metrics.h"
 #include "train/run_config.h"
 #include "train/text_files.h"
 
@@ -148,6 +149,17 @@ LoadedRun load_run(const std::string& folder) {
   }
   run.model.refresh();
   return run;
+}
+
+RunStatus run_status(const std::string& folder) {
+  RunStatus status;
+  status.config = run_config_from(read_toml(config_path(folder)), config_path(folder));
+  status.tokenizer = tokenizer_of(status.config, folder);
+  status.saved = CheckpointStore(folder, {.reads_only = true}).latest();
+  const MetricsTail tail = metrics_tail(folder + "/metrics.jsonl");
+  status.last = tail.progress;
+  status.evaluation = tail.evaluation;
+  return status;
 }
 
 }  // namespace rapt

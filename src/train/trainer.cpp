@@ -219,8 +219,10 @@ bool Trainer::evaluation_due() const {
 
 TrainResult Trainer::run() {
   peak_gflops_ = measure_fma_gflops(context_, 0.1);
-  flops_per_token_ =
-      forward_flops(model_, 1, config_.data.tokens) / static_cast<double>(config_.data.tokens);
+  // Sources are read and counted too.
+  const bool both = config_.model.kind == ModelConfig::Kind::encoder_decoder;
+  flops_per_token_ = forward_flops(model_, 1, config_.data.tokens) /
+                     static_cast<double>((both ? 2 : 1) * config_.data.tokens);
   notice(data_->describe());
   const KeepMemory keep(step_memory);
   bool ended = step_ >= config_.train.steps;

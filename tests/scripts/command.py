@@ -3,10 +3,13 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RAPT = sys.argv.pop(1)
 BENCH_KEYS = """case pattern tokens heads dim dtype threads pass time_ms gflops peak_gflops
                 fraction_of_peak extra_bytes""".split()
@@ -108,6 +111,50 @@ class Bench(unittest.TestCase):
         self.assertTrue(all(peak[key] > 0 for key in ("fma_gflops", "exp_gops", "read_gbytes")))
 
 
+class Inspect(unittest.TestCase):
+    EXAMPLE = str(ROOT / "examples" / "encoder-decoder.toml")
+
+    def test_shows_every_shape_of_the_worked_example(self):
+        done = rapt("inspect", self.EXAMPLE, "--batch", "32", "--tokens", "2048")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for text in ("109,274,112", "50,439,168", "58,834,944", "4,203,264", "7,354,368",
+                     "3,149,056", "1,050,112", "2,048", "layers 0-11, each", "layers 0-7, each",
+                     "[32, 2048, 1024]", "[32, 4, 2048, 192]", "[32, 4, 2048, 2048]",
+                     "[2304, 1024]", "[1024, 768]", "[512, 1024]", "[1024, 512]", "never stored"):
+            self.assertIn(text, done.stdout)
+
+    def test_json_adds_up(self):
+        model = rapt_json("inspect", self.EXAMPLE, "--batch", "2", "--tokens", "64")
+        self.assertEqual(model["parameters"], 109_274_112)
+        self.assertEqual(model["weight_bytes"], 4 * model["parameters"])
+        for depth in (1, 2):
+            parts = [line for line in model["lines"] if line["depth"] == depth]
+            self.assertEqual(sum(line["repeats"] * line["parameters"] for line in parts),
+                             model["parameters"])
+        kept = [model[key]["kept"] for key in ("activation_bytes", "recomputed_activation_bytes")]
+        self.assertGreater(kept[0], 4 * kept[1])
+
+    def test_shows_how_a_run_stands(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = rapt("train", "--data", "task:sort", "--out", folder, "--set", "train.steps=2",
+                        "--set", "data.tokens=16", "--set", "data.evaluations=1",
+                        "--set", "model.width=16", "--set", "model.layers=1",
+                        "--set", "train.log_every=1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            run = rapt_json("inspect", folder)["run"]
+            self.assertEqual((run["step"], run["saved_step"]), (2, 2))
+            self.assertTrue(0 < run["loss"] < 10)
+            self.assertIn("none", run["tokenizer"])
+            self.assertIn("saved at 2", rapt("inspect", folder).stdout)
+
+    def test_refuses_what_is_no_model(self):
+        for arguments in (["inspect"], ["inspect", "nowhere.toml"],
+                          ["inspect", self.EXAMPLE, "--batch", "0"],
+                          ["inspect", self.EXAMPLE, "--set", "model.heads=0"]):
+            with self.subTest(arguments):
+                self.assertEqual((rapt(*arguments).returncode, rapt(*arguments).stdout), (2, ""))
+
+
 class Everything(unittest.TestCase):
     def test_version(self):
         version = rapt_json("--version")["version"]
@@ -121,7 +168,7 @@ class Everything(unittest.TestCase):
     def test_help_is_a_result(self):
         for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
                         ["bench", "rope"], ["bench", "lsh"], ["bench", "gemm"],
-                        ["explain"]):
+                        ["explain"], ["inspect"], ["train"], ["generate"]):
             done = rapt(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Usage", done.stdout)

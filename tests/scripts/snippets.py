@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Every C++ snippet of README.md and docs/ compiles and runs; every `rapt` line in them runs.
 
-A snippet with main() is a program. Any other is the body of a function that finds `q`, `k`, `v` and
-`dout` [1, 8, 256, 64], `heads` and namespace rapt around it.
+A snippet with main() is a program; one that is a file of examples/ runs there. Any other is the body
+of a function that finds `q`, `k`, `v` and `dout` [1, 8, 256, 64], `heads` and namespace rapt around it.
+Lines of one page run in one folder, which holds examples/ and docs/; training takes two steps.
 """
 
+import itertools
 import pathlib
 import re
 import shlex
@@ -14,7 +16,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PRELUDE = """#include <rapt/rapt.h>
+SHORT = [word for key in ("train.steps=2", "data.evaluations=1", "data.items=2")
+         for word in ("--set", key)]
+PRELUDE = """#include <rapt/model.h>
+#include <rapt/rapt.h>
 #include <cstdio>
 #include <limits>
 #include <span>
@@ -33,8 +38,8 @@ def blocks():
             yield f"{path.relative_to(ROOT)}:{line}", match.group(1), match.group(2)
 
 
-def run(where, command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def run(where, command, folder=None):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
     if done.returncode == 0:
         return []
     return [f"{where}: {shlex.join(command)} failed:\n{done.stdout}{done.stderr}"]
@@ -48,13 +53,33 @@ def fragments_program(fragments):
     return text + f"int main() {{\n{calls}}}\n"
 
 
+def run_lines(lines, command):
+    """The lines of a page, one after the other: later ones use what earlier ones made."""
+    mistakes = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("examples", "docs"):
+            pathlib.Path(folder, name).symlink_to(ROOT / name)
+        for where, line in lines:
+            words = shlex.split(line, comments=True)
+            if words[:3] == ["rapt", "bench", "attention"]:
+                words += ["--repeat", "1"]
+            if words[:2] == ["rapt", "train"]:
+                words += SHORT
+            words[0] = {"rapt": command, "python3": sys.executable}[words[0]]
+            mistakes += run(where, words, folder)
+    return mistakes
+
+
 def main(compiler, library, command):
     mistakes, programs, fragments, lines = [], [], [], []
+    examples = [path.read_text() for path in (ROOT / "examples").glob("*.cpp")]
     for where, language, body in blocks():
         if language == "cpp":
-            (programs if "int main(" in body else fragments).append((where, body))
+            if body not in examples:
+                (programs if "int main(" in body else fragments).append((where, body))
         elif language == "sh":
-            lines += [(where, line) for line in body.splitlines() if line.startswith("rapt ")]
+            lines += [(where, line) for line in body.splitlines()
+                      if line.startswith(("rapt ", "python3 examples/"))]
     programs.append(("fragments", fragments_program(fragments)))
     with tempfile.TemporaryDirectory() as folder:
         for where, text in programs:
@@ -64,11 +89,8 @@ def main(compiler, library, command):
             mistakes += run(where, [compiler, "-std=c++20", "-O1", "-Wall", "-Wno-unused-variable",
                                     "-Werror", f"-I{ROOT / 'include'}", str(source), *link,
                                     "-o", str(binary)]) or run(where, [str(binary)])
-        for where, line in lines:
-            words = shlex.split(line, comments=True)
-            if words[:3] == ["rapt", "bench", "attention"]:
-                words += ["--repeat", "1"]
-            mistakes += run(where, [command, *words[1:]])
+    for _, group in itertools.groupby(lines, lambda entry: entry[0].rsplit(":", 1)[0]):
+        mistakes += run_lines(list(group), command)
     print("\n".join(mistakes) or f"{len(programs) - 1} programs, {len(fragments)} fragments and "
           f"{len(lines)} command lines run")
     return 1 if mistakes else 0

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+/// Bytes of tensors and scratch that are held now, over all threads; blocks kept for later calls do
+/// not count.
+Index memory_in_use() noexcept;
+/// The most that was held at a time since the start, or since forget_memory_peak.
+Index memory_peak() noexcept;
+void forget_memory_peak() noexcept;
+
+}  // namespace rapt
