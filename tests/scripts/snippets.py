@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHORT = [word for key in ("train.steps=2", "data.evaluations=1", "data.items=2")
+SHORT = [word for key in ("train.steps=2", "train.warmup=0", "data.evaluations=1", "data.items=2")
          for word in ("--set", key)]
 PRELUDE = """#include <rapt/model.h>
 #include <rapt/rapt.h>
