@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHORT = [word for key in ("train.steps=2", "data.evaluations=1", "data.items=2")
+SHORT = [word for key in ("train.steps=2", "train.warmup=0", "data.evaluations=1", "data.items=2")
          for word in ("--set", key)]
 PRELUDE = """#include <rapt/model.h>
 #include <rapt/rapt.h>
@@ -39,7 +39,9 @@ def blocks():
 
 
 def run(where, command, folder=None):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    # A model that has hardly learnt writes bytes that are no text.
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
+                          cwd=folder)
     if done.returncode == 0:
         return []
     return [f"{where}: {shlex.join(command)} failed:\n{done.stdout}{done.stderr}"]
@@ -56,6 +58,7 @@ def fragments_program(fragments):
 def run_lines(lines, command):
     """The lines of a page, one after the other: later ones use what earlier ones made."""
     mistakes = []
+    command = str(pathlib.Path(command).resolve())
     with tempfile.TemporaryDirectory() as folder:
         for name in ("examples", "docs"):
             pathlib.Path(folder, name).symlink_to(ROOT / name)
