@@ -35,10 +35,13 @@ const char* text(Generated::Finish finish) {
 /// Task models know numbers only: "12 7 7".
 std::vector<std::int32_t> numbers_in(const std::string& text) {
   std::istringstream in(text);
-  std::vector<std::int32_t> ids{std::istream_iterator<std::int32_t>(in), {}};
-  if (!in.eof())
-    throw std::invalid_argument(fmt::format(
-        "generate: the prompt is \"{}\", expected numbers: the model has no tokenizer", text));
+  std::vector<std::int32_t> ids;
+  while (!(in >> std::ws).eof()) {
+    ids.emplace_back();
+    if (!(in >> ids.back()))
+      throw std::invalid_argument(fmt::format(
+          "generate: the prompt is \"{}\", expected numbers: the model has no tokenizer", text));
+  }
   return ids;
 }
 
@@ -50,7 +53,7 @@ class Speech {
     if (!run_.tokenizer) return numbers_in(prompt);
     std::vector<std::int32_t> ids = run_.tokenizer->encode(prompt);
     const bool translates = run_.config.model.kind == ModelConfig::Kind::encoder_decoder;
-    if (translates || ids.empty()) ids.push_back(*run_.tokenizer->end());
+    if (run_.tokenizer->end() && (translates || ids.empty())) ids.push_back(*run_.tokenizer->end());
     return ids;
   }
   void say(std::int32_t id) const {
@@ -76,6 +79,7 @@ GenerateOptions options_of(const GenerateCommand& command, const LoadedRun& run)
                   : command.cache == "int8" ? CacheType::int8
                                             : CacheType::f32;
   if (options.beams > 1) options.sampling.temperature = 0;
+  if (run.tokenizer) options.entries = run.tokenizer->entries();
   if (run.tokenizer && run.tokenizer->end()) {
     options.ends = {*run.tokenizer->end()};
     options.start = *run.tokenizer->end();
@@ -103,6 +107,8 @@ void run(GenerateCommand& command) {
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::string said = speech.text_of(made[i].ids);
+    if (made[i].ids.empty() && made[i].finish == Generated::Finish::context)
+      fmt::print(stderr, "prompt {} fills the context already; nothing was written\n", i + 1);
     if (command.json) {
       cases.push_back({{"prompt", command.prompts[i]},
                        {"text", said},

@@ -1,7 +1,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -50,24 +49,6 @@ void say(const std::string& line) {
   fmt::print(stderr, "{}\n", line);
 }
 
-void prepare_folder(const TrainCommand& command) {
-  if (!std::filesystem::exists(command.folder + "/config.toml")) return;
-  if (command.force) {
-    for (const auto& entry : std::filesystem::directory_iterator(command.folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("step-") || name == "config.toml" || name == "tokenizer.json" ||
-          name == "metrics.jsonl")
-        std::filesystem::remove_all(entry.path());
-    }
-    return;
-  }
-  if (!command.resume)
-    throw std::invalid_argument(
-        fmt::format("train: {} holds a run already; --resume goes on with it, --force starts it "
-                    "over, --out takes another folder",
-                    command.folder));
-}
-
 const char* text(TrainResult::End end) {
   switch (end) {
     case TrainResult::End::steps:
@@ -91,7 +72,6 @@ void run(const TrainCommand& command) {
   if (config.data.path.empty())
     throw std::invalid_argument(
         "train: no data; give --data FILE, --data FOLDER or --data task:copy");
-  prepare_folder(command);
   const StopSignals signals;
   ProgressLine line;
   TrainEvents events;
@@ -102,7 +82,10 @@ void run(const TrainCommand& command) {
                     e.loss, 100 * e.accuracy, 100 * e.exact));
   };
   events.stop = [] { return StopSignals::caught() != 0; };
-  const TrainResult result = train(config, command.folder, events, Context(command.threads));
+  const TrainResult result = train(config, command.folder, events, Context(command.threads),
+                                   command.force    ? OldRun::start_over
+                                   : command.resume ? OldRun::go_on
+                                                    : OldRun::refuse);
   if (result.taken == 0) {
     say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
     return;
@@ -126,8 +109,10 @@ void add_train(CLI::App& app) {
   command->add_option("--out", options->folder, "Folder of the run")->capture_default_str();
   command->add_option("--threads", options->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
-  command->add_flag("--resume", options->resume, "Go on from the newest checkpoint of the folder");
-  command->add_flag("--force", options->force, "Start over in a folder that holds a run");
+  CLI::Option* resume = command->add_flag("--resume", options->resume,
+                                          "Go on from the newest checkpoint of the folder");
+  command->add_flag("--force", options->force, "Start over in a folder that holds a run")
+      ->excludes(resume);
   command->footer(
       "The folder gets config.toml, tokenizer.json, metrics.jsonl and checkpoints. Ctrl-C "
       "finishes\n"

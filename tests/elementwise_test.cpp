@@ -113,7 +113,7 @@ TEST(Elementwise, RefusesShapesThatDisagree) {
       },
       {"scale", "bf16", "expected f32"});
   Tensor to({2, 3});
-  expect_refused([&] { add_to(to, Tensor({3})); }, {"[2, 3]", "[3]"});
+  expect_refused([&] { add_to(to, Tensor({3}), Context()); }, {"[2, 3]", "[3]"});
 }
 
 TEST(Elementwise, NanAndInfinityStayWhereTheyAre) {

@@ -116,8 +116,10 @@ void write_answer(const Arguments& words) {
 }
 
 void write_batches(const Arguments& words) {
-  const RunConfig config = completed(read_run_config(words[0]), words[1]);
-  const auto data = open_run_data(config, words[1]);
+  const CheckpointStore store(words[1]);
+  const PreparedRun run =
+      prepare_run(read_run_config(words[0]), words[1], store, OldRun::start_over);
+  const auto data = open_data(run.config.data, run.tokenizer);
   std::ofstream out(words[3]);
   for (Index step = 0; step < std::stoll(words[2]); ++step)
     write_batch(out, packed(data->batch(step)));

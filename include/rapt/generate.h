@@ -43,6 +43,7 @@ struct RAPT_API GenerateOptions {
   Index pinned = 4;
   CacheType cache = CacheType::f32;
   std::vector<std::int32_t> ends = {};  // tokens that end a text
+  Index entries = 0;                    // tokens from here on are never chosen; 0: all may be
   /// Encoder-decoders: what the decoder starts with.
   std::int32_t start = 0;
   /// More than 1: beam search, the likeliest text of so many that are followed.

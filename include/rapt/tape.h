@@ -41,6 +41,7 @@ class RAPT_API GradientSlot {
   friend class Variable;
   struct State {
     Shape shape;
+    Context context;  // of the tape
     Tensor sum = {};
   };
   explicit GradientSlot(std::shared_ptr<State> state) : state_(std::move(state)) {}

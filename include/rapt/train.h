@@ -134,14 +134,22 @@ struct TrainResult {
   std::optional<Evaluation> evaluation = {};
 };
 
+/// What to do with a folder that holds checkpoints already.
+enum class OldRun {
+  go_on,       // from the newest checkpoint
+  refuse,      // std::invalid_argument
+  start_over,  // they are removed, once it is certain that the new run can begin
+};
+
 /// Trains in a folder: config.toml, tokenizer.json, metrics.jsonl and checkpoints step-NNNNNN. A
 /// run goes on from the newest checkpoint in the folder, with the same bits as if it had never
-/// ended.
+/// ended. Nothing in the folder changes before config, data and checkpoint have been found to fit.
 ///
 /// A loss or gradient that is not finite ends it before the weights move: std::runtime_error names
 /// the parameter, and the last good state is saved.
 RAPT_API TrainResult train(const RunConfig& config, const std::string& folder,
-                           const TrainEvents& events = {}, const Context& context = {});
+                           const TrainEvents& events = {}, const Context& context = {},
+                           OldRun old_run = OldRun::go_on);
 
 /// What a run's folder holds: the model at its newest checkpoint.
 struct LoadedRun {

@@ -93,7 +93,8 @@ class BeamSearch {
         static_cast<std::size_t>(options_.beams) * (1 + options_.ends.size());
     std::vector<Step> all;
     for (std::size_t b = 0; b < beams_.size(); ++b) {
-      const std::span<const float> row = logits.numbers().subspan(b * entries, entries);
+      const std::span<const float> row =
+          choosable(logits.numbers().subspan(b * entries, entries), options_);
       const double most = static_cast<double>(*std::max_element(row.begin(), row.end()));
       check(std::all_of(row.begin(), row.end(), [](float x) { return !std::isnan(x); }) &&
                 std::isfinite(most),
@@ -101,7 +102,7 @@ class BeamSearch {
       double sum = 0;
       for (const float logit : row) sum += std::exp(static_cast<double>(logit) - most);
       const double base = beams_[b].score - most - std::log(sum);
-      for (std::size_t i = 0; i < entries; ++i)
+      for (std::size_t i = 0; i < row.size(); ++i)
         all.push_back({b, static_cast<std::int32_t>(i), base + static_cast<double>(row[i])});
       const std::size_t kept = std::min(wanted, all.size());
       std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end(),

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "model/cache.h"
 
 namespace rapt {
 namespace {
@@ -102,10 +103,16 @@ class Reread : public Continuation {
 
 }  // namespace
 
+std::span<const float> choosable(std::span<const float> logits, const GenerateOptions& options) {
+  const auto entries = static_cast<std::size_t>(options.entries);
+  return entries == 0 || entries >= logits.size() ? logits : logits.first(entries);
+}
+
 bool is_cached(const Transformer& model) {
   const auto hashed = [](const std::string& text) { return text.find("lsh") != std::string::npos; };
   const ModelConfig& config = model.config();
-  return !config.reversible && std::none_of(config.patterns.begin(), config.patterns.end(), hashed);
+  return !config.reversible && !turns_with_length(config) &&
+         std::none_of(config.patterns.begin(), config.patterns.end(), hashed);
 }
 
 std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,

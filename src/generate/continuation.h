@@ -27,6 +27,9 @@ class Continuation {
 std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,
                                                 const Context& context);
 
+/// The logits of tokens that may be chosen.
+std::span<const float> choosable(std::span<const float> logits, const GenerateOptions& options);
+
 /// Whether the model's attention can be continued from keys and values.
 bool is_cached(const Transformer& model);
 

@@ -36,6 +36,19 @@ std::uint64_t name_of(std::span<const std::vector<std::int32_t>> prompts, std::s
          static_cast<std::uint64_t>(std::count(before.begin(), before.end(), prompts[index]));
 }
 
+/// Whether no token sees a later one: patterns are asked about a stretch of two pieces.
+bool looks_back_only(const ModelConfig& config) {
+  const Lengths lengths{2 * prompt_piece, 2 * prompt_piece};
+  for (const std::string& text : config.patterns) {
+    const Pattern pattern = Pattern::parse(text);
+    for (Index query = 0; query < lengths.queries; ++query) {
+      const Ranges seen = pattern.keys_of(query, lengths);
+      if (!seen.empty() && seen.back().end > query + 1) return false;
+    }
+  }
+  return true;
+}
+
 /// One prompt on its way.
 struct Text {
   Index prompt, sequence;
@@ -52,6 +65,7 @@ class Generation {
       : options_(options),
         events_(events),
         on_(make_continuation(model, options, context)),
+        pieces_(is_cached(model) && looks_back_only(model.config())),
         results_(prompts.size()) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
     for (std::size_t i = 0; i < prompts.size(); ++i)
@@ -83,12 +97,13 @@ class Generation {
       return;
     }
     const auto count = static_cast<Index>(text.so_far.size());
-    for (Index first = 0; first < count; first += prompt_piece) {
+    const Index piece = pieces_ ? prompt_piece : count;
+    for (Index first = 0; first < count; first += piece) {
       if (cancelled()) {
         result(text).finish = Generated::Finish::cancelled;
         return;
       }
-      const Index end = std::min(count, first + prompt_piece);
+      const Index end = std::min(count, first + piece);
       const Tensor logits =
           on_->extend(Tokens::one({text.so_far.begin() + first, text.so_far.begin() + end}),
                       std::span(&text.sequence, 1));
@@ -103,8 +118,9 @@ class Generation {
   }
 
   /// Chooses the next token; false if the text ends here.
-  bool take(Text& text, std::span<const float> logits) {
+  bool take(Text& text, std::span<const float> all) {
     Generated& made = result(text);
+    const std::span<const float> logits = choosable(all, options_);
     text.next = draw_token(logits, text.so_far, options_.sampling, text.name);
     made.log_probability += log_probability(logits, text.next);
     if (contains(options_.ends, text.next)) {
@@ -146,6 +162,7 @@ class Generation {
   const GenerateOptions& options_;
   const GenerateEvents& events_;
   std::unique_ptr<Continuation> on_;
+  bool pieces_;  // a prompt may be read piece by piece
   std::vector<Generated> results_;
   std::vector<Text> texts_;
 };
@@ -179,6 +196,7 @@ void GenerateOptions::check() const {
   rapt::check(tokens >= 1, "generate: ", tokens, " tokens, expected at least 1");
   rapt::check(context >= 0 && pinned >= 0, "generate: context ", context, " and pinned ", pinned,
               ", expected 0 or more");
+  rapt::check(entries >= 0, "generate: entries is ", entries, ", expected 0 (all) or more");
   rapt::check(beams >= 1, "generate: ", beams, " beams, expected at least 1");
   rapt::check(beams == 1 || sampling.temperature == 0,
               "generate: beams follow the likeliest tokens, expected temperature 0");
@@ -191,8 +209,13 @@ std::vector<Generated> generate(Transformer& model,
   const GenerateOptions all = completed(model, options);
   if (all.beams == 1) return Generation(model, prompts, all, events, context).run();
   std::vector<Generated> results;
-  for (const std::vector<std::int32_t>& prompt : prompts)
-    results.push_back(search_beams(model, prompt, all, events, context));
+  for (const std::vector<std::int32_t>& prompt : prompts) {
+    if (events.cancelled && events.cancelled()) {
+      results.push_back({{}, Generated::Finish::cancelled, 0});
+    } else {
+      results.push_back(search_beams(model, prompt, all, events, context));
+    }
+  }
   return results;
 }
 

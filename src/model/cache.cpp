@@ -7,12 +7,21 @@
 
 namespace rapt {
 
+bool turns_with_length(const ModelConfig& config) {
+  return config.positions == ModelConfig::Positions::rope &&
+         (std::holds_alternative<DynamicNtkRope>(config.rope_scaling) ||
+          std::holds_alternative<LongRope>(config.rope_scaling));
+}
+
 ModelCache::ModelCache(const Transformer& model, const Options& options, const Context& context)
     : body_(std::make_unique<Body>()) {
   const ModelConfig& config = model.config();
   check(config.kind != ModelConfig::Kind::encoder,
         "ModelCache: the model is an encoder, expected one that writes tokens");
   check(!config.reversible, "ModelCache: reversible layers have no cache yet");
+  check(!turns_with_length(config),
+        "ModelCache: this rope_scaling turns keys by the length of their "
+        "sequence, so cached ones would have to be turned anew; expected another");
   body_->options = options;
   for (const LayerWeights& layer : model.body_->weights.stack.layers) {
     check(layer.pattern.text().find("lsh") == std::string::npos, "ModelCache: a layer has ",
@@ -72,12 +81,12 @@ void Transformer::encode(const Tokens& sources, ModelCache& cache, std::span<con
           "encode: sequence ", sequence, " has begun already, expected a new one");
   Tape tape(Tape::Mode::forward, context);
   const auto reading =
-      std::make_shared<Pass>(body_->config, body_->weights, body_->rope_or_null(), PassOptions{});
+      std::make_shared<Pass>(body_->config, body_->weights, body_->rope, PassOptions{});
   const auto layout = std::make_shared<const SequenceLayout>(sources.lengths);
   const Variable read = reading->stack(tape, reading->embed(tape, sources, *layout),
                                        {&*body_->weights.encoder, layout});
-  const auto keeping = std::make_shared<Pass>(body_->config, body_->weights, nullptr, PassOptions{},
-                                              CacheUse{&cache, sequences});
+  const auto keeping = std::make_shared<Pass>(body_->config, body_->weights, std::nullopt,
+                                              PassOptions{}, CacheUse{&cache, sequences});
   keeping->keep_sources(tape, read, *layout);
 }
 
@@ -89,7 +98,7 @@ Tensor Transformer::extend(const Tokens& tokens, ModelCache& cache,
     check(cache.body().sources.empty() || cache.body().sources.front().tokens(sequence) > 0,
           "extend: sequence ", sequence, " has no sources yet, expected encode first");
   Tape tape(Tape::Mode::forward, context);
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, body_->rope_or_null(),
+  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, body_->rope,
                                            PassOptions{}, CacheUse{&cache, sequences});
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
   return Tape::take(

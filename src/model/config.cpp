@@ -35,6 +35,10 @@ void ModelConfig::check() const {
               encoder_layers, ", expected 0 unless kind is encoder-decoder");
   at_least(1, "heads", heads);
   at_least(0, "ffn", ffn);
+  at_least(0, "head_dim", head_dim);
+  at_least(2, "t5_buckets", t5_buckets);
+  at_least(1, "t5_max_distance", t5_max_distance);
+  rapt::check(softcap >= 0, "model: softcap is ", softcap, ", expected 0 (none) or more");
   at_least(1, "max_tokens", max_tokens);
   rapt::check(kv_heads >= 0 && heads % kv_count() == 0, "model: kv_heads is ", kv_heads,
               ", expected a divisor of heads, which is ", heads);

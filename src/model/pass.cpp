@@ -15,9 +15,9 @@ DropoutKey key_of(const DropoutKey& key, Index layer) { return {key.seed, key.st
 
 }  // namespace
 
-Pass::Pass(const ModelConfig& config, ModelWeights& weights, const Rope* rope,
+Pass::Pass(const ModelConfig& config, ModelWeights& weights, std::optional<Rope> rope,
            const PassOptions& options, const CacheUse& use)
-    : config_(config), weights_(weights), rope_(rope), options_(options), use_(use) {
+    : config_(config), weights_(weights), rope_(std::move(rope)), options_(options), use_(use) {
   for (const Index sequence : use.sequences) firsts_.push_back(use.cache->tokens(sequence));
 }
 
@@ -77,13 +77,13 @@ Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
   const Tensor batch = axial_positions(axial(), {1, count}, Positions::list(positions));
   Tensor flat = Tensor::uninitialized({count, config_.width});
   std::copy_n(batch.data(), batch.elements(), flat.data());
-  const auto undo = [=, &rows, &columns](const Tensor& gradient) {
+  const auto undo = [=, &rows, &columns, context = tape.context()](const Tensor& gradient) {
     const Shape shape{1, count, gradient.shape()[1]};
     const AxialGradients g =
         axial_positions_backward(View::trusted(gradient.data(), shape, shape.row_major()), axial(),
                                  Positions::list(positions));
-    add_to(rows.wanted_gradient(), g.drows);
-    add_to(columns.wanted_gradient(), g.dcolumns);
+    add_to(rows.wanted_gradient(), g.drows, context);
+    add_to(columns.wanted_gradient(), g.dcolumns, context);
   };
   return tape.made(std::move(flat), undo);
 }

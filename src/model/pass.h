@@ -29,7 +29,7 @@ struct CacheUse {
 /// One pass of tokens through a model. What it put on a tape keeps it alive.
 class Pass : public std::enable_shared_from_this<Pass> {
  public:
-  Pass(const ModelConfig& config, ModelWeights& weights, const Rope* rope,
+  Pass(const ModelConfig& config, ModelWeights& weights, std::optional<Rope> rope,
        const PassOptions& options, const CacheUse& use = {});
   /// Dropout happens only then, on every tape.
   void train() { trains_ = true; }
@@ -105,7 +105,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   const ModelConfig& config_;
   ModelWeights& weights_;
-  const Rope* rope_;
+  std::optional<Rope> rope_;
   PassOptions options_;
   CacheUse use_;
   std::vector<Index> firsts_;  // tokens that the cache knew of each sequence

@@ -75,11 +75,11 @@ Variable Pass::reversible(Tape& tape, const Variable& x, const StackInput& in) {
   Tensor both = joined(y);
   if (!tape.records()) return tape.input(std::move(both));
   auto kept = std::make_shared<Variable>();
-  const auto undo = [self = shared_from_this(), parts, kept,
-                     slot = x.slot()](const Tensor& gradient) {
+  const auto undo = [self = shared_from_this(), parts, kept, slot = x.slot(),
+                     context = tape.context()](const Tensor& gradient) {
     self->options_.stats = nullptr;  // forward has told
     ReversibleGradients g = reversible_backward(*parts, split(kept->value()), split(gradient));
-    add_to(g.dx.x1, g.dx.x2);
+    add_to(g.dx.x1, g.dx.x2, context);
     slot.add(std::move(g.dx.x1));
   };
   const Variable result = tape.made(std::move(both), undo);

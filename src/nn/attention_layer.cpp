@@ -106,7 +106,7 @@ void undo_attention(const Kept& kept, const Tensor& gradient, const Context& con
       heads_in(kept.out.value().data(), rows, kept.shape, 0), kept.rows, kept.how, context);
   if (shared) add_rows(dk, dq);
   sums.hand_over();
-  if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable);
+  if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable, context);
 }
 
 }  // namespace

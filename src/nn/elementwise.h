@@ -7,7 +7,7 @@
 namespace rapt {
 
 /// to += more, both f32 and row-major of one shape.
-void add_to(Tensor& to, const Tensor& more, const Context& context = {});
+void add_to(Tensor& to, const Tensor& more, const Context& context);
 /// x *= factor, rounded to f32.
 void scale_in_place(Tensor& x, double factor, const Context& context = {});
 

@@ -187,7 +187,9 @@ TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
   std::vector<Target> counted = targets_of(x, head, targets);
   const double divisor = how.divisor != 0 ? how.divisor : static_cast<double>(counted.size());
   Tensor value({1});
-  if (counted.empty()) return {.loss = tape.input(std::move(value))};
+  if (counted.empty())
+    return {.loss = tape.input(std::move(value)),
+            .likeliest = std::vector<std::int32_t>(targets.size(), -1)};
   LossRun run(tape, x, head, std::move(counted), how);
   TokenLoss result = run.run();
   value.data()[0] = static_cast<float>(result.total / divisor);

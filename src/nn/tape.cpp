@@ -17,7 +17,7 @@ void GradientSlot::add(Tensor more) const {
   if (state_->sum.empty()) {
     state_->sum = std::move(more);
   } else {
-    add_to(state_->sum, more);
+    add_to(state_->sum, more, state_->context);
   }
 }
 
@@ -33,14 +33,15 @@ Tape::Tape(Mode mode, Context context) : mode_(mode), context_(std::move(context
 Variable Tape::input(Tensor value, bool tracked) const {
   GradientSlot slot;
   if (tracked && records())
-    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{value.shape()});
+    slot.state_ =
+        std::make_shared<GradientSlot::State>(GradientSlot::State{value.shape(), context_});
   return {std::make_shared<Tensor>(std::move(value)), std::move(slot)};
 }
 
 Variable Tape::apart(const Variable& x) const {
   GradientSlot slot;
   if (records())
-    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{x.shape()});
+    slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{x.shape(), context_});
   return {x.value_, std::move(slot)};
 }
 

@@ -157,11 +157,17 @@ void CheckpointStore::remove_old(Index newest) {
   std::vector<Index> old = steps();
   std::erase_if(old, [&](Index step) { return step > newest; });
   old.resize(old.size() - std::min(old.size(), static_cast<std::size_t>(options_.keep)));
-  for (const Index step : old) {
-    // Renamed first: half a checkpoint never stands where a whole one belongs.
-    rename_path(path_of(step), away_path(step));
-    fs::remove_all(away_path(step));
-  }
+  for (const Index step : old) remove(step);
+}
+
+/// Renamed first: half a checkpoint never stands where a whole one belongs.
+void CheckpointStore::remove(Index step) {
+  rename_path(path_of(step), away_path(step));
+  fs::remove_all(away_path(step));
+}
+
+void CheckpointStore::clear() {
+  for (const Index step : steps()) remove(step);
 }
 
 std::vector<Index> CheckpointStore::steps() const {

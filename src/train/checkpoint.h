@@ -49,6 +49,9 @@ class CheckpointStore {
   /// std::invalid_argument if a name comes twice or the state is not what JSON can say (NaN).
   void save(Index step, std::span<const NamedTensor> tensors, const Json& state);
 
+  /// Removes all checkpoints.
+  void clear();
+
   /// Steps that have a folder, damaged or not, in ascending order.
   std::vector<Index> steps() const;
   /// The newest step that is whole; every byte is read. Each damaged one on the way is a notice.
@@ -67,6 +70,7 @@ class CheckpointStore {
   void write_files(const std::string& folder, Index step, std::span<const NamedTensor> tensors,
                    const Json& state) const;
   void remove_old(Index newest);
+  void remove(Index step);
 
   std::string folder_;
   std::optional<FileLock> lock_;  // unless it reads only

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 #include <system_error>
 
@@ -15,6 +16,16 @@ namespace rapt {
 namespace {
 
 constexpr Index most_bytes = Index{1} << 32;
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+/// A number of a line that may hold anything.
+template <class T>
+T number_in(const Json& object, const char* key, T otherwise) {
+  if (!object.is_object()) return otherwise;
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->template get<T>() : otherwise;
+}
 
 }  // namespace
 
@@ -31,7 +42,7 @@ void MetricsFile::cut_after(Index step) {
   std::string kept, line;
   while (std::getline(all, line)) {
     const Json object = Json::parse(line, nullptr, false);  // a torn last line is no object
-    if (object.is_object() && object.value("step", Index{0}) <= step) kept += line + '\n';
+    if (number_in(object, "step", step + 1) <= step) kept += line + '\n';
   }
   replace_file(path_, kept);
   ::close(descriptor_);
@@ -77,14 +88,14 @@ MetricsTail metrics_tail(const std::string& path) {
   for (std::string line; std::getline(all, line);) {
     const Json object = Json::parse(line, nullptr, false);
     if (!object.is_object()) continue;
-    if (object.contains("loss"))
-      tail.progress =
-          TrainProgress{.step = object.value("step", Index{0}), .loss = object.value("loss", 0.0)};
+    const auto real = [&](const char* key) { return number_in(object, key, unknown); };
+    const Index step = number_in(object, "step", Index{0});
+    if (object.contains("loss")) tail.progress = TrainProgress{.step = step, .loss = real("loss")};
     if (object.contains("evaluation_loss"))
-      tail.evaluation = Evaluation{.step = object.value("step", Index{0}),
-                                   .loss = object.value("evaluation_loss", 0.0),
-                                   .accuracy = object.value("accuracy", 0.0),
-                                   .exact = object.value("exact", 0.0)};
+      tail.evaluation = Evaluation{.step = step,
+                                   .loss = real("evaluation_loss"),
+                                   .accuracy = real("accuracy"),
+                                   .exact = real("exact")};
   }
   return tail;
 }

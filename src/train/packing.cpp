@@ -1,5 +1,7 @@
 #include "train/packing.h"
 
+#include "base/check.h"
+
 namespace rapt {
 namespace {
 
@@ -51,6 +53,8 @@ PackedBatch packed(const Batch& batch) {
 
 std::vector<std::int32_t> PackedBatch::spread(std::span<const std::int32_t> numbers,
                                               const Batch& batch) const {
+  check(numbers.size() == places.size(), "spread: ", numbers.size(), " numbers for ", places.size(),
+        " tokens");
   std::vector<std::int32_t> all(batch.targets.size(), -1);
   for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = numbers[i];
   return all;

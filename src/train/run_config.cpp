@@ -21,6 +21,7 @@ void check_train(const TrainOptions& o) {
   };
   count("steps", o.steps, 1);
   count("accumulate", o.accumulate, 1);
+  need(o.accumulate <= 65536, "accumulate", static_cast<double>(o.accumulate), "at most 65536");
   count("log_every", o.log_every, 1);
   count("evaluate_every", o.evaluate_every, 0);
   count("save_every", o.save_every, 0);

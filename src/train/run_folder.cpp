@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/check.h"
 #include "base/files.h"
 #include "base/input.h"
 #include "formats/toml.h"
@@ -64,26 +65,30 @@ std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string
   return Tokenizer::read(tokenizer_path(folder));
 }
 
-std::unique_ptr<const Data> open_run_data(const RunConfig& config, const std::string& folder) {
-  return open_data(config.data, tokenizer_of(config, folder));
-}
-
-RunConfig completed(const RunConfig& given, const std::string& folder) {
-  RunConfig config = given;
+PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
+                        const CheckpointStore& store, OldRun old_run) {
+  PreparedRun run{given, {}, old_run == OldRun::go_on && !store.steps().empty()};
+  check(old_run != OldRun::refuse || store.steps().empty(), "train: ", folder,
+        " holds a run already; --resume goes on with it, --force starts it over, --out takes "
+        "another folder");
+  RunConfig& config = run.config;
   config.train.schedule.steps = config.train.steps;
-  std::filesystem::create_directories(folder);
-  const bool known = std::filesystem::exists(config_path(folder));
-  if (!is_task(config.data) && !std::filesystem::exists(tokenizer_path(folder)))
-    new_tokenizer(config).write(tokenizer_path(folder));
-  if (config.model.vocabulary == 0)
-    config.model.vocabulary = entries_of(config, tokenizer_of(config, folder));
+  if (!is_task(config.data))
+    run.tokenizer = run.goes_on ? tokenizer_of(config, folder) : new_tokenizer(config);
+  if (config.model.vocabulary == 0) config.model.vocabulary = entries_of(config, run.tokenizer);
   config.model.check();
-  if (known) {
+  if (run.goes_on)
     check_same(config, run_config_from(read_toml(config_path(folder)), config_path(folder)),
                folder);
+  return run;
+}
+
+void write_run(const PreparedRun& run, const std::string& folder) {
+  if (run.tokenizer && !run.goes_on) {
+    std::filesystem::remove(tokenizer_path(folder));
+    run.tokenizer->write(tokenizer_path(folder));
   }
-  replace_file(config_path(folder), to_toml(config));
-  return config;
+  replace_file(config_path(folder), to_toml(run.config));
 }
 
 void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
@@ -108,31 +113,64 @@ void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config
               {"evaluated", state.evaluated}});
 }
 
-RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
-                 Transformer& model, Optimizer& optimizer) {
+namespace {
+
+/// Fields that came later have their defaults in an older checkpoint.
+void check_model(const Checkpoint& checkpoint, const RunConfig& config) {
   const std::string source = "checkpoint of step " + std::to_string(checkpoint.step);
-  if (checkpoint.state.at("config").at("model") != to_json(config.model))
-    fail_input(source, ": it is of another model");
-  if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
-    fail_input(source, ": the data or how it is read has changed since");
+  const ModelConfig saved =
+      model_config_from(Fields(checkpoint.state.at("config").at("model"), source, "model"));
+  if (to_json(saved) != to_json(config.model))
+    fail_input(source, ": it is of another model than config.toml describes");
+}
+
+std::vector<AdamState> moments(Checkpoint& checkpoint, std::span<Parameter* const> parameters) {
   const Json& steps = checkpoint.state.at("adam_steps");
   std::vector<AdamState> state;
-  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    Parameter& parameter = *optimizer.parameters()[i];
-    const Shape shape = parameter.value.shape();
-    parameter.value = take(checkpoint, parameter.name, shape);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Shape shape = parameters[i]->value.shape();
     AdamState adam;
     adam.steps = steps.at(i).get<Index>();
     if (adam.steps > 0) {
-      adam.first = take(checkpoint, first_name(parameter.name), shape);
-      adam.second = take(checkpoint, second_name(parameter.name), shape);
+      adam.first = take(checkpoint, first_name(parameters[i]->name), shape);
+      adam.second = take(checkpoint, second_name(parameters[i]->name), shape);
     }
     state.push_back(std::move(adam));
   }
-  model.refresh();
-  optimizer.restore(std::move(state));
-  return {checkpoint.state.at("best_loss").get<double>(), checkpoint.state.at("waits").get<Index>(),
-          checkpoint.state.at("evaluated").get<bool>()};
+  return state;
+}
+
+/// Runs what reads a state; one that lacks something is named.
+template <class Read>
+auto read_state(const Checkpoint& checkpoint, const Read& read) {
+  try {
+    return read();
+  } catch (const Json::exception& error) {
+    fail_input("checkpoint of step ", checkpoint.step,
+               ": its state is not that of a run: ", error.what());
+  }
+}
+
+}  // namespace
+
+RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
+                 Transformer& model, Optimizer& optimizer) {
+  return read_state(checkpoint, [&] {
+    check_model(checkpoint, config);
+    if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
+      fail_input("checkpoint of step ", checkpoint.step,
+                 ": the data or how it is read has changed since");
+    const RunState state{checkpoint.state.at("best_loss").get<double>(),
+                         checkpoint.state.at("waits").get<Index>(),
+                         checkpoint.state.at("evaluated").get<bool>()};
+    optimizer.restore(moments(checkpoint, optimizer.parameters()));
+    for (Parameter& parameter : model.parameters()) {
+      const Shape shape = parameter.value.shape();
+      parameter.value = take(checkpoint, parameter.name, shape);
+    }
+    model.refresh();
+    return state;
+  });
 }
 
 LoadedRun load_run(const std::string& folder) {
@@ -141,6 +179,7 @@ LoadedRun load_run(const std::string& folder) {
   const std::optional<Index> latest = store.latest();
   if (!latest) fail_input("load: ", folder, " has no checkpoint yet");
   Checkpoint checkpoint = store.load(*latest);
+  read_state(checkpoint, [&] { check_model(checkpoint, config); });
   LoadedRun run{config, Transformer(config.model), tokenizer_of(config, folder), *latest,
                 store.take_notices()};
   for (Parameter& parameter : run.model.parameters()) {

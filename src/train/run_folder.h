@@ -14,13 +14,20 @@ struct RunState {
   bool evaluated = false;
 };
 
-/// The config of a run in this folder: a vocabulary of 0 is that of the data. A new folder gets
-/// config.toml and, for text, tokenizer.json. Throws std::runtime_error if the folder holds a run
-/// with another model or other data.
-RunConfig completed(const RunConfig& config, const std::string& folder);
+/// A run that may begin, or go on.
+struct PreparedRun {
+  RunConfig config;                    // a vocabulary of 0 is that of the data
+  std::optional<Tokenizer> tokenizer;  // of text
+  bool goes_on = false;
+};
+/// Looks at the folder and changes nothing. Throws std::runtime_error if a run that goes on has
+/// another model or other data, and std::invalid_argument if there is one and there must not be.
+PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
+                        const CheckpointStore& store, OldRun old_run);
+/// config.toml and tokenizer.json of a run that begins or goes on.
+void write_run(const PreparedRun& run, const std::string& folder);
 /// The tokenizer of the folder, if its data is text.
 std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder);
-std::unique_ptr<const Data> open_run_data(const RunConfig& config, const std::string& folder);
 
 void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
                      const Transformer& model, const Optimizer& optimizer, const RunState& state);

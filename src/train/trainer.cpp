@@ -36,19 +36,24 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-                 const Context& context)
+                 const Context& context, OldRun old_run)
     : store_(folder, {.keep = config.train.keep}),
-      config_(completed(config, folder)),
+      prepared_(prepare_run(config, folder, store_, old_run)),
+      config_(prepared_.config),
       events_(events),
       context_(context),
       model_(config_.model),
-      data_(open_run_data(config_, folder)),
+      data_(open_data(config_.data, prepared_.tokenizer)),
       optimizer_(pointers(model_.parameters()), config.train.optimizer),
       metrics_(folder + "/metrics.jsonl") {
   check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
         " different tokens, but model.vocabulary is ", config_.model.vocabulary,
         "; expected at least as many");
-  resume();
+  if (prepared_.goes_on) resume();
+  // All is well: from here on the folder is this run's.
+  if (!prepared_.goes_on) store_.clear();
+  metrics_.cut_after(prepared_.goes_on ? step_ : -1);
+  write_run(prepared_, folder);
 }
 
 void Trainer::notice(const std::string& line) const {
@@ -62,8 +67,7 @@ void Trainer::pass_notices() {
 void Trainer::resume() {
   const std::optional<Index> latest = store_.latest();
   pass_notices();
-  metrics_.cut_after(latest.value_or(0));
-  if (!latest) return;
+  if (!latest) fail_input("train: no checkpoint of this run is whole; --force starts it over");
   Checkpoint checkpoint = store_.load(*latest);
   RunState state = restore(checkpoint, config_, *data_, model_, optimizer_);
   step_ = saved_ = *latest;
@@ -106,13 +110,18 @@ Trainer::StepLoss Trainer::gradients() {
 
 void Trainer::check_finite(double loss, const GradientNorm& norm) {
   if (std::isfinite(loss) && norm.bad == nullptr) return;
-  save();  // the weights have not moved yet
+  std::string saved = "the weights before it are saved as step " + std::to_string(step_);
+  try {
+    save();  // they have not moved yet
+  } catch (const std::exception& error) {
+    saved = std::string("and the weights before it could not be saved: ") + error.what();
+  }
   const std::string what = norm.bad == nullptr
                                ? "the loss is " + std::to_string(loss)
                                : "the gradient of " + norm.bad->name + " is not finite (loss " +
                                      std::to_string(loss) + ")";
-  fail_input("train: ", what, " at step ", step_ + 1, "; the weights before it are saved as step ",
-             step_, ". A lower learning_rate or clip may help");
+  fail_input("train: ", what, " at step ", step_ + 1, "; ", saved,
+             ". A lower learning_rate or clip may help");
 }
 
 void Trainer::report(const StepLoss& loss, double learning_rate, double norm, double seconds) {
@@ -176,10 +185,11 @@ Evaluation Trainer::evaluate() {
 
 bool Trainer::ends(const Evaluation& evaluation) {
   result_.evaluation = evaluation;
-  const bool better = !evaluated_ || evaluation.loss < best_loss_;
+  const bool better =
+      std::isfinite(evaluation.loss) && (!evaluated_ || evaluation.loss < best_loss_);
   best_loss_ = better ? evaluation.loss : best_loss_;
   waits_ = better ? 0 : waits_ + 1;
-  evaluated_ = true;
+  evaluated_ |= better;
   if (config_.train.until > 0 && evaluation.exact >= config_.train.until) {
     result_.end = TrainResult::End::accuracy;
     return true;
@@ -226,6 +236,10 @@ TrainResult Trainer::run() {
   notice(data_->describe());
   const KeepMemory keep(step_memory);
   bool ended = step_ >= config_.train.steps;
+  if (!ended && events_.stop && events_.stop()) {  // while the data was read
+    result_.end = TrainResult::End::stopped;
+    ended = true;
+  }
   while (!ended) {
     take_step();
     ended = step_ >= config_.train.steps;
@@ -241,8 +255,8 @@ TrainResult Trainer::run() {
 }
 
 TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-                  const Context& context) {
-  return Trainer(config, folder, events, context).run();
+                  const Context& context, OldRun old_run) {
+  return Trainer(config, folder, events, context, old_run).run();
 }
 
 }  // namespace rapt

@@ -7,6 +7,7 @@
 #include "train/data.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/run_folder.h"
 
 namespace rapt {
 
@@ -14,7 +15,7 @@ namespace rapt {
 class Trainer {
  public:
   Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-          const Context& context);
+          const Context& context, OldRun old_run);
 
   TrainResult run();
 
@@ -41,7 +42,8 @@ class Trainer {
   void pass_notices();
 
   CheckpointStore store_;  // first: it has the lock
-  const RunConfig config_;
+  const PreparedRun prepared_;
+  const RunConfig& config_;
   const TrainEvents& events_;
   const Context context_;
   Transformer model_;
