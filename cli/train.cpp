@@ -86,7 +86,7 @@ void run(const TrainCommand& command) {
                                    command.force    ? OldRun::start_over
                                    : command.resume ? OldRun::go_on
                                                     : OldRun::refuse);
-  if (result.taken == 0) {
+  if (result.taken == 0 && result.end == TrainResult::End::steps) {
     say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
     return;
   }

@@ -42,7 +42,7 @@ Ran run(const RunConfig& config, const std::string& folder, Index stop_after = 0
   Index steps = 0;
   events.progress = [&](const TrainProgress& p) { ran.losses.push_back(p.loss); };
   events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
-  events.stop = [&] { return ++steps == stop_after; };
+  events.stop = [&] { return stop_after > 0 && steps++ == stop_after; };
   ran.result = train(config, folder, events, context);
   return ran;
 }

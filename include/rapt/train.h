@@ -121,7 +121,7 @@ struct TrainEvents {
   std::function<void(const std::string& line)> notice = {};  // what the user should know
   std::function<void(const TrainProgress&)> progress = {};
   std::function<void(const Evaluation&)> evaluation = {};
-  /// Asked after every step: true saves and ends the run.
+  /// Asked before the first step and after every one: true saves and ends the run.
   std::function<bool()> stop = {};
 };
 

@@ -103,11 +103,25 @@ def check_signal(folder, expected, number, code):
 
 
 def check_divergence(folder):
-    code, errors = finish(folder, "--set", "train.learning_rate=1e30", "--set", "train.clip=0",
+    code, errors = finish(folder, "--set", "train.learning_rate=1e30", "--set", "train.evaluate_every=1", "--set", "train.clip=0",
                           "--set", "train.decay=constant", "--set", "train.warmup=0")
     named = "is not finite" in errors or "the loss is" in errors
     expect(code == 1 and named, f"diverged: {errors}")
     expect(list(folder.glob("step-*")), "nothing was saved before it diverged")
+
+
+def check_force(folder):
+    """Nothing is lost unless the new run can begin."""
+    before = sorted(path.name for path in folder.iterdir())
+    code, errors = finish(folder, "--force", "--data", "/nonexistent.txt")
+    expect(code == 1 and "/nonexistent.txt" in errors, f"--force without data: {errors}")
+    expect(sorted(path.name for path in folder.iterdir()) == before, "--force removed a run")
+    code, errors = finish(folder, "--force", "--resume")
+    expect(code == 2, f"--force and --resume: {errors}")
+    code, errors = finish(folder, "--force", "--set", f"train.steps={STEPS // 2}")
+    expect(code == 0 and not (folder / f"step-{STEPS:06}").exists(), f"--force: {errors}")
+    code, errors = finish(folder, "--force")
+    expect(code == 0, errors)
 
 
 def check_refusals(folder):
@@ -143,6 +157,7 @@ def main():
         check_signal(home / "interrupted", expected, signal.SIGINT, 130)
         check_signal(home / "terminated", expected, signal.SIGTERM, 143)
         check_divergence(home / "diverged")
+        check_force(home / "whole")
         check_refusals(home / "whole")
     print(f"{kills} kills in {runs} runs, the same bits as without")
 
