@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cfenv>
 #include <chrono>
+#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -146,13 +147,14 @@ TEST(Threads, RunEveryTaskOnceWithWorkersOfTheirOwn) {
 TEST(Threads, AreAsManyAsAskedForEvenBeyondTheCpus) {
   const Threads threads(7);
   std::mutex mutex;
+  std::condition_variable all_here;
   std::set<std::thread::id> seen;
-  threads.for_each_task(140, [&](Index, Index) {
-    {
-      const std::lock_guard lock(mutex);
-      seen.insert(std::this_thread::get_id());
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  threads.for_each_task(7, [&](Index, Index) {
+    std::unique_lock lock(mutex);
+    seen.insert(std::this_thread::get_id());
+    all_here.notify_all();
+    // A busy machine may take its time to start them.
+    all_here.wait_for(lock, std::chrono::seconds(20), [&] { return seen.size() == 7; });
   });
   EXPECT_EQ(seen.size(), 7U);
 }

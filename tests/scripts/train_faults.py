@@ -103,8 +103,8 @@ def check_signal(folder, expected, number, code):
 
 
 def check_divergence(folder):
-    code, errors = finish(folder, "--set", "train.learning_rate=1e30", "--set", "train.evaluate_every=1", "--set", "train.clip=0",
-                          "--set", "train.decay=constant", "--set", "train.warmup=0")
+    keys = ("learning_rate=1e30", "clip=0", "decay=constant", "warmup=0", "evaluate_every=1")
+    code, errors = finish(folder, *(word for key in keys for word in ("--set", "train." + key)))
     named = "is not finite" in errors or "the loss is" in errors
     expect(code == 1 and named, f"diverged: {errors}")
     expect(list(folder.glob("step-*")), "nothing was saved before it diverged")
