@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "base/keep_memory.h"
 #include "formats/safetensors.h"
 #include "train/optimizer.h"
 #include "train/packing.h"
@@ -141,6 +142,7 @@ double train_step(const RunConfig& config, Transformer& model, Optimizer& optimi
 }
 
 void train_in_turns(const Arguments& words) {
+  const KeepMemory keep(std::size_t{2} << 30);  // as rapt::train does
   const RunConfig config = read_run_config(words[0]);
   Transformer model = model_of(config, words[1]);
   const std::vector<PackedBatch> batches = read_batches(words[2]);
