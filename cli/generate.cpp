@@ -98,6 +98,8 @@ void run(GenerateCommand& command) {
   const Speech speech(loaded, alone);
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& prompt : command.prompts) prompts.push_back(speech.ids_of(prompt));
+  if (const std::string why = why_no_cache(loaded.config.model); !why.empty())
+    fmt::print(stderr, "the context is read anew for every token: {}\n", why);
   const StopSignals signals;
   GenerateEvents events;
   events.token = [&](Index, std::int32_t id) { speech.say(id); };

@@ -147,6 +147,10 @@ class RAPT_API Transformer {
   std::unique_ptr<Body> body_;
 };
 
+/// "" if keys and values of this model can be kept while it writes; else why not. Such a model
+/// reads its context anew for every token.
+RAPT_API std::string why_no_cache(const ModelConfig& config);
+
 /// Keys and values of all layers of a model, for sequences that grow. See KvCache.
 class RAPT_API ModelCache {
  public:
@@ -157,8 +161,7 @@ class RAPT_API ModelCache {
     Index window = 0;
     Index pinned = 0;
   };
-  /// Throws std::invalid_argument for an encoder, and for hashed layers, whose order changes with
-  /// every token.
+  /// Throws std::invalid_argument for an encoder, and where why_no_cache has a reason.
   ModelCache(const Transformer& model, const Options& options, const Context& context = {});
   ~ModelCache();
   ModelCache(ModelCache&&) noexcept;

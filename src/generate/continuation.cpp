@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/check.h"
-#include "model/cache.h"
 
 namespace rapt {
 namespace {
@@ -108,16 +107,10 @@ std::span<const float> choosable(std::span<const float> logits, const GenerateOp
   return entries == 0 || entries >= logits.size() ? logits : logits.first(entries);
 }
 
-bool is_cached(const Transformer& model) {
-  const auto hashed = [](const std::string& text) { return text.find("lsh") != std::string::npos; };
-  const ModelConfig& config = model.config();
-  return !config.reversible && !turns_with_length(config) &&
-         std::none_of(config.patterns.begin(), config.patterns.end(), hashed);
-}
-
 std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,
                                                 const Context& context) {
-  if (is_cached(model)) return std::make_unique<Cached>(model, options, context);
+  if (why_no_cache(model.config()).empty())
+    return std::make_unique<Cached>(model, options, context);
   return std::make_unique<Reread>(model, options, context);
 }
 

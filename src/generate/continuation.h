@@ -30,7 +30,4 @@ std::unique_ptr<Continuation> make_continuation(Transformer& model, const Genera
 /// The logits of tokens that may be chosen.
 std::span<const float> choosable(std::span<const float> logits, const GenerateOptions& options);
 
-/// Whether the model's attention can be continued from keys and values.
-bool is_cached(const Transformer& model);
-
 }  // namespace rapt

@@ -36,9 +36,11 @@ std::uint64_t name_of(std::span<const std::vector<std::int32_t>> prompts, std::s
          static_cast<std::uint64_t>(std::count(before.begin(), before.end(), prompts[index]));
 }
 
-/// Whether no token sees a later one: patterns are asked about a stretch of two pieces.
-bool looks_back_only(const ModelConfig& config) {
-  const Lengths lengths{2 * prompt_piece, 2 * prompt_piece};
+/// Whether a prompt may be read piece by piece: keys and values are kept, and no token sees a later
+/// one.
+bool reads_in_pieces(const ModelConfig& config, Index tokens) {
+  if (tokens <= prompt_piece || !why_no_cache(config).empty()) return false;
+  const Lengths lengths{tokens, tokens};
   for (const std::string& text : config.patterns) {
     const Pattern pattern = Pattern::parse(text);
     for (Index query = 0; query < lengths.queries; ++query) {
@@ -65,7 +67,7 @@ class Generation {
       : options_(options),
         events_(events),
         on_(make_continuation(model, options, context)),
-        pieces_(is_cached(model) && looks_back_only(model.config())),
+        config_(model.config()),
         results_(prompts.size()) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
     for (std::size_t i = 0; i < prompts.size(); ++i)
@@ -97,7 +99,7 @@ class Generation {
       return;
     }
     const auto count = static_cast<Index>(text.so_far.size());
-    const Index piece = pieces_ ? prompt_piece : count;
+    const Index piece = reads_in_pieces(config_, count) ? prompt_piece : count;
     for (Index first = 0; first < count; first += piece) {
       if (cancelled()) {
         result(text).finish = Generated::Finish::cancelled;
@@ -162,7 +164,7 @@ class Generation {
   const GenerateOptions& options_;
   const GenerateEvents& events_;
   std::unique_ptr<Continuation> on_;
-  bool pieces_;  // a prompt may be read piece by piece
+  const ModelConfig& config_;
   std::vector<Generated> results_;
   std::vector<Text> texts_;
 };

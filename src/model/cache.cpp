@@ -4,13 +4,19 @@
 
 #include "base/check.h"
 #include "model/body.h"
+#include "rapt/lsh.h"
 
 namespace rapt {
 
-bool turns_with_length(const ModelConfig& config) {
-  return config.positions == ModelConfig::Positions::rope &&
-         (std::holds_alternative<DynamicNtkRope>(config.rope_scaling) ||
-          std::holds_alternative<LongRope>(config.rope_scaling));
+std::string why_no_cache(const ModelConfig& config) {
+  if (config.reversible) return "its layers are reversible";
+  if (config.positions == ModelConfig::Positions::rope &&
+      (std::holds_alternative<DynamicNtkRope>(config.rope_scaling) ||
+       std::holds_alternative<LongRope>(config.rope_scaling)))
+    return "its rope_scaling turns all keys anew as the text grows";
+  for (const std::string& text : config.patterns)
+    if (lsh_part(Pattern::parse(text))) return "the order of " + text + " changes with every token";
+  return "";
 }
 
 ModelCache::ModelCache(const Transformer& model, const Options& options, const Context& context)
@@ -18,14 +24,11 @@ ModelCache::ModelCache(const Transformer& model, const Options& options, const C
   const ModelConfig& config = model.config();
   check(config.kind != ModelConfig::Kind::encoder,
         "ModelCache: the model is an encoder, expected one that writes tokens");
-  check(!config.reversible, "ModelCache: reversible layers have no cache yet");
-  check(!turns_with_length(config),
-        "ModelCache: this rope_scaling turns keys by the length of their "
-        "sequence, so cached ones would have to be turned anew; expected another");
+  const std::string reason = why_no_cache(config);
+  check(reason.empty(), "ModelCache: this model cannot be continued from keys and values: ", reason,
+        "; forward reads the whole text");
   body_->options = options;
   for (const LayerWeights& layer : model.body_->weights.stack.layers) {
-    check(layer.pattern.text().find("lsh") == std::string::npos, "ModelCache: a layer has ",
-          layer.pattern.text(), ", whose order changes with every token, expected no lsh");
     CacheOptions each{.kv_heads = config.kv_count(), .dim = config.dim(), .type = options.type};
     if (layer.cross) body_->sources.emplace_back(each, context);
     each.window = options.window;

@@ -6,9 +6,6 @@
 
 namespace rapt {
 
-/// Whether keys are turned by angles that depend on the length of their sequence.
-bool turns_with_length(const ModelConfig& config);
-
 struct ModelCache::Body {
   Options options;
   std::vector<KvCache> layers;   // of the decoder; all have the same sequences

@@ -58,7 +58,7 @@ Pattern SequenceLayout::across(const SequenceLayout& sources) const {
 
 std::shared_ptr<const Plan> PlanBook::plan(const Pattern& pattern, Lengths lengths) {
   const std::string text = pattern.text();
-  if (text.find("lsh") != std::string::npos) return nullptr;  // depends on the numbers
+  if (pattern.node()->has_lsh()) return nullptr;  // depends on the numbers
   auto& known = plans_[text + '@' + std::to_string(lengths.queries)];
   if (known == nullptr) known = std::make_shared<const Plan>(pattern, lengths);
   return known;
