@@ -44,7 +44,7 @@ ffn = 704
 norm = "rms"
 gated = true
 activation = "silu"
-biases = false
+biases = "none"
 tied = false
 """
 WINDOW = 'patterns = ["causal & window(256, 0)"]\n'

@@ -86,7 +86,8 @@ TEST(Inspect, CountsParametersAsTheModelItself) {
       config.axial_rows = 8;
       config.axial_columns = 16;
       config.axial_row_width = 24;
-      config.tied = config.biases = !other;
+      config.tied = !other;
+      config.biases = other ? ModelConfig::Biases::none : ModelConfig::Biases::all;
       config.qk_norm = config.gated = config.embedding_norm = other;
       config.kv_heads = other ? 2 : 0;
       EXPECT_EQ(inspect(config).parameters, Transformer(config).count())
@@ -144,7 +145,7 @@ std::vector<ModelConfig> kept_cases() {
   cases[6].reversible = true;
   cases[6].tied = false;
   cases[7].patterns = {"causal & lsh(32, 2)"};
-  cases[7].shared_query_key = true;
+  cases[7].shared_query_key = ModelConfig::SharedKeys::always;
   cases[7].positions = ModelConfig::Positions::none;
   cases[8].dropout = 0.1;
   cases[8].embedding_norm = true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,10 @@ struct RAPT_API ModelConfig {
     after,   // norm(x + f(x))
   };
   enum class Positions { none, learned, sinusoidal, rope, alibi, t5, axial };
+  /// Which linear layers have biases: those of queries, keys and values, all of attention, or those
+  /// of the feed-forward network.
+  enum class Biases { none, all, qkv, attention, ffn };
+  enum class SharedKeys { never, always, hashed };
 
   Kind kind = Kind::decoder;
   Index vocabulary = 258;    // 0: vectors go in and come out, there is no embedding
@@ -36,18 +41,25 @@ struct RAPT_API ModelConfig {
   Index ffn = 0;       // width inside the feed-forward network; 0: 4 * width
   Activation activation = Activation::gelu_tanh;
   bool gated = false;  // activation(gate) * up
-  bool biases = true;  // of linear layers
+  Biases biases = Biases::all;
   Norm norm = Norm::layer;
   NormPlace norm_place = NormPlace::before;
   double epsilon = 1e-5;
   bool qk_norm = false;           // RMS norm of every query and key
   bool embedding_norm = false;    // of what goes into the first layer
   bool final_norm = true;         // after the last layer; only with NormPlace::before
-  bool tied = true;               // the head is the embedding
   bool scaled_embedding = false;  // times sqrt(width)
+  Index token_types = 0;          // a vector for each, added to the embedding; 0: there are none
+
+  bool head = true;          // without one, rows of the last layer are all that comes out
+  bool tied = true;          // the head is the embedding
+  bool masked_head = false;  // BERT's: a linear layer, the activation and a norm stand before it
+  bool head_bias = false;
+  bool scaled_head = false;  // rows times 1/sqrt(width) go into it
 
   Positions positions = Positions::rope;
-  Index max_tokens = 1024;  // learned positions have so many rows; others are not bound by it
+  Index max_tokens = 1024;   // learned positions are so many; others are not bound by it
+  Index first_position = 0;  // row of the learned table where the first token stands
   double rope_base = 10000;
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::half_split;
@@ -59,8 +71,8 @@ struct RAPT_API ModelConfig {
   std::vector<std::string> encoder_patterns = {"full"};
   Scale scale = {};
   double softcap = 0;
-  bool shared_query_key = false;  // queries are the keys, as in Reformer
-  bool reversible = false;        // two streams; backward computes the layers' inputs back
+  SharedKeys shared_query_key = SharedKeys::never;  // queries are the keys: in which layers
+  bool reversible = false;  // two streams; backward computes the layers' inputs back
 
   double dropout = 0;            // of what layers add, and of the embedding
   double attention_dropout = 0;  // of probabilities
@@ -79,7 +91,8 @@ struct RAPT_API ModelConfig {
 /// Sequences of tokens, one after the other.
 struct Tokens {
   std::vector<std::int32_t> ids;
-  std::vector<Index> lengths;  // of the sequences; together as many as ids
+  std::vector<Index> lengths;            // of the sequences; together as many as ids
+  std::vector<std::int32_t> types = {};  // of a model with token_types; empty: all are 0
 
   static Tokens one(std::vector<std::int32_t> ids);
 };
@@ -106,6 +119,10 @@ class RAPT_API Transformer {
  public:
   /// With its first weights, drawn from config.seed.
   explicit Transformer(const ModelConfig& config);
+  /// The numbers of a parameter, f32 of the given shape.
+  using WeightSource = std::function<Tensor(const std::string& name, const Shape& shape)>;
+  /// With weights from elsewhere; nothing is drawn.
+  Transformer(const ModelConfig& config, const WeightSource& source);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;

@@ -49,6 +49,8 @@ struct CrossEntropy {
   double divisor = 0;
   /// Rows whose logits exist at a time.
   Index chunk = 256;
+  /// [entries], added to the logits; null: none.
+  Parameter* bias = nullptr;
 };
 struct TokenLoss {
   Variable loss;      // one number: total / divisor

@@ -9,7 +9,7 @@
 namespace rapt {
 
 struct Transformer::Body {
-  explicit Body(const ModelConfig& given);
+  Body(const ModelConfig& given, ModelWeights made);
 
   /// For sequences of these lengths; cached keys are turned for good, so caches take none whose
   /// angles depend on the length.
@@ -18,10 +18,12 @@ struct Transformer::Body {
     return rope->for_length(*std::max_element(lengths.begin(), lengths.end()));
   }
   Parameter& head() {
-    Parameter* head = config.tied ? weights.embedding : weights.head.weight;
-    check(head != nullptr, "model: there is no vocabulary, so there is no head");
-    return *head;
+    check(weights.head.weight != nullptr, "model: it has no head, expected one that makes logits");
+    return *weights.head.weight;
   }
+
+  /// What the head reads of the last layer's rows.
+  Variable head_rows(Tape& tape, Variable x);
 
   ModelConfig config;
   ModelWeights weights;

@@ -6,14 +6,15 @@ namespace rapt {
 namespace {
 
 void check_patterns(const char* name, const std::vector<std::string>& patterns,
-                    bool shared_query_key) {
+                    ModelConfig::SharedKeys shared) {
   check(!patterns.empty(), "model: ", name, " is empty, expected at least one pattern");
   for (const std::string& text : patterns) {
     const std::optional<Lsh> hashed = split_lsh(Pattern::parse(text)).lsh;
-    check(!hashed || hashed->keys == Lsh::Keys::separate || shared_query_key, "model: ", name,
-          " has ", text,
-          ", which hashes queries and keys as one; set shared_query_key = true, or "
-          "give it separate keys");
+    check(
+        !hashed || hashed->keys == Lsh::Keys::separate || shared != ModelConfig::SharedKeys::never,
+        "model: ", name, " has ", text,
+        ", which hashes queries and keys as one; set shared_query_key = \"hashed\", or "
+        "give it separate keys");
   }
 }
 
@@ -52,8 +53,8 @@ void ModelConfig::check() const {
   check_patterns("encoder_patterns", encoder_patterns, shared_query_key);
   rapt::check(positions != Positions::rope || dim() % 2 == 0, "model: head_dim is ", dim(),
               ", expected an even number under rope");
-  rapt::check(!shared_query_key || kv_count() == heads, "model: shared_query_key with kv_heads ",
-              kv_heads, ", expected as many as heads");
+  rapt::check(shared_query_key == SharedKeys::never || kv_count() == heads,
+              "model: shared_query_key with kv_heads ", kv_heads, ", expected as many as heads");
   rapt::check(
       positions != Positions::axial ||
           (axial_rows > 0 && axial_columns > 0 && 0 < axial_row_width && axial_row_width < width),
@@ -61,7 +62,11 @@ void ModelConfig::check() const {
       "0 and width");
   rapt::check(!reversible || (kind != Kind::encoder_decoder && norm_place == NormPlace::before),
               "model: reversible layers need one stack and norms before the layers");
-  rapt::check(!reversible || !tied || vocabulary == 0,
+  at_least(0, "token_types", token_types);
+  at_least(0, "first_position", first_position);
+  rapt::check(!masked_head || !reversible,
+              "model: masked_head with reversible layers, expected one of them");
+  rapt::check(!reversible || !tied || !head || vocabulary == 0,
               "model: reversible layers give 2 * width numbers, so the head cannot be tied to the "
               "embedding; set tied = false");
 }

@@ -30,6 +30,14 @@ struct Words<ModelConfig::Positions> {
                                          "alibi", "t5",      "axial"};
 };
 template <>
+struct Words<ModelConfig::Biases> {
+  static constexpr const char* list[] = {"none", "all", "qkv", "attention", "ffn"};
+};
+template <>
+struct Words<ModelConfig::SharedKeys> {
+  static constexpr const char* list[] = {"never", "always", "hashed"};
+};
+template <>
 struct Words<Activation> {
   static constexpr const char* list[] = {"relu", "gelu", "gelu-tanh", "silu"};
 };
@@ -66,10 +74,16 @@ void visit_model_fields(Config& c, Visitor& visit) {
   visit("qk_norm", c.qk_norm);
   visit("embedding_norm", c.embedding_norm);
   visit("final_norm", c.final_norm);
-  visit("tied", c.tied);
   visit("scaled_embedding", c.scaled_embedding);
+  visit("token_types", c.token_types);
+  visit("head", c.head);
+  visit("tied", c.tied);
+  visit("masked_head", c.masked_head);
+  visit("head_bias", c.head_bias);
+  visit("scaled_head", c.scaled_head);
   visit("positions", c.positions);
   visit("max_tokens", c.max_tokens);
+  visit("first_position", c.first_position);
   visit("rope_base", c.rope_base);
   visit("rope_layout", c.rope_layout);
   visit("t5_buckets", c.t5_buckets);

@@ -141,6 +141,8 @@ void Inspector::embedding() {
     line("tokens", stream, weights_.embedding).kept_bytes = readers * number_bytes;
     if (weights_.positions != nullptr)
       line("positions", stream, weights_.positions).kept_bytes = readers * number_bytes;
+    if (weights_.types != nullptr)
+      line("types", stream, weights_.types).kept_bytes = readers * number_bytes;
     if (weights_.axial[0] != nullptr) {
       line("rows", stream, weights_.axial[0]);
       line("columns", stream, weights_.axial[1]);
@@ -154,9 +156,9 @@ void Inspector::embedding() {
 
 void Inspector::self_attention(const AttentionWeights& weights, const Extent& x,
                                const Pattern& pattern) {
-  linear(config_.shared_query_key ? "qk_v" : "qkv", weights.in, x, stream_bytes(x));
-  projection(config_.shared_query_key ? "q = k" : "q", weights.query_norm, x, config_.heads);
-  if (!config_.shared_query_key) projection("k", weights.key_norm, x, config_.kv_count());
+  linear(weights.shared_key ? "qk_v" : "qkv", weights.in, x, stream_bytes(x));
+  projection(weights.shared_key ? "q = k" : "q", weights.query_norm, x, config_.heads);
+  if (!weights.shared_key) projection("k", weights.key_norm, x, config_.kv_count());
   projection("v", {}, x, config_.kv_count());
   attended(x, x, pattern);
   linear("out", weights.out, x, 0);
@@ -266,14 +268,20 @@ void Inspector::stack(const StackWeights& weights, const Extent& x, bool last) {
 /// Logits exist for a chunk of rows at a time; what is kept are the hidden rows, their gradients
 /// and the head's.
 void Inspector::head() {
-  if (config_.vocabulary == 0) return;
-  const Parameter* weight = config_.tied ? weights_.embedding : weights_.head.weight;
-  InspectLine& made = line("head", {here_.batch, here_.tokens, config_.vocabulary}, weight);
+  if (weights_.head.weight == nullptr) return;
+  if (config_.masked_head) {
+    linear("head transform", weights_.head_transform, here_, stream_bytes(here_));
+    line("head activation", {here_.batch, here_.tokens, config_.width}).kept_bytes =
+        stream_bytes(here_);
+    norm("head norm", weights_.head_norm, here_, config_.width);
+  }
+  InspectLine& made = line("head", {here_.batch, here_.tokens, config_.vocabulary},
+                           weights_.head.weight, weights_.head.bias);
   const Index numbers = made.parameters;
   made.note = "logits of 256 rows at a time";
   if (config_.tied) {
     made.note = "the embedding; " + made.note;
-    made.parameters = 0;
+    made.parameters = weights_.shape_of(weights_.head.bias).elements();
   }
   made.flops = 2 * static_cast<double>(numbers) * static_cast<double>(here_.rows());
   made.kept_bytes = (2 * here_.rows() * stream_ + numbers) * number_bytes;

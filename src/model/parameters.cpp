@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/pattern_node.h"
 #include "base/check.h"
 #include "model/initial.h"
 
@@ -31,9 +32,24 @@ class Builder {
     return add(name, {.shape = {size}, .number = number}, false);
   }
 
-  LinearWeights linear(const std::string& name, Index in, Index out, double shrink = 1) {
+  enum class Site { qkv, out, ffn, head };
+  bool has_bias(Site site) const {
+    switch (config_.biases) {
+      case ModelConfig::Biases::none:
+        return site == Site::head;
+      case ModelConfig::Biases::qkv:
+        return site == Site::qkv || site == Site::head;
+      case ModelConfig::Biases::attention:
+        return site != Site::ffn;
+      case ModelConfig::Biases::ffn:
+        return site == Site::ffn || site == Site::head;
+      default:
+        return true;
+    }
+  }
+  LinearWeights linear(const std::string& name, Site site, Index in, Index out, double shrink = 1) {
     return {matrix(name + ".weight", out, in, shrink / std::sqrt(static_cast<double>(in))),
-            config_.biases ? vector(name + ".bias", out, 0) : nullptr};
+            has_bias(site) ? vector(name + ".bias", out, 0) : nullptr};
   }
   NormWeights norm(const std::string& name, Index size) {
     const bool shifts = config_.norm == ModelConfig::Norm::layer;
@@ -43,26 +59,29 @@ class Builder {
     return {config_.qk_norm ? vector(name + ".weight", config_.dim(), 1) : nullptr, nullptr};
   }
 
-  AttentionWeights self_attention(const std::string& name, double shrink) {
+  AttentionWeights self_attention(const std::string& name, const Pattern& pattern, double shrink) {
     const Index kv = config_.kv_count() * config_.dim(), q = config_.heads * config_.dim();
     AttentionWeights made;
+    made.shared_key =
+        config_.shared_query_key == ModelConfig::SharedKeys::always ||
+        (config_.shared_query_key == ModelConfig::SharedKeys::hashed && pattern.node()->has_lsh());
     made.norm = norm(name + ".norm", config_.width);
-    made.in = config_.shared_query_key ? linear(name + ".qk_v", config_.width, q + kv)
-                                       : linear(name + ".qkv", config_.width, q + 2 * kv);
+    made.in = made.shared_key ? linear(name + ".qk_v", Site::qkv, config_.width, q + kv)
+                              : linear(name + ".qkv", Site::qkv, config_.width, q + 2 * kv);
     made.query_norm = head_norm(name + ".query_norm");
-    if (!config_.shared_query_key) made.key_norm = head_norm(name + ".key_norm");
-    made.out = linear(name + ".out", q, config_.width, shrink);
+    if (!made.shared_key) made.key_norm = head_norm(name + ".key_norm");
+    made.out = linear(name + ".out", Site::out, q, config_.width, shrink);
     return made;
   }
   AttentionWeights cross_attention(const std::string& name, double shrink) {
     const Index kv = config_.kv_count() * config_.dim(), q = config_.heads * config_.dim();
     AttentionWeights made;
     made.norm = norm(name + ".norm", config_.width);
-    made.in = linear(name + ".query", config_.width, q);
-    made.sources = linear(name + ".key_value", config_.width, 2 * kv);
+    made.in = linear(name + ".query", Site::qkv, config_.width, q);
+    made.sources = linear(name + ".key_value", Site::qkv, config_.width, 2 * kv);
     made.query_norm = head_norm(name + ".query_norm");
     made.key_norm = head_norm(name + ".key_norm");
-    made.out = linear(name + ".out", q, config_.width, shrink);
+    made.out = linear(name + ".out", Site::out, q, config_.width, shrink);
     return made;
   }
 
@@ -70,11 +89,12 @@ class Builder {
                      double shrink) {
     LayerWeights made;
     made.pattern = Pattern::parse(pattern);
-    made.self = self_attention(name + ".attention", shrink);
+    made.self = self_attention(name + ".attention", made.pattern, shrink);
     if (cross) made.cross = cross_attention(name + ".cross_attention", shrink);
     made.ffn_norm = norm(name + ".ffn.norm", config_.width);
-    made.up = linear(name + ".ffn.up", config_.width, (config_.gated ? 2 : 1) * config_.hidden());
-    made.down = linear(name + ".ffn.down", config_.hidden(), config_.width, shrink);
+    made.up = linear(name + ".ffn.up", Site::ffn, config_.width,
+                     (config_.gated ? 2 : 1) * config_.hidden());
+    made.down = linear(name + ".ffn.down", Site::ffn, config_.hidden(), config_.width, shrink);
     return made;
   }
 
@@ -115,8 +135,10 @@ void add_embedding(const ModelConfig& config, Builder& builder, ModelWeights& we
     weights.embedding =
         builder.matrix("embedding.weight", config.vocabulary, config.width, deviation);
   if (config.positions == ModelConfig::Positions::learned)
-    weights.positions =
-        builder.matrix("positions.weight", config.max_tokens, config.width, deviation);
+    weights.positions = builder.matrix(
+        "positions.weight", config.first_position + config.max_tokens, config.width, deviation);
+  if (config.token_types > 0)
+    weights.types = builder.matrix("types.weight", config.token_types, config.width, deviation);
   if (config.positions == ModelConfig::Positions::axial) {
     weights.axial[0] = builder.matrix("positions.rows.weight", config.axial_rows,
                                       config.axial_row_width, deviation);
@@ -124,6 +146,19 @@ void add_embedding(const ModelConfig& config, Builder& builder, ModelWeights& we
                                       config.width - config.axial_row_width, deviation);
   }
   if (config.embedding_norm) weights.embedding_norm = builder.norm("embedding.norm", config.width);
+}
+
+void add_head(const ModelConfig& config, Builder& builder, ModelWeights& weights) {
+  const Index width = builder.stream_width();
+  if (config.masked_head) {
+    weights.head_transform =
+        builder.linear("head.transform", Builder::Site::head, config.width, config.width);
+    weights.head_norm = builder.norm("head.norm", config.width);
+  }
+  weights.head.weight = config.tied ? weights.embedding
+                                    : builder.matrix("head.weight", config.vocabulary, width,
+                                                     1 / std::sqrt(static_cast<double>(width)));
+  if (config.head_bias) weights.head.bias = builder.vector("head.bias", config.vocabulary, 0);
 }
 
 }  // namespace
@@ -145,10 +180,7 @@ ModelWeights plan_weights(const ModelConfig& config) {
   const bool encoder = config.kind == ModelConfig::Kind::encoder;
   weights.stack =
       builder.stack(encoder ? "encoder" : "decoder", config.layers, config.patterns, both);
-  if (config.vocabulary > 0 && !config.tied)
-    weights.head.weight =
-        builder.matrix("head.weight", config.vocabulary, builder.stream_width(),
-                       1 / std::sqrt(static_cast<double>(builder.stream_width())));
+  if (config.vocabulary > 0 && config.head) add_head(config, builder, weights);
   return weights;
 }
 

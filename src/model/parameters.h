@@ -27,6 +27,7 @@ struct AttentionWeights {
   LinearWeights sources;  // cross: k v
   LinearWeights out;
   NormWeights query_norm, key_norm;
+  bool shared_key = false;
 };
 
 struct LayerWeights {
@@ -57,11 +58,14 @@ struct ModelWeights {
   std::vector<ParameterPlan> plans;  // one for each parameter
   Parameter* embedding = nullptr;
   Parameter* positions = nullptr;  // learned
+  Parameter* types = nullptr;
   Parameter* axial[2] = {nullptr, nullptr};
   NormWeights embedding_norm;
   std::optional<StackWeights> encoder;
   StackWeights stack;
-  LinearWeights head;
+  LinearWeights head_transform;  // of a masked head, with its norm
+  NormWeights head_norm;
+  LinearWeights head;  // tied: the weight is the embedding's
 
   /// Of a parameter of the table; of null, no axes.
   Shape shape_of(const Parameter* parameter) const;

@@ -62,11 +62,24 @@ Variable Pass::with_positions(Tape& tape, Variable x, const SequenceLayout& layo
     const Index last = *std::max_element(positions.begin(), positions.end());
     check(last < config_.max_tokens, "forward: position ", last, ", but positions are learnt for ",
           config_.max_tokens, " tokens (max_tokens)");
-    const std::vector<std::int32_t> rows(positions.begin(), positions.end());
+    std::vector<std::int32_t> rows;
+    for (const Index position : positions)
+      rows.push_back(static_cast<std::int32_t>(config_.first_position + position));
     return add(tape, x, rapt::embed(tape, *weights_.positions, rows));
   }
   if (config_.positions == axial) return add(tape, x, axial_rows(tape, positions_of(layout)));
   return x;
+}
+
+Variable Pass::with_types(Tape& tape, Variable x, const Tokens& tokens) {
+  check(tokens.types.empty() || tokens.types.size() == tokens.ids.size(),
+        "forward: ", tokens.types.size(), " types of ", tokens.ids.size(), " tokens");
+  check(tokens.types.empty() || weights_.types != nullptr,
+        "forward: types of tokens, but the model has none");
+  if (weights_.types == nullptr) return x;
+  const std::vector<std::int32_t> none(tokens.ids.size());
+  return add(tape, x,
+             rapt::embed(tape, *weights_.types, tokens.types.empty() ? none : tokens.types));
 }
 
 /// The rows and columns of the grid as one operation.
@@ -95,6 +108,7 @@ Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& lay
         " ids in sequences of ", layout.rows(), " tokens");
   Variable x = rapt::embed(tape, *weights_.embedding, tokens.ids);
   if (config_.scaled_embedding) x = scale(tape, x, std::sqrt(static_cast<double>(config_.width)));
+  x = with_types(tape, std::move(x), tokens);
   x = with_positions(tape, std::move(x), layout);
   x = norm(tape, x, weights_.embedding_norm);
   return drop(tape, std::move(x), key_of(options_.dropout, stream).at(site_embedding));

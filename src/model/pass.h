@@ -82,6 +82,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   // Positions.
   Index first_position(Index sequence) const;
   std::vector<Index> positions_of(const SequenceLayout& layout) const;
+  Variable with_types(Tape& tape, Variable x, const Tokens& tokens);
   Variable with_positions(Tape& tape, Variable x, const SequenceLayout& layout);
   Variable axial_rows(Tape& tape, const std::vector<Index>& positions);
 

@@ -23,8 +23,8 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
   const Index q = config_.heads * config_.dim(), kv = config_.kv_count() * config_.dim();
   const AttentionWeights& weights = in.layer(at.layer).self;
   const Index items = in.layout->items();
-  Heads heads{{qkv, 0}, {qkv, config_.shared_query_key ? 0 : q}, {}};
-  const Index values = config_.shared_query_key ? q : q + kv;
+  Heads heads{{qkv, 0}, {qkv, weights.shared_key ? 0 : q}, {}};
+  const Index values = weights.shared_key ? q : q + kv;
   if (config_.qk_norm) {
     // Columns that are normed become variables of their own.
     const auto normed = [&](Index first, Index count, const NormWeights& norm) {
@@ -33,9 +33,8 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
     };
     heads.v = {qkv, values};
     heads.q = {normed(0, config_.heads, weights.query_norm), 0};
-    heads.k = config_.shared_query_key
-                  ? heads.q
-                  : HeadColumns{normed(q, config_.kv_count(), weights.key_norm), 0};
+    heads.k = weights.shared_key ? heads.q
+                                 : HeadColumns{normed(q, config_.kv_count(), weights.key_norm), 0};
   }
   if (config_.positions != ModelConfig::Positions::rope) {
     heads.v = {qkv, values};
@@ -47,18 +46,18 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
     return rotate(tape, std::move(x), {items, count, config_.dim()}, *rope_, positions);
   };
   if (config_.qk_norm) {
-    if (config_.shared_query_key) heads.k = {};
+    if (weights.shared_key) heads.k = {};
     heads.q = {turned(std::move(heads.q.of), config_.heads), 0};
-    heads.k = config_.shared_query_key
+    heads.k = weights.shared_key
                   ? heads.q
                   : HeadColumns{turned(std::move(heads.k.of), config_.kv_count()), 0};
     return heads;
   }
   // Queries and keys are neighbours: one sweep turns both, in place.
-  const Index count = config_.heads + (config_.shared_query_key ? 0 : config_.kv_count());
+  const Index count = config_.heads + (weights.shared_key ? 0 : config_.kv_count());
   heads = {};
   const Variable all = turned(std::move(qkv), count);
-  return {{all, 0}, {all, config_.shared_query_key ? 0 : q}, {all, values}};
+  return {{all, 0}, {all, weights.shared_key ? 0 : q}, {all, values}};
 }
 
 Attention Pass::score(const StackInput& in, const LayerPlace& at) const {

@@ -1,9 +1,9 @@
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
 #include "model/body.h"
-#include "nn/gemm.h"
 
 namespace rapt {
 namespace {
@@ -20,10 +20,24 @@ std::optional<Rope> rope_of(const ModelConfig& config) {
 
 }  // namespace
 
-Transformer::Body::Body(const ModelConfig& given)
-    : config(given), weights(make_weights(config)), rope(rope_of(config)) {}
+Transformer::Body::Body(const ModelConfig& given, ModelWeights made)
+    : config(given), weights(std::move(made)), rope(rope_of(config)) {}
 
-Transformer::Transformer(const ModelConfig& config) : body_(std::make_unique<Body>(config)) {
+Transformer::Transformer(const ModelConfig& config)
+    : body_(std::make_unique<Body>(config, make_weights(config))) {
+  refresh();
+}
+
+Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
+    : body_(std::make_unique<Body>(config, plan_weights(config))) {
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    Parameter& parameter = parameters()[i];
+    const Shape& shape = body_->weights.plans[i].shape;
+    parameter.value = source(parameter.name, shape);
+    check(parameter.value.shape() == shape && parameter.value.type() == Type::f32,
+          "model: ", parameter.name, " is ", text(parameter.value.type()), " of shape ",
+          parameter.value.shape(), ", expected f32 of shape ", shape);
+  }
   refresh();
 }
 Transformer::~Transformer() = default;
@@ -83,19 +97,26 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& so
 
 TokenLoss Transformer::loss(Tape& tape, const Variable& hidden,
                             std::span<const std::int32_t> targets, const CrossEntropy& how) {
-  return cross_entropy(tape, hidden, body_->head(), targets, how);
+  CrossEntropy with_bias = how;
+  with_bias.bias = body_->weights.head.bias;
+  return cross_entropy(tape, body_->head_rows(tape, hidden), body_->head(), targets, with_bias);
+}
+
+Variable Transformer::Body::head_rows(Tape& tape, Variable x) {
+  if (config.scaled_head) x = scale(tape, x, 1 / std::sqrt(static_cast<double>(config.width)));
+  if (!config.masked_head) return x;
+  x = linear(tape, x, *weights.head_transform.weight, weights.head_transform.bias);
+  x = activate(tape, x, config.activation);
+  return layer_norm(tape, x, *weights.head_norm.gain, weights.head_norm.shift, config.epsilon);
 }
 
 Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
-  const Parameter& head = body_->head();
+  Parameter& head = body_->head();
   check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.value.shape()[1], "logits: rows ",
         hidden.shape(), ", expected [rows, ", head.value.shape()[1], "]");
-  const Index rows = hidden.shape()[0], width = hidden.shape()[1], entries = head.value.shape()[0];
-  Tensor out = Tensor::uninitialized({rows, entries});
-  const Matrix a{hidden.data(), Type::f32, rows, width, width, 1};
-  const Matrix b{head.used().memory(), head.used().type(), entries, width, width, 1};
-  multiply(a, b.transposed(), {out.data(), entries}, context);
-  return out;
+  Tape tape(Tape::Mode::forward, context);
+  const Variable rows = body_->head_rows(tape, tape.input(hidden.clone()));
+  return Tape::take(linear(tape, rows, head, body_->weights.head.bias));
 }
 
 }  // namespace rapt

@@ -1,10 +1,8 @@
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "base/sizes.h"
-#include "kernels/context.h"
 #include "nn/gemm.h"
+#include "nn/rows.h"
 #include "rapt/nn.h"
 
 namespace rapt {
@@ -31,23 +29,6 @@ void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
         ", expected [", weight.shape()[0], "] and f32");
 }
 
-/// to += the sum of the rows of x, in f64 from the first row to the last.
-void add_row_sums(const Tensor& x, Tensor& to, const Context& context) {
-  constexpr Index columns = 64;
-  const Index rows = x.shape()[0], width = x.shape()[1];
-  for_each_task(context, divide_up(width, columns), [&](Index task, Index) {
-    const Index first = task * columns, count = std::min(columns, width - first);
-    double sums[columns] = {};
-    for (Index r = 0; r < rows; ++r) {
-      const float* row = x.data() + r * width + first;
-      for (Index c = 0; c < count; ++c) sums[c] += static_cast<double>(row[c]);
-    }
-    float* out = to.data() + first;
-    for (Index c = 0; c < count; ++c)
-      out[c] = static_cast<float>(static_cast<double>(out[c]) + sums[c]);
-  });
-}
-
 }  // namespace
 
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
@@ -64,7 +45,7 @@ Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bia
     const Index in = x.shape()[1];
     multiply(matrix_of(dy).transposed(), matrix_of(x.value()),
              {.data = weight.wanted_gradient().data(), .stride = in, .add = true}, context);
-    if (bias != nullptr) add_row_sums(dy, bias->wanted_gradient(), context);
+    if (bias != nullptr) add_row_sums(dy.data(), dy.shape()[0], bias->wanted_gradient(), context);
     if (!x.tracked()) return;
     Tensor dx = Tensor::uninitialized(x.shape());
     multiply(matrix_of(dy), matrix_of(weight.used()), {.data = dx.data(), .stride = in}, context);

@@ -42,6 +42,7 @@ class LossRun {
   TokenLoss run();
   Tensor& dx() { return dx_; }
   Tensor& dhead() { return dhead_; }
+  Tensor& dbias() { return dbias_; }
 
  private:
   void run_chunk(Index first, Index count);
@@ -53,11 +54,12 @@ class LossRun {
   const Context context_;
   const Tensor& x_;
   const Tensor& head_;
+  const Parameter* bias_;
   const std::vector<Target> targets_;
   const Index entries_, width_;
   const double smoothing_, divisor_;
   const Index chunk_;
-  Tensor dx_, dhead_;
+  Tensor dx_, dhead_, dbias_;
   Buffer<float> logits_, room_;
   Buffer<RowLoss> losses_;
 };
@@ -67,6 +69,7 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
     : context_(tape.context()),
       x_(x.value()),
       head_(head.used()),
+      bias_(how.bias),
       targets_(std::move(targets)),
       entries_(head_.shape()[0]),
       width_(head_.shape()[1]),
@@ -79,6 +82,7 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
   if (!tape.records()) return;
   if (x.tracked()) dx_ = Tensor(x_.shape());
   dhead_ = Tensor(head_.shape());
+  if (bias_ != nullptr) dbias_ = Tensor(bias_->value.shape());
 }
 
 TokenLoss LossRun::run() {
@@ -100,7 +104,10 @@ TokenLoss LossRun::run() {
 void LossRun::run_chunk(Index first, Index count) {
   const float* rows = gathered(first, count);
   multiply(matrix(rows, count, width_), matrix(head_).transposed(),
-           {.data = logits_.data(), .stride = entries_}, context_);
+           {.data = logits_.data(),
+            .stride = entries_,
+            .bias = bias_ == nullptr ? nullptr : bias_->value.data()},
+           context_);
   for_each_row_block(context_, count, entries_, [&](Index begin, Index some) {
     for (Index row = begin; row < begin + some; ++row)
       losses_[first + row] = take_row(logits_.data() + row * entries_,
@@ -145,6 +152,7 @@ void LossRun::add_gradients(const float* rows, Index first, Index count) {
   const Matrix dlogits = matrix(logits_.data(), count, entries_);
   multiply(dlogits.transposed(), matrix(rows, count, width_),
            {.data = dhead_.data(), .stride = width_, .add = true}, context_);
+  if (bias_ != nullptr) add_row_sums(logits_.data(), count, dbias_, context_);
   if (dx_.empty()) return;
   const bool in_place = rows != room_.data();
   const Target* targets = targets_.data() + first;
@@ -171,7 +179,9 @@ std::vector<Target> targets_of(const Variable& x, const Parameter& head,
   return targets;
 }
 
-void check_options(const CrossEntropy& how) {
+void check_options(const Parameter& head, const CrossEntropy& how) {
+  check(how.bias == nullptr || how.bias->value.shape() == Shape{head.value.shape()[0]},
+        "cross_entropy: bias has another shape than [", head.value.shape()[0], "]");
   check(how.label_smoothing >= 0 && how.label_smoothing <= 1, "cross_entropy: label_smoothing is ",
         how.label_smoothing, ", expected 0 to 1");
   check(how.divisor >= 0 && std::isfinite(how.divisor), "cross_entropy: divisor is ", how.divisor,
@@ -183,8 +193,8 @@ void check_options(const CrossEntropy& how) {
 
 TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
                         std::span<const std::int32_t> targets, const CrossEntropy& how) {
-  check_options(how);
   std::vector<Target> counted = targets_of(x, head, targets);
+  check_options(head, how);
   const double divisor = how.divisor != 0 ? how.divisor : static_cast<double>(counted.size());
   Tensor value({1});
   if (counted.empty())
@@ -194,22 +204,25 @@ TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
   TokenLoss result = run.run();
   value.data()[0] = static_cast<float>(result.total / divisor);
   struct Kept {
-    Tensor dx, dhead;
+    Tensor dx, dhead, dbias;
   };
-  auto kept = std::make_shared<Kept>(Kept{std::move(run.dx()), std::move(run.dhead())});
-  result.loss = tape.made(
-      std::move(value), [kept, slot = x.slot(), &head, context = tape.context()](Tensor dloss) {
-        if (const double factor = static_cast<double>(dloss.data()[0]); factor != 1) {
-          scale_in_place(kept->dx, factor, context);
-          scale_in_place(kept->dhead, factor, context);
-        }
-        slot.add(std::move(kept->dx));
-        if (head.gradient.empty()) {
-          head.gradient = std::move(kept->dhead);
-        } else {
-          add_to(head.gradient, kept->dhead, context);
-        }
-      });
+  auto kept = std::make_shared<Kept>(
+      Kept{std::move(run.dx()), std::move(run.dhead()), std::move(run.dbias())});
+  result.loss = tape.made(std::move(value), [kept, slot = x.slot(), &head, bias = how.bias,
+                                             context = tape.context()](Tensor dloss) {
+    if (const double factor = static_cast<double>(dloss.data()[0]); factor != 1) {
+      scale_in_place(kept->dx, factor, context);
+      scale_in_place(kept->dhead, factor, context);
+      scale_in_place(kept->dbias, factor, context);
+    }
+    slot.add(std::move(kept->dx));
+    if (bias != nullptr) add_to(bias->wanted_gradient(), kept->dbias, context);
+    if (head.gradient.empty()) {
+      head.gradient = std::move(kept->dhead);
+    } else {
+      add_to(head.gradient, kept->dhead, context);
+    }
+  });
   return result;
 }
 

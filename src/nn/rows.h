@@ -6,6 +6,7 @@
 #include "base/sizes.h"
 #include "kernels/context.h"
 #include "kernels/network_kernels.h"
+#include "rapt/tensor.h"
 
 namespace rapt {
 
@@ -46,5 +47,8 @@ inline void for_each_column_block(const Context& context, Index width,
     run(first, std::min(columns_per_task, width - first));
   });
 }
+
+/// to += the sums of `rows` rows as wide as `to`, in f64 from the first row to the last.
+void add_row_sums(const float* x, Index rows, Tensor& to, const Context& context);
 
 }  // namespace rapt

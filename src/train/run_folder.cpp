@@ -180,14 +180,11 @@ LoadedRun load_run(const std::string& folder) {
   if (!latest) fail_input("load: ", folder, " has no checkpoint yet");
   Checkpoint checkpoint = store.load(*latest);
   read_state(checkpoint, [&] { check_model(checkpoint, config); });
-  LoadedRun run{config, Transformer(config.model), tokenizer_of(config, folder), *latest,
-                store.take_notices()};
-  for (Parameter& parameter : run.model.parameters()) {
-    const Shape shape = parameter.value.shape();
-    parameter.value = take(checkpoint, parameter.name, shape);
-  }
-  run.model.refresh();
-  return run;
+  const auto saved = [&](const std::string& name, const Shape& shape) {
+    return take(checkpoint, name, shape);
+  };
+  return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest,
+          store.take_notices()};
 }
 
 RunStatus run_status(const std::string& folder) {

@@ -167,7 +167,7 @@ def llama_like(ours, theirs, tokens, targets):
             targets)
 
 
-LLAMA = {"kind": "decoder", "norm": "rms", "gated": True, "activation": "silu", "biases": False,
+LLAMA = {"kind": "decoder", "norm": "rms", "gated": True, "activation": "silu", "biases": "none",
          "tied": False, "kv_heads": 2}
 LLAMA_THEIRS = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": FFN,
                 "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": 2,
@@ -236,7 +236,7 @@ def t5_layer_pairs(layer, block):
 
 def test_t5(tmp_path):
     ours = Ours(tmp_path, kind="encoder-decoder", encoder_layers=LAYERS, positions="t5", norm="rms",
-                gated=True, biases=False, scale="value", scale_number=1.0, head_dim=10,
+                gated=True, biases="none", scale="value", scale_number=1.0, head_dim=10,
                 epsilon=1e-6)
     theirs = transformers.T5ForConditionalGeneration(transformers.T5Config(
         vocab_size=VOCABULARY, d_model=WIDTH, d_kv=10, d_ff=FFN, num_layers=LAYERS, num_heads=HEADS,

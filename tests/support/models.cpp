@@ -77,7 +77,7 @@ std::vector<ModelCase> part_cases() {
                 c.gated = true;
               }),
       changed("gated gelu", [](ModelConfig& c) { c.gated = true; }),
-      changed("no biases", [](ModelConfig& c) { c.biases = false; }),
+      changed("no biases", [](ModelConfig& c) { c.biases = ModelConfig::Biases::none; }),
       changed("untied", [](ModelConfig& c) { c.tied = false; }),
       changed("grouped heads",
               [](ModelConfig& c) {
@@ -107,10 +107,11 @@ std::vector<ModelCase> pattern_cases() {
               }),
       changed("window and global tokens",
               [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({0}))"}; }),
-      changed("shared query and key", [](ModelConfig& c) { c.shared_query_key = true; }),
+      changed("shared query and key",
+              [](ModelConfig& c) { c.shared_query_key = ModelConfig::SharedKeys::always; }),
       changed("shared query and key, qk norm",
               [](ModelConfig& c) {
-                c.shared_query_key = true;
+                c.shared_query_key = ModelConfig::SharedKeys::always;
                 c.qk_norm = true;
               }),
       changed("dropout",
@@ -151,7 +152,7 @@ std::vector<ModelCase> stack_cases() {
                 c.t5_max_distance = 16;
                 c.norm = rms;
                 c.gated = true;
-                c.biases = false;
+                c.biases = ModelConfig::Biases::none;
               }),
       changed("encoder-decoder, norms after, sinusoidal, dropout",
               [](ModelConfig& c) {
@@ -190,13 +191,13 @@ std::vector<ModelCase> reversible_cases() {
       changed("hashed",
               [](ModelConfig& c) {
                 c.patterns = {"causal & lsh(4, 2, {4})", "causal & window(4, 0)"};
-                c.shared_query_key = true;
+                c.shared_query_key = ModelConfig::SharedKeys::always;
               }),
       changed("hashed and reversible",
               [&](ModelConfig& c) {
                 reversible(c);
                 c.patterns = {"causal & lsh(4, 2, {4})"};
-                c.shared_query_key = true;
+                c.shared_query_key = ModelConfig::SharedKeys::always;
                 c.positions = ModelConfig::Positions::axial;
                 c.axial_rows = 6;
                 c.axial_columns = 8;
