@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "rapt/model.h"
@@ -14,10 +15,6 @@
 
 namespace rapt::test {
 namespace {
-
-bool hashed(const ModelConfig& config) {
-  return config.patterns.front().find("lsh") != std::string::npos;
-}
 
 /// Layers that numbers pass on their way.
 Index depth(const ModelConfig& config) { return config.layers + config.encoder_layers; }
@@ -36,7 +33,6 @@ std::vector<Index> starts_of(const std::vector<Index>& lengths) {
 
 TEST(Model, PackedSequencesAreWhatTheyAreAlone) {
   for (const ModelCase& c : model_cases()) {
-    if (hashed(c.config)) continue;  // tokens are sorted over all sequences
     Transformer model = noisy_model(c.config);
     for (const std::vector<Index>& lengths :
          {std::vector<Index>{9, 30, 3, 12}, {5, 5, 5}, {3, 4}}) {
@@ -58,7 +54,7 @@ TEST(Model, PackedSequencesAreWhatTheyAreAlone) {
 /// targets.
 TEST(Model, GradientsOfPackedSequencesAddUp) {
   for (const ModelCase& c : model_cases()) {
-    if (hashed(c.config) || c.config.dropout > 0) continue;  // dropout goes by rows
+    if (c.config.dropout > 0) continue;  // dropout goes by rows
     Transformer model = noisy_model(c.config);
     const std::vector<Index> lengths = {9, 20, 4};
     const Sample sample = sample_of(c.config, lengths);
@@ -113,7 +109,7 @@ TEST(Model, ItemsOfABatchDoNotTouchOneAnother) {
 
 TEST(Model, AgreesOnEveryInstructionSet) {
   for (const ModelCase& c : model_cases()) {
-    if (hashed(c.config)) continue;  // a rounding may change a bucket
+    if (hashes(c.config)) continue;  // a rounding may change a bucket
     Transformer model = noisy_model(c.config);
     const Sample sample = sample_of(c.config, {9, 30, 3});
     const ModelAnswer want = answer_of(model, sample, every_isa().front());
@@ -161,7 +157,8 @@ Tensor extended(Transformer& model, const Sample& sample, Index piece,
   std::vector<Index> sequences;
   for (std::size_t i = 0; i < lengths.size(); ++i) sequences.push_back(cache.add());
   if (!sample.sources.ids.empty()) model.encode(sample.sources, cache, sequences);
-  Tensor all({static_cast<Index>(sample.tokens.ids.size()), model.config().width});
+  const Index width = (model.config().reversible ? 2 : 1) * model.config().width;
+  Tensor all({static_cast<Index>(sample.tokens.ids.size()), width});
   std::vector<Index> done(lengths.size(), 0);
   for (;;) {
     Tokens tokens;
@@ -196,6 +193,91 @@ TEST(ModelCache, GoesOnAsIfAllHadBeenReadAtOnce) {
                                          extended(model, sample, piece), want, depth(c.config)))
             << c.name << ", " << lengths.size() << " sequences";
     }
+  }
+}
+
+/// Rows first to last of one sequence, of a pass over nothing behind them.
+Tensor newest(Transformer& model, const Sample& sample, Index first, Index last) {
+  Sample front = sample;
+  front.tokens = Tokens::one({sample.tokens.ids.begin(), sample.tokens.ids.begin() + last});
+  return rows_of(hidden_of(model, front), first, last - first);
+}
+
+/// Three sequences that grow side by side, a piece each at a time.
+TEST(ModelCache, NewTokensAreThoseOfAPassOverAllOfThem) {
+  for (const ModelCase& c : growing_model_cases()) {
+    Transformer model = noisy_model(c.config);
+    ModelCache cache(model, {});
+    std::vector<Sample> samples;
+    std::vector<Index> sequences, lengths = {0, 0, 0};
+    for (const std::uint64_t seed : {1, 2, 3}) {
+      samples.push_back(sample_of(c.config, {40}, seed));
+      sequences.push_back(cache.add());
+    }
+    const std::vector<std::vector<Index>> steps = {{3, 9, 17}, {1, 1, 1}, {5, 1, 2},
+                                                   {1, 1, 1},  {1, 6, 1}, {14, 1, 9}};
+    for (const std::vector<Index>& step : steps) {
+      Tokens tokens;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const auto from = samples[i].tokens.ids.begin() + lengths[i];
+        tokens.ids.insert(tokens.ids.end(), from, from + step[i]);
+        tokens.lengths.push_back(step[i]);
+      }
+      const Tensor got = model.extend(tokens, cache, sequences);
+      Index row = 0;
+      for (std::size_t i = 0; i < 3; ++i) {
+        lengths[i] += step[i];
+        EXPECT_EQ(cache.tokens(sequences[i]), lengths[i]);
+        EXPECT_SILENT(beyond_model_bound(
+            std::to_string(step[i]) + " of " + std::to_string(lengths[i]) + " tokens",
+            rows_of(got, row, step[i]), newest(model, samples[i], lengths[i] - step[i], lengths[i]),
+            depth(c.config)))
+            << c.name;
+        row += step[i];
+      }
+    }
+  }
+}
+
+/// Whatever hashes: a prompt is what a pass over it is, and so is each token up to a chunk.
+TEST(ModelCache, HashedPromptsAreOnePass) {
+  for (const char* pattern :
+       {"causal & lsh(16, 2, {4})", "lsh(16, 3, {2, 4}, 7, 1, 0, once) & causal"})
+    for (const bool reversible : {false, true}) {
+      ModelConfig config = tiny_config();
+      config.patterns = {pattern};
+      config.layers = 3;
+      config.shared_query_key = true;
+      config.reversible = reversible;
+      config.tied = !reversible;
+      Transformer model = noisy_model(config);
+      const Sample several = sample_of(config, {40, 7, 17}), few = sample_of(config, {16, 5});
+      EXPECT_SILENT(
+          beyond_model_bound("prompts", extended(model, several, 64), hidden_of(model, several), 3))
+          << pattern;
+      for (const Index piece : {1, 5})
+        EXPECT_SILENT(beyond_model_bound("within a chunk", extended(model, few, piece),
+                                         hidden_of(model, few), 3))
+            << pattern;
+    }
+}
+
+/// Sight ends at the window in hashed layers too, whose memory does not.
+TEST(ModelCache, HashedLayersForgetByTheirPattern) {
+  ModelConfig config = growing_model_cases().front().config;
+  config.layers = 1;
+  config.patterns = {"causal & lsh(8, 2, {4})"};
+  Transformer model = noisy_model(config);
+  config.patterns = {"causal & lsh(8, 2, {4}) & (window(9, 0) | keys(3))"};
+  Transformer narrow = noisy_model(config);
+  const Sample sample = sample_of(config, {40});
+  ModelCache cache(model, {.window = 10, .pinned = 3});
+  const std::vector<Index> sequence = {cache.add()};
+  for (Index t = 0; t < 40; ++t) {
+    const Tensor got = model.extend(Tokens::one({sample.tokens.ids[static_cast<std::size_t>(t)]}),
+                                    cache, sequence);
+    EXPECT_SILENT(
+        beyond_model_bound("token " + std::to_string(t), got, newest(narrow, sample, t, t + 1), 1));
   }
 }
 
@@ -236,7 +318,9 @@ TEST(ModelCache, WindowsWithPinnedTokensAreAPattern) {
 }
 
 TEST(ModelCache, ForksGoTheirOwnWays) {
-  for (const ModelCase& c : cached_model_cases()) {
+  std::vector<ModelCase> cases = cached_model_cases();
+  for (ModelCase& c : growing_model_cases()) cases.push_back(std::move(c));
+  for (const ModelCase& c : cases) {
     Transformer model = noisy_model(c.config);
     Sample one = sample_of(c.config, {20}), other = one;
     for (std::size_t i = 12; i < 20; ++i)
@@ -272,6 +356,16 @@ TEST(ModelCache, RefusesWhatCannotBe) {
   const std::vector<Index> one = {cache.add()};
   expect_refused([&] { model.extend({{1, 2}, {1, 1}}, cache, one); }, {"2 sequences", "1"});
   expect_refused([&] { model.encode(Tokens::one({1}), cache, one); }, {"no encoder"});
+  config.shared_query_key = true;
+  for (const auto& [pattern, reason] : std::map<std::string, std::string>{
+           {"causal & lsh(4, 2)", "names no buckets"},
+           {"causal & lsh(4, 2, {4}, 0, 1, 0, separate)", "apart from keys"},
+           {"causal & lsh(4, 2, {256, 512})", "more buckets"}}) {
+    config.patterns = {pattern};
+    const Transformer hashed(config);
+    expect_refused([&] { ModelCache(hashed, {}); }, {pattern, reason, "forward"});
+  }
+  config = tiny_config();
   config.kind = ModelConfig::Kind::encoder;
   const Transformer encoder(config);
   expect_refused([&] { ModelCache(encoder, {}); }, {"encoder"});

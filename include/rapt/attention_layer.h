@@ -39,6 +39,19 @@ RAPT_API Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns&
                             const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                             const Attention& how, const AttentionExtras& extras = {});
 
+/// What is said about one sequence of several.
+struct SequenceCall {
+  Index tokens;
+  Attention how;
+};
+
+/// The same for sequences that lie one after the other in the rows, each by itself, for patterns
+/// that cannot tell them apart, as hashed ones. shape.items is 1; `seen` is called for each.
+RAPT_API Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
+                                  const HeadColumns& v, const HeadShape& shape, Index kv_heads,
+                                  const std::vector<SequenceCall>& sequences,
+                                  const AttentionExtras& extras = {});
+
 /// The RMS norm of each head of some columns, one gain [dim] for all: [rows, heads * dim].
 RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape,
                             Parameter& gain, double epsilon);
@@ -48,5 +61,9 @@ RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& s
 /// else holds them.
 RAPT_API Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
                          const std::vector<Index>& positions = {}, Index first = 0);
+/// Sequences one after the other, the tokens of each counted from 0 and turned by a rope of its
+/// own. shape.items is 1.
+RAPT_API Variable rotate_apart(Tape& tape, Variable x, const HeadShape& shape,
+                               const std::vector<Index>& lengths, const std::vector<Rope>& ropes);
 
 }  // namespace rapt

@@ -150,7 +150,8 @@ class RAPT_API Transformer {
   Tensor logits(const Tensor& hidden, const Context& context = {}) const;
 
   /// The output of new tokens [tokens, width] of sequences that a cache knows, one of the cache for
-  /// each; they are appended. Encoder-decoders ask for encode first.
+  /// each; they are appended. What forward would give them behind all that came before, but with
+  /// hashed layers, whose earlier tokens stay as they were. Encoder-decoders ask for encode first.
   Tensor extend(const Tokens& tokens, ModelCache& cache, std::span<const Index> sequences,
                 const Context& context = {});
   /// Reads the sources of new sequences of a cache, before their first tokens.
@@ -167,6 +168,9 @@ class RAPT_API Transformer {
 /// "" if keys and values of this model can be kept while it writes; else why not. Such a model
 /// reads its context anew for every token.
 RAPT_API std::string why_no_cache(const ModelConfig& config);
+/// Whether its rope turns all tokens anew as a sequence grows: dynamic NTK and LongRoPE. A cache
+/// then reads a sequence anew, by itself, whenever its angles have changed.
+RAPT_API bool angles_follow_length(const ModelConfig& config);
 
 /// Keys and values of all layers of a model, for sequences that grow. See KvCache.
 class RAPT_API ModelCache {
@@ -174,7 +178,7 @@ class RAPT_API ModelCache {
   struct Options {
     CacheType type = CacheType::f32;
     /// 0: keep all. Otherwise a token sees the window - 1 tokens before it and the first `pinned`
-    /// ones, and the rest is forgotten.
+    /// ones, and the rest is forgotten; hashed layers keep the memory.
     Index window = 0;
     Index pinned = 0;
   };

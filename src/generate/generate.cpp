@@ -36,13 +36,15 @@ std::uint64_t name_of(std::span<const std::vector<std::int32_t>> prompts, std::s
          static_cast<std::uint64_t>(std::count(before.begin(), before.end(), prompts[index]));
 }
 
-/// Whether a prompt may be read piece by piece: keys and values are kept, and no token sees a later
-/// one.
+/// Whether a prompt may be read piece by piece: keys and values are kept, no token sees a later
+/// one, and none moves what others see.
 bool reads_in_pieces(const ModelConfig& config, Index tokens) {
-  if (tokens <= prompt_piece || !why_no_cache(config).empty()) return false;
+  if (tokens <= prompt_piece || !why_no_cache(config).empty() || angles_follow_length(config))
+    return false;
   const Lengths lengths{tokens, tokens};
   for (const std::string& text : config.patterns) {
     const Pattern pattern = Pattern::parse(text);
+    if (lsh_part(pattern)) return false;
     for (Index query = 0; query < lengths.queries; ++query) {
       const Ranges seen = pattern.keys_of(query, lengths);
       if (!seen.empty() && seen.back().end > query + 1) return false;

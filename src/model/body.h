@@ -11,11 +11,14 @@ namespace rapt {
 struct Transformer::Body {
   Body(const ModelConfig& given, ModelWeights made);
 
-  /// For sequences of these lengths; cached keys are turned for good, so caches take none whose
-  /// angles depend on the length.
-  std::optional<Rope> rope_for(const std::vector<Index>& lengths) const {
-    if (!rope || lengths.empty()) return rope;
-    return rope->for_length(*std::max_element(lengths.begin(), lengths.end()));
+  /// For sequences of these lengths: one, or one for each if they differ.
+  std::vector<Rope> ropes_for(const std::vector<Index>& lengths) const {
+    std::vector<Rope> ropes;
+    if (!rope) return ropes;
+    if (!angles_follow_length(config)) return {*rope};
+    for (const Index length : lengths) ropes.push_back(rope->for_length(length));
+    if (std::ranges::count(lengths, lengths.front()) == std::ssize(lengths)) ropes.resize(1, *rope);
+    return ropes;
   }
   Parameter& head() {
     check(weights.head.weight != nullptr, "model: it has no head, expected one that makes logits");
@@ -24,6 +27,12 @@ struct Transformer::Body {
 
   /// What the head reads of the last layer's rows.
   Variable head_rows(Tape& tape, Variable x);
+  /// The output of new tokens of sequences that a cache knows, turned by their ropes.
+  Tensor extended(const Tokens& tokens, const CacheUse& use, std::vector<Rope> ropes,
+                  const Context& context);
+  /// The same for one sequence, whose angles depend on its length.
+  Tensor extended_text(std::span<const std::int32_t> ids, ModelCache& cache, Index sequence,
+                       const Context& context);
 
   ModelConfig config;
   ModelWeights weights;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/lsh_cache.h"
+#include "attention/lsh_hash.h"
 #include "base/check.h"
 #include "model/body.h"
 #include "rapt/lsh.h"
@@ -9,14 +11,23 @@
 namespace rapt {
 
 std::string why_no_cache(const ModelConfig& config) {
-  if (config.reversible) return "its layers are reversible";
-  if (config.positions == ModelConfig::Positions::rope &&
-      (std::holds_alternative<DynamicNtkRope>(config.rope_scaling) ||
-       std::holds_alternative<LongRope>(config.rope_scaling)))
-    return "its rope_scaling turns all keys anew as the text grows";
-  for (const std::string& text : config.patterns)
-    if (lsh_part(Pattern::parse(text))) return "the order of " + text + " changes with every token";
+  for (const std::string& text : config.patterns) {
+    const std::optional<Lsh> hashed = lsh_part(Pattern::parse(text));
+    if (!hashed) continue;
+    if (hashed->keys == Lsh::Keys::separate)
+      return text + " sorts queries apart from keys, and a cache has no earlier queries";
+    if (hashed->buckets.empty()) return text + " names no buckets, so they change with the length";
+    if (lsh_bucket_count(hashed->buckets) > LshCacheHash::most_buckets)
+      return text + " has more buckets than a cache can tell apart, " +
+             std::to_string(LshCacheHash::most_buckets);
+  }
   return "";
+}
+
+bool angles_follow_length(const ModelConfig& config) {
+  return config.positions == ModelConfig::Positions::rope &&
+         (std::holds_alternative<DynamicNtkRope>(config.rope_scaling) ||
+          std::holds_alternative<LongRope>(config.rope_scaling));
 }
 
 ModelCache::ModelCache(const Transformer& model, const Options& options, const Context& context)
@@ -28,11 +39,17 @@ ModelCache::ModelCache(const Transformer& model, const Options& options, const C
   check(reason.empty(), "ModelCache: this model cannot be continued from keys and values: ", reason,
         "; forward reads the whole text");
   body_->options = options;
+  body_->keeps_texts = angles_follow_length(config);
   for (const LayerWeights& layer : model.body_->weights.stack.layers) {
     CacheOptions each{.kv_heads = config.kv_count(), .dim = config.dim(), .type = options.type};
     if (layer.cross) body_->sources.emplace_back(each, context);
-    each.window = options.window;
-    each.pinned = options.pinned;
+    // Hashed layers keep all tokens; the pattern alone forgets.
+    if (const std::optional<Lsh> hashed = lsh_part(layer.pattern)) {
+      each.lsh = CacheLsh{.lsh = *hashed};
+    } else {
+      each.window = options.window;
+      each.pinned = options.pinned;
+    }
     body_->layers.emplace_back(each, context);
   }
 }
@@ -44,6 +61,7 @@ Index ModelCache::add() {
   Index sequence = 0;
   for (auto* caches : {&body_->layers, &body_->sources})
     for (KvCache& layer : *caches) sequence = layer.add();
+  if (body_->keeps_texts) body_->texts[sequence] = {};
   return sequence;
 }
 
@@ -51,16 +69,19 @@ Index ModelCache::fork(Index sequence) {
   Index made = 0;
   for (auto* caches : {&body_->layers, &body_->sources})
     for (KvCache& layer : *caches) made = layer.fork(sequence);
+  if (body_->keeps_texts) body_->texts[made] = body_->texts.at(sequence);
   return made;
 }
 
 void ModelCache::remove(Index sequence) {
   for (auto* caches : {&body_->layers, &body_->sources})
     for (KvCache& layer : *caches) layer.remove(sequence);
+  body_->texts.erase(sequence);
 }
 
 void ModelCache::truncate(Index sequence, Index tokens) {
   for (KvCache& layer : body_->layers) layer.truncate(sequence, tokens);
+  if (body_->keeps_texts) body_->texts.at(sequence).ids.resize(static_cast<std::size_t>(tokens));
 }
 
 Index ModelCache::tokens(Index sequence) const { return body_->layers.front().tokens(sequence); }
@@ -73,39 +94,5 @@ Index ModelCache::bytes() const {
 }
 
 const ModelCache::Options& ModelCache::options() const { return body_->options; }
-
-void Transformer::encode(const Tokens& sources, ModelCache& cache, std::span<const Index> sequences,
-                         const Context& context) {
-  check(body_->weights.encoder.has_value(), "encode: the model has no encoder");
-  check(sources.lengths.size() == sequences.size(), "encode: ", sources.lengths.size(),
-        " sources for ", sequences.size(), " sequences, expected as many");
-  for (const Index sequence : sequences)
-    check(cache.tokens(sequence) == 0 && cache.body().sources.front().tokens(sequence) == 0,
-          "encode: sequence ", sequence, " has begun already, expected a new one");
-  Tape tape(Tape::Mode::forward, context);
-  const auto reading =
-      std::make_shared<Pass>(body_->config, body_->weights, body_->rope, PassOptions{});
-  const auto layout = std::make_shared<const SequenceLayout>(sources.lengths);
-  const Variable read = reading->stack(tape, reading->embed(tape, sources, *layout),
-                                       {&*body_->weights.encoder, layout});
-  const auto keeping = std::make_shared<Pass>(body_->config, body_->weights, std::nullopt,
-                                              PassOptions{}, CacheUse{&cache, sequences});
-  keeping->keep_sources(tape, read, *layout);
-}
-
-Tensor Transformer::extend(const Tokens& tokens, ModelCache& cache,
-                           std::span<const Index> sequences, const Context& context) {
-  check(tokens.lengths.size() == sequences.size(), "extend: ", tokens.lengths.size(),
-        " sequences of tokens for ", sequences.size(), " of the cache, expected as many");
-  for (const Index sequence : sequences)
-    check(cache.body().sources.empty() || cache.body().sources.front().tokens(sequence) > 0,
-          "extend: sequence ", sequence, " has no sources yet, expected encode first");
-  Tape tape(Tape::Mode::forward, context);
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, body_->rope,
-                                           PassOptions{}, CacheUse{&cache, sequences});
-  const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  return Tape::take(
-      pass->stack(tape, pass->embed(tape, tokens, *layout), {&body_->weights.stack, layout}));
-}
 
 }  // namespace rapt

@@ -9,14 +9,12 @@
 namespace rapt {
 namespace {
 
-/// Whether the pattern names places of a sequence and not only distances. Hashed ones are sorted
-/// over all sequences of a pass anyway.
+/// Whether the pattern names places of a sequence and not only distances.
 bool names_places(const Pattern& pattern) {
   const std::string text = pattern.text();
   const auto has = [&](const char* leaf) { return text.find(leaf) != std::string::npos; };
-  return !pattern.node()->has_lsh() &&
-         (has("tokens(") || has("prefix(") || has("documents(") || has("blocks(") || has("keys(") ||
-          has("chunks(") || has("rows("));
+  return has("tokens(") || has("prefix(") || has("documents(") || has("blocks(") || has("keys(") ||
+         has("chunks(") || has("rows(");
 }
 
 /// Every sequence's own ranges, moved to where the sequence lies.
@@ -57,9 +55,7 @@ Pattern SequenceLayout::across(const SequenceLayout& sources) const {
 }
 
 std::shared_ptr<const Plan> PlanBook::plan(const Pattern& pattern, Lengths lengths) {
-  const std::string text = pattern.text();
-  if (pattern.node()->has_lsh()) return nullptr;  // depends on the numbers
-  auto& known = plans_[text + '@' + std::to_string(lengths.queries)];
+  auto& known = plans_[pattern.text() + '@' + std::to_string(lengths.queries)];
   if (known == nullptr) known = std::make_shared<const Plan>(pattern, lengths);
   return known;
 }

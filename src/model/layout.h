@@ -23,7 +23,7 @@ class SequenceLayout {
   Index tokens() const { return items() == 0 ? 0 : rows_ / items(); }
   /// Where each row stands in its sequence; empty: rows are counted in every item.
   const std::vector<Index>& positions() const { return positions_; }
-  /// The pattern, for every sequence apart.
+  /// The pattern, which hashes nothing, for every sequence apart.
   Pattern apart(const Pattern& pattern) const;
   /// Who of these sequences sees whom of the sources: its own.
   Pattern across(const SequenceLayout& sources) const;

@@ -15,9 +15,9 @@ DropoutKey key_of(const DropoutKey& key, Index layer) { return {key.seed, key.st
 
 }  // namespace
 
-Pass::Pass(const ModelConfig& config, ModelWeights& weights, std::optional<Rope> rope,
-           const PassOptions& options, const CacheUse& use)
-    : config_(config), weights_(weights), rope_(std::move(rope)), options_(options), use_(use) {
+Pass::Pass(const ModelConfig& config, ModelWeights& weights, const PassOptions& options,
+           const CacheUse& use)
+    : config_(config), weights_(weights), options_(options), use_(use) {
   for (const Index sequence : use.sequences) firsts_.push_back(use.cache->tokens(sequence));
 }
 

@@ -11,7 +11,8 @@ namespace rapt {
 struct StackInput {
   const StackWeights* weights;
   std::shared_ptr<const SequenceLayout> layout;
-  Variable sources = {};  // of cross-attention; empty: none
+  std::vector<Rope> ropes = {};  // one for all sequences or one for each; none: nothing is turned
+  Variable sources = {};         // of cross-attention; empty: none
   std::shared_ptr<const SequenceLayout> source_layout = nullptr;
   Index first_layer = 0;  // counted over all stacks, for dropout
 
@@ -29,8 +30,8 @@ struct CacheUse {
 /// One pass of tokens through a model. What it put on a tape keeps it alive.
 class Pass : public std::enable_shared_from_this<Pass> {
  public:
-  Pass(const ModelConfig& config, ModelWeights& weights, std::optional<Rope> rope,
-       const PassOptions& options, const CacheUse& use = {});
+  Pass(const ModelConfig& config, ModelWeights& weights, const PassOptions& options,
+       const CacheUse& use = {});
   /// Dropout happens only then, on every tape.
   void train() { trains_ = true; }
 
@@ -57,8 +58,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
   struct LayerPlace {
     Index layer;  // of its stack
     DropoutKey dropout;
-    /// The hashed order of the layer: found if it is empty, met again if not. Null: nobody asks.
-    std::shared_ptr<const LshOrder>* order = nullptr;
+    /// The layer's hashed order of every sequence that is sorted apart: found if there is none, met
+    /// again if there is. Null: nobody asks.
+    std::vector<std::shared_ptr<const LshOrder>>* orders = nullptr;
   };
   using Part = std::function<Variable(const Variable&)>;
 
@@ -91,9 +93,14 @@ class Pass : public std::enable_shared_from_this<Pass> {
     HeadColumns q, k, v;
   };
   Heads heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at);
+  Variable turned(Tape& tape, Variable x, const StackInput& in, Index heads) const;
   Heads source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights,
                      Index items);
   Attention score(const StackInput& in, const LayerPlace& at) const;
+  /// Attention over the rows of the pass themselves.
+  Variable over_rows(Tape& tape, const Heads& heads, const StackInput& in, const LayerPlace& at);
+  Variable over_hashed_rows(Tape& tape, const Heads& heads, const StackInput& in,
+                            const LayerPlace& at);
   AttentionExtras extras(const StackInput& in, const LayerPlace& at, const char* part) const;
   /// The score of cross-attention.
   Attention cross_score(const LayerPlace& at) const;
@@ -106,7 +113,6 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   const ModelConfig& config_;
   ModelWeights& weights_;
-  std::optional<Rope> rope_;
   PassOptions options_;
   CacheUse use_;
   std::vector<Index> firsts_;  // tokens that the cache knew of each sequence

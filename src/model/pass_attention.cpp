@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "model/pass.h"
 #include "rapt/lsh.h"
 
@@ -40,24 +41,29 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
     heads.v = {qkv, values};
     return heads;
   }
-  const bool cached = use_.cache != nullptr;
-  const std::vector<Index> positions = cached ? positions_of(*in.layout) : in.layout->positions();
-  const auto turned = [&](Variable x, Index count) {
-    return rotate(tape, std::move(x), {items, count, config_.dim()}, *rope_, positions);
-  };
   if (config_.qk_norm) {
     if (weights.shared_key) heads.k = {};
-    heads.q = {turned(std::move(heads.q.of), config_.heads), 0};
+    heads.q = {turned(tape, std::move(heads.q.of), in, config_.heads), 0};
     heads.k = weights.shared_key
                   ? heads.q
-                  : HeadColumns{turned(std::move(heads.k.of), config_.kv_count()), 0};
+                  : HeadColumns{turned(tape, std::move(heads.k.of), in, config_.kv_count()), 0};
     return heads;
   }
   // Queries and keys are neighbours: one sweep turns both, in place.
   const Index count = config_.heads + (weights.shared_key ? 0 : config_.kv_count());
   heads = {};
-  const Variable all = turned(std::move(qkv), count);
+  const Variable all = turned(tape, std::move(qkv), in, count);
   return {{all, 0}, {all, weights.shared_key ? 0 : q}, {all, values}};
+}
+
+/// The first heads of every row, turned to where it stands.
+Variable Pass::turned(Tape& tape, Variable x, const StackInput& in, Index heads) const {
+  const HeadShape shape{in.layout->items(), heads, config_.dim()};
+  if (in.ropes.size() > 1)
+    return rotate_apart(tape, std::move(x), shape, in.layout->lengths(), in.ropes);
+  const bool cached = use_.cache != nullptr;
+  const std::vector<Index> positions = cached ? positions_of(*in.layout) : in.layout->positions();
+  return rotate(tape, std::move(x), shape, in.ropes.front(), positions);
 }
 
 Attention Pass::score(const StackInput& in, const LayerPlace& at) const {
@@ -72,7 +78,6 @@ Attention Pass::score(const StackInput& in, const LayerPlace& at) const {
   }
   if (trains_ && config_.attention_dropout > 0)
     how.dropout = at.dropout.at(site_probabilities).attention(config_.attention_dropout);
-  if (at.order != nullptr) how.order = *at.order;
   how.stats = options_.stats != nullptr;
   return how;
 }
@@ -99,8 +104,7 @@ void Pass::keep_stats(const std::string& layer, const Attended& attended) const 
 
 AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const char* part) const {
   const std::string name = in.weights->name + ".layers." + std::to_string(at.layer) + part;
-  return {in.weights->table, [this, name, order = at.order](const Attended& attended) {
-            if (order != nullptr) *order = attended.rows.order;
+  return {in.weights->table, [this, name](const Attended& attended) {
             if (attended.stats) keep_stats(name, attended);
           }};
 }
@@ -115,14 +119,46 @@ Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, con
     append(cache, heads.k, heads.v, *in.layout);
     return linear(tape, over_cache(tape, heads.q, cache, how, *in.layout), weights.out);
   }
+  return linear(tape, over_rows(tape, heads, in, at), weights.out);
+}
+
+Variable Pass::over_rows(Tape& tape, const Heads& heads, const StackInput& in,
+                         const LayerPlace& at) {
+  const Pattern& pattern = in.layer(at.layer).pattern;
+  if (lsh_part(pattern)) return over_hashed_rows(tape, heads, in, at);
   Attention how = score(in, at);
-  how.pattern = in.layout->apart(in.layer(at.layer).pattern);
-  if (lsh_part(how.pattern)) how.stats = false;  // hashed attention has none
+  how.pattern = in.layout->apart(pattern);
   how.plan = plans_.plan(how.pattern, {in.layout->tokens(), in.layout->tokens()});
   const HeadShape shape{in.layout->items(), config_.heads, config_.dim()};
-  const Variable y = attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,
-                               extras(in, at, ".attention"));
-  return linear(tape, y, weights.out);
+  return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,
+                   extras(in, at, ".attention"));
+}
+
+/// Tokens are sorted within their sequence, so packed ones are one call each. Hashed attention has
+/// no statistics.
+Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput& in,
+                                const LayerPlace& at) {
+  const SequenceLayout& layout = *in.layout;
+  Attention how = score(in, at);
+  how.pattern = in.layer(at.layer).pattern;
+  how.stats = false;
+  const bool again = at.orders != nullptr && !at.orders->empty();
+  const auto order = [&](std::size_t i) { return again ? (*at.orders)[i] : nullptr; };
+  AttentionExtras extras;
+  if (at.orders != nullptr && !again)
+    extras.seen = [&at](const Attended& attended) { at.orders->push_back(attended.rows.order); };
+  const HeadShape shape{layout.items(), config_.heads, config_.dim()};
+  if (!layout.packed()) {
+    how.order = order(0);
+    return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how, extras);
+  }
+  std::vector<SequenceCall> calls;
+  for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
+    calls.push_back({layout.lengths()[i], how});
+    calls.back().how.order = order(i);
+    calls.back().how.dropout.seed = random_bits(how.dropout.seed, {static_cast<Index>(i)});
+  }
+  return attention_apart(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), calls, extras);
 }
 
 Attention Pass::cross_score(const LayerPlace& at) const {

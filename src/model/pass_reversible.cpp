@@ -39,11 +39,11 @@ ReversibleStreams split(const Tensor& both) {
 /// again, which rounding could change.
 Residual Pass::reversible_part(Index site, const StackInput& in, Index index,
                                const Context& context) {
-  auto order = std::make_shared<std::shared_ptr<const LshOrder>>();
-  const auto run = [self = shared_from_this(), site, in, index, order](Tape& tape,
-                                                                       const Variable& x) {
+  auto orders = std::make_shared<std::vector<std::shared_ptr<const LshOrder>>>();
+  const auto run = [self = shared_from_this(), site, in, index, orders](Tape& tape,
+                                                                        const Variable& x) {
     LayerPlace at = self->place(in, index);
-    at.order = order.get();
+    at.orders = orders.get();
     const LayerWeights& weights = in.layer(index);
     Variable y = site == site_attention
                      ? self->attended(tape, self->norm(tape, x, weights.self.norm), in, at)

@@ -70,11 +70,11 @@ void Transformer::refresh() {
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) {
   check(!body_->weights.encoder, "forward: an encoder-decoder without sources, expected some");
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights,
-                                           body_->rope_for(tokens.lengths), options);
+  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
   if (tape.records()) pass->train();
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  return pass->stack(tape, pass->embed(tape, tokens, *layout), {&body_->weights.stack, layout});
+  return pass->stack(tape, pass->embed(tape, tokens, *layout),
+                     {&body_->weights.stack, layout, body_->ropes_for(tokens.lengths)});
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
@@ -82,17 +82,16 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& so
   check(body_->weights.encoder.has_value(), "forward: sources for a model without an encoder");
   check(tokens.lengths.size() == sources.lengths.size(), "forward: ", tokens.lengths.size(),
         " sequences and sources of ", sources.lengths.size(), ", expected as many");
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights,
-                                           body_->rope_for(tokens.lengths), options);
+  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
   if (tape.records()) pass->train();
   const auto source_layout = std::make_shared<const SequenceLayout>(sources.lengths);
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
   const Variable read =
       pass->stack(tape, pass->embed(tape, sources, *source_layout, Pass::stream_sources),
-                  {&*body_->weights.encoder, source_layout});
-  return pass->stack(
-      tape, pass->embed(tape, tokens, *layout),
-      {&body_->weights.stack, layout, read, source_layout, body_->config.encoder_layers});
+                  {&*body_->weights.encoder, source_layout, body_->ropes_for(sources.lengths)});
+  return pass->stack(tape, pass->embed(tape, tokens, *layout),
+                     {&body_->weights.stack, layout, body_->ropes_for(tokens.lengths), read,
+                      source_layout, body_->config.encoder_layers});
 }
 
 TokenLoss Transformer::loss(Tape& tape, const Variable& hidden,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "base/check.h"
 #include "nn/elementwise.h"
@@ -40,30 +41,41 @@ View view_of(const HeadColumns& columns, const HeadShape& shape) {
   return heads_in(x.data(), rows, shape, columns.first);
 }
 
-HeadShape keys_of(const HeadShape& shape, Index kv_heads) {
-  return {shape.items, kv_heads, shape.dim};
+/// Sequences of so many tokens together are all rows.
+void check_apart(const char* where, const Tensor& x, const HeadShape& shape, Index tokens) {
+  const RowsAndWidth rows = rows_of(where, x, shape);
+  check(shape.items == 1, where, ": ", shape.items, " items, expected 1 for sequences apart");
+  check(tokens == rows.count, where, ": sequences of ", tokens, " tokens in ", rows.count, " rows");
 }
 
-/// What backward needs of one call.
+/// One call of the engine, and what its backward needs.
+struct Call {
+  View q, k, v;
+  MutableView out;
+  Attention how;
+  Rows rows = {};
+};
+
+/// What backward needs of an operation.
 struct Kept {
   HeadColumns q, k, v;
-  HeadShape shape;
-  Index kv_heads;
-  Attention how;
+  std::vector<Call> calls;
   Parameter* table;
-  Variable out;
-  Rows rows;
+  Variable out = {};
 };
+
+/// The same place in other memory.
+MutableView moved(const View& view, const Tensor& from, float* to) {
+  return MutableView::trusted(to + (view.data() - from.data()), view.shape(), view.strides());
+}
 
 /// Where gradients of columns go: one tensor for each variable that is read, however many of its
 /// columns are. Columns that nobody reads have none.
 class ColumnGradients {
  public:
-  /// Memory for the gradient of some columns, which must not be asked for twice.
-  MutableView of(const HeadColumns& columns, const HeadShape& shape) {
-    const Shape& whole = columns.of.shape();
-    Tensor& sum = sum_of(columns.of);
-    return heads_in(sum.data(), {whole[0], whole[1]}, shape, columns.first);
+  /// Memory for the gradient of what a view shows of a variable, which must not be asked for twice.
+  MutableView of(const HeadColumns& columns, const View& view) {
+    return moved(view, columns.of.value(), sum_of(columns.of).data());
   }
   void hand_over() {
     for (Entry& entry : entries_) entry.slot.add(std::move(entry.sum));
@@ -91,22 +103,43 @@ void add_rows(const View& more, const MutableView& to) {
                        to.row(item, head, i), to.row(item, head, i), std::plus<>());
 }
 
-void undo_attention(const Kept& kept, const Tensor& gradient, const Context& context) {
-  const HeadShape keys = keys_of(kept.shape, kept.kv_heads);
-  const View q = view_of(kept.q, kept.shape), k = view_of(kept.k, keys), v = view_of(kept.v, keys);
-  const RowsAndWidth rows{gradient.shape()[0], gradient.shape()[1]};
-  ColumnGradients sums;
-  const MutableView dq = sums.of(kept.q, kept.shape), dv = sums.of(kept.v, keys);
+void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradients& sums,
+               const Context& context) {
+  const MutableView dq = sums.of(kept.q, call.q), dv = sums.of(kept.v, call.v);
   // Shared vectors have two gradients, which are added up.
-  const bool shared = k.data() == q.data();
-  Tensor apart = shared ? Tensor::uninitialized(k.shape()) : Tensor();
-  const MutableView dk = shared ? apart.view() : sums.of(kept.k, keys);
-  const Gradients g = attend_backward_into(
-      {dq, dk, dv}, heads_in(gradient.data(), rows, kept.shape, 0), q, k, v,
-      heads_in(kept.out.value().data(), rows, kept.shape, 0), kept.rows, kept.how, context);
+  const bool shared = call.k.data() == call.q.data();
+  Tensor apart = shared ? Tensor::uninitialized(call.k.shape()) : Tensor();
+  const MutableView dk = shared ? apart.view() : sums.of(kept.k, call.k);
+  const Gradients g =
+      attend_backward_into({dq, dk, dv}, moved(call.out, kept.out.value(), gradient.data()), call.q,
+                           call.k, call.v, call.out, call.rows, call.how, context);
   if (shared) add_rows(dk, dq);
-  sums.hand_over();
   if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable, context);
+}
+
+/// Runs calls that write into `out`, one after the other.
+Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
+  for (Call& call : given.calls) {
+    Attended attended = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
+    if (extras.seen) extras.seen(attended);
+    call.rows = std::move(attended.rows);
+  }
+  if (!tape.records()) return tape.input(std::move(out));
+  auto kept = std::make_shared<Kept>(std::move(given));
+  Variable result = tape.made(std::move(out), [kept, context = tape.context()](Tensor gradient) {
+    ColumnGradients sums;
+    for (const Call& call : kept->calls) undo_call(*kept, call, gradient, sums, context);
+    sums.hand_over();
+  });
+  kept->out = result;
+  return result;
+}
+
+/// Some tokens of a view of one item.
+template <class T>
+BasicView<T> tokens_of(const BasicView<T>& x, Index first, Index count) {
+  return BasicView<T>::trusted(x.data() + first * x.strides()[2], {1, x.heads(), count, x.dim()},
+                               x.strides());
 }
 
 }  // namespace
@@ -114,21 +147,35 @@ void undo_attention(const Kept& kept, const Tensor& gradient, const Context& con
 Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k, const HeadColumns& v,
                    const HeadShape& shape, Index kv_heads, const Attention& how,
                    const AttentionExtras& extras) {
-  const HeadShape keys = keys_of(shape, kv_heads);
+  const HeadShape keys{shape.items, kv_heads, shape.dim};
   const View queries = view_of(q, shape);
   const RowsAndWidth rows{q.of.shape()[0], shape.heads * shape.dim};
   Tensor out = Tensor::uninitialized({rows.count, rows.width});
-  Attended attended = attend_into(heads_in(out.data(), rows, shape, 0), queries, view_of(k, keys),
-                                  view_of(v, keys), how, tape.context());
-  if (extras.seen) extras.seen(attended);
-  if (!tape.records()) return tape.input(std::move(out));
-  auto kept = std::make_shared<Kept>(
-      Kept{q, k, v, shape, kv_heads, how, extras.table, {}, std::move(attended.rows)});
-  Variable result = tape.made(std::move(out), [kept, context = tape.context()](Tensor gradient) {
-    undo_attention(*kept, gradient, context);
-  });
-  kept->out = result;
-  return result;
+  Call call{queries, view_of(k, keys), view_of(v, keys), heads_in(out.data(), rows, shape, 0), how};
+  return run(tape, std::move(out), {q, k, v, {std::move(call)}, extras.table}, extras);
+}
+
+Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
+                         const HeadColumns& v, const HeadShape& shape, Index kv_heads,
+                         const std::vector<SequenceCall>& sequences,
+                         const AttentionExtras& extras) {
+  Index tokens = 0;
+  for (const SequenceCall& sequence : sequences) tokens += sequence.tokens;
+  check_apart("attention", q.of.value(), shape, tokens);
+  check_apart("attention", k.of.value(), {1, kv_heads, shape.dim}, tokens);
+  const View queries = view_of(q, shape), keys = view_of(k, {1, kv_heads, shape.dim}),
+             values = view_of(v, {1, kv_heads, shape.dim});
+  const RowsAndWidth rows{q.of.shape()[0], shape.heads * shape.dim};
+  Tensor out = Tensor::uninitialized({rows.count, rows.width});
+  const MutableView all = heads_in(out.data(), rows, shape, 0);
+  Kept kept{q, k, v, {}, extras.table};
+  Index first = 0;
+  for (const auto& [count, how] : sequences) {
+    const auto part = [&, many = count](const auto& x) { return tokens_of(x, first, many); };
+    kept.calls.push_back({part(queries), part(keys), part(values), part(all), how});
+    first += count;
+  }
+  return run(tape, std::move(out), std::move(kept), extras);
 }
 
 Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
@@ -147,6 +194,33 @@ Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope
   if (!tape.records()) return tape.input(std::move(turned));
   return tape.made(std::move(turned), [=, context = tape.context()](Tensor gradient) {
     rope.apply_backward(heads_in(gradient.data(), rows, shape, 0), where(positions), context);
+    slot.add(std::move(gradient));
+  });
+}
+
+Variable rotate_apart(Tape& tape, Variable x, const HeadShape& shape,
+                      const std::vector<Index>& lengths, const std::vector<Rope>& ropes) {
+  check_apart("rotate", x.value(), shape,
+              std::accumulate(lengths.begin(), lengths.end(), Index{0}));
+  check(ropes.size() == lengths.size(), "rotate: ", ropes.size(), " ropes for ", lengths.size(),
+        " sequences, expected as many");
+  const GradientSlot slot = x.slot();
+  Tensor turned = Tape::take(std::move(x));
+  const auto each = [=, rows = rows_of("rotate", turned, shape)](Tensor& all, const auto& turn) {
+    const MutableView heads = heads_in(all.data(), rows, shape, 0);
+    Index first = 0;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      turn(ropes[i], tokens_of(heads, first, lengths[i]));
+      first += lengths[i];
+    }
+  };
+  each(turned,
+       [&](const Rope& rope, const MutableView& some) { rope.apply(some, {}, tape.context()); });
+  if (!tape.records()) return tape.input(std::move(turned));
+  return tape.made(std::move(turned), [=, context = tape.context()](Tensor gradient) {
+    each(gradient, [&](const Rope& rope, const MutableView& some) {
+      rope.apply_backward(some, {}, context);
+    });
     slot.add(std::move(gradient));
   });
 }

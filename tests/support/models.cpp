@@ -40,6 +40,15 @@ std::vector<ModelCase> position_cases() {
               }),
       changed("rope interleaved", [](ModelConfig& c) { c.rope_layout = RopeLayout::interleaved; }),
       changed("rope scaled", [](ModelConfig& c) { c.rope_scaling = LinearRope{4}; }),
+      changed("rope that grows",
+              [](ModelConfig& c) {
+                c.rope_scaling = DynamicNtkRope{2, 10};
+              }),
+      changed("rope of two lengths",
+              [](ModelConfig& c) {
+                c.qk_norm = true;
+                c.rope_scaling = LongRope{{1, 1, 1.5, 2}, {1, 2, 4, 8}, 16, 4};
+              }),
       changed("alibi", [](ModelConfig& c) { c.positions = alibi; }),
       changed("t5",
               [](ModelConfig& c) {
@@ -107,6 +116,7 @@ std::vector<ModelCase> pattern_cases() {
               }),
       changed("window and global tokens",
               [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({0}))"}; }),
+      changed("chunks", [](ModelConfig& c) { c.patterns = {"causal & chunks(6, 1, 0)"}; }),
       changed("shared query and key",
               [](ModelConfig& c) { c.shared_query_key = ModelConfig::SharedKeys::always; }),
       changed("shared query and key, qk norm",
@@ -231,10 +241,33 @@ std::vector<ModelCase> model_cases() {
 std::vector<ModelCase> cached_model_cases() {
   std::vector<ModelCase> all = model_cases();
   std::erase_if(all, [](const ModelCase& c) {
-    return c.config.kind == encoder || c.config.reversible ||
-           c.config.patterns.front().find("lsh") != std::string::npos;
+    return c.config.kind == encoder || hashes(c.config) || angles_follow_length(c.config);
   });
   return all;
+}
+
+std::vector<ModelCase> growing_model_cases() {
+  const auto hashed = [](ModelConfig& c) {
+    c.shared_query_key = ModelConfig::SharedKeys::always;
+    c.patterns = {"causal & window(4, 0)", "causal & lsh(8, 2, {4})"};
+  };
+  const auto one_reversible = [](ModelConfig& c) {
+    c.shared_query_key = ModelConfig::SharedKeys::always;
+    c.patterns = {"lsh(4, 2, {2, 4}, 3) & causal & (window(12, 0) | tokens({0, 1}))"};
+    c.layers = 1;
+    c.reversible = true;
+    c.tied = false;
+  };
+  std::vector<ModelCase> all = {changed("hashed at last", hashed),
+                                changed("hashed, one reversible layer", one_reversible)};
+  for (const ModelCase& c : model_cases())
+    if (angles_follow_length(c.config)) all.push_back(c);
+  return all;
+}
+
+bool hashes(const ModelConfig& config) {
+  return std::any_of(config.patterns.begin(), config.patterns.end(),
+                     [](const std::string& text) { return text.find("lsh") != text.npos; });
 }
 
 Transformer noisy_model(const ModelConfig& config, std::uint64_t seed) {

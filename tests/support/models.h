@@ -18,8 +18,14 @@ struct ModelCase {
 ModelConfig tiny_config();
 /// One case for every thing a config may say.
 std::vector<ModelCase> model_cases();
-/// Those whose attention a cache can go on with.
+/// Those whose tokens stay what they are when others follow, so that a cache goes on as if all had
+/// been read at once.
 std::vector<ModelCase> cached_model_cases();
+/// Those whose last layer alone hashes, or whose angles follow the length: the newest tokens of a
+/// cache are those of one pass over all, but earlier ones change in such a pass.
+std::vector<ModelCase> growing_model_cases();
+/// Whether a layer hashes.
+bool hashes(const ModelConfig& config);
 
 /// First weights plus noise on all of them: biases that are zero and gains that are one hide
 /// mistakes.
