@@ -53,7 +53,7 @@ std::vector<ModelCase> forward_cases() {
   std::erase_if(all, [](const ModelCase& c) { return !writes(c.config) || hashes(c.config); });
   for (ModelCase& c : growing_model_cases()) all.push_back(std::move(c));
   ModelCase reread{"hashed without a cache", tiny_config()};
-  reread.config.shared_query_key = true;
+  reread.config.shared_query_key = ModelConfig::SharedKeys::always;
   reread.config.patterns = {"causal & lsh(4, 2)"};
   EXPECT_NE(why_no_cache(reread.config), "");
   all.push_back(reread);

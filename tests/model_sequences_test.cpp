@@ -247,7 +247,7 @@ TEST(ModelCache, HashedPromptsAreOnePass) {
       ModelConfig config = tiny_config();
       config.patterns = {pattern};
       config.layers = 3;
-      config.shared_query_key = true;
+      config.shared_query_key = ModelConfig::SharedKeys::always;
       config.reversible = reversible;
       config.tied = !reversible;
       Transformer model = noisy_model(config);
@@ -356,7 +356,7 @@ TEST(ModelCache, RefusesWhatCannotBe) {
   const std::vector<Index> one = {cache.add()};
   expect_refused([&] { model.extend({{1, 2}, {1, 1}}, cache, one); }, {"2 sequences", "1"});
   expect_refused([&] { model.encode(Tokens::one({1}), cache, one); }, {"no encoder"});
-  config.shared_query_key = true;
+  config.shared_query_key = ModelConfig::SharedKeys::always;
   for (const auto& [pattern, reason] : std::map<std::string, std::string>{
            {"causal & lsh(4, 2)", "names no buckets"},
            {"causal & lsh(4, 2, {4}, 0, 1, 0, separate)", "apart from keys"},

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "rapt/attention.h"
+#include "rapt/longformer.h"
 #include "rapt/rope.h"
 #include "rapt/tape.h"
 
@@ -51,6 +52,18 @@ RAPT_API Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadCo
                                   const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                                   const std::vector<SequenceCall>& sequences,
                                   const AttentionExtras& extras = {});
+
+/// Sequences one after the other, and heads of all of them.
+struct SequenceHeads {
+  std::vector<Index> lengths;
+  Index heads = 1;
+  Index dim = 64;
+};
+/// Longformer's attention: queries, keys and values are columns of `qkv` [rows, 3 heads dim], those
+/// of global tokens of `global_qkv`, which may be empty if there are none. how.classes has one for
+/// each row, or is empty.
+RAPT_API Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& global_qkv,
+                                       const SequenceHeads& shape, const Longformer& how);
 
 /// The RMS norm of each head of some columns, one gain [dim] for all: [rows, heads * dim].
 RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape,

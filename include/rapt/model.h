@@ -71,6 +71,9 @@ struct RAPT_API ModelConfig {
   std::vector<std::string> encoder_patterns = {"full"};
   Scale scale = {};
   double softcap = 0;
+  /// Longformer's: tokens that are global have projections of their own, and see and are seen by
+  /// all. Patterns are windows, as wide on both sides.
+  bool global_projections = false;
   SharedKeys shared_query_key = SharedKeys::never;  // queries are the keys: in which layers
   bool reversible = false;  // two streams; backward computes the layers' inputs back
 
@@ -93,6 +96,8 @@ struct Tokens {
   std::vector<std::int32_t> ids;
   std::vector<Index> lengths;            // of the sequences; together as many as ids
   std::vector<std::int32_t> types = {};  // of a model with token_types; empty: all are 0
+  /// Of a model with global_projections: 1 for a token that is global; empty: none is.
+  std::vector<std::uint8_t> global = {};
 
   static Tokens one(std::vector<std::int32_t> ids);
 };

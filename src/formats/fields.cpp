@@ -153,6 +153,15 @@ std::vector<Index> Fields::integers(const std::string& key, Bounds<Index> range,
   return numbers;
 }
 
+std::vector<double> Fields::reals(const std::string& key) {
+  const Json& value = need(key);
+  const bool good = value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& v) {
+                      return v.is_number() && std::isfinite(v.get<double>());
+                    });
+  if (!good) fail(key, "expected a list of numbers");
+  return value.get<std::vector<double>>();
+}
+
 std::vector<std::string> Fields::texts(const std::string& key,
                                        std::optional<std::vector<std::string>> otherwise) {
   if (!find(key) && otherwise) return *otherwise;

@@ -40,6 +40,7 @@ class Fields {
                      std::optional<std::string> otherwise = {});
   std::vector<Index> integers(const std::string& key, Bounds<Index> range = {},
                               std::optional<std::vector<Index>> otherwise = {});
+  std::vector<double> reals(const std::string& key);
   std::vector<std::string> texts(const std::string& key,
                                  std::optional<std::vector<std::string>> otherwise = {});
   /// The object under a key; an empty one if it is not there.

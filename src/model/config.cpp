@@ -1,5 +1,6 @@
 #include "attention/pattern_node.h"
 #include "base/check.h"
+#include "model/parameters.h"
 #include "rapt/model.h"
 
 namespace rapt {
@@ -16,6 +17,22 @@ void check_patterns(const char* name, const std::vector<std::string>& patterns,
         ", which hashes queries and keys as one; set shared_query_key = \"hashed\", or "
         "give it separate keys");
   }
+}
+
+/// What Longformer's attention can be told.
+void check_global(const ModelConfig& config) {
+  const bool plain = config.kind == ModelConfig::Kind::encoder && !config.reversible &&
+                     !config.qk_norm && config.softcap == 0 && config.kv_count() == config.heads &&
+                     config.shared_query_key == ModelConfig::SharedKeys::never &&
+                     config.positions != ModelConfig::Positions::alibi &&
+                     config.positions != ModelConfig::Positions::t5 &&
+                     config.positions != ModelConfig::Positions::rope;
+  check(plain,
+        "model: global_projections, expected an encoder without rope, alibi, t5, qk_norm, softcap, "
+        "shared or fewer keys and reversible layers");
+  for (const std::string& text : config.patterns)
+    check(window_of(Pattern::parse(text)).has_value(), "model: patterns has ", text,
+          ", expected window(n, n) with global_projections");
 }
 
 void check_rate(const char* name, double rate) {
@@ -63,6 +80,7 @@ void ModelConfig::check() const {
   rapt::check(!reversible || (kind != Kind::encoder_decoder && norm_place == NormPlace::before),
               "model: reversible layers need one stack and norms before the layers");
   at_least(0, "token_types", token_types);
+  if (global_projections) check_global(*this);
   at_least(0, "first_position", first_position);
   rapt::check(!masked_head || !reversible,
               "model: masked_head with reversible layers, expected one of them");

@@ -96,6 +96,7 @@ void visit_model_fields(Config& c, Visitor& visit) {
   visit("scale", c.scale.rule);
   visit("scale_number", c.scale.number);
   visit("softcap", c.softcap);
+  visit("global_projections", c.global_projections);
   visit("shared_query_key", c.shared_query_key);
   visit("reversible", c.reversible);
   visit("dropout", c.dropout);

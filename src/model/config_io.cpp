@@ -36,17 +36,6 @@ struct RopeScalingWriter {
   }
 };
 
-std::vector<double> reals(Fields& fields, const char* name) {
-  const Json& list = fields.value(name);
-  if (!list.is_array()) fields.fail(name, "expected a list of numbers");
-  std::vector<double> numbers;
-  for (const Json& number : list) {
-    if (!number.is_number()) fields.fail(name, "expected a list of numbers");
-    numbers.push_back(number.get<double>());
-  }
-  return numbers;
-}
-
 RopeScaling rope_scaling_from(Fields fields) {
   const std::string kind = fields.choice(
       "kind", {"none", "linear", "ntk", "dynamic-ntk", "yarn", "llama3", "longrope"}, "none");
@@ -72,8 +61,8 @@ RopeScaling rope_scaling_from(Fields fields) {
   }
   if (kind == "longrope") {
     LongRope longer;
-    longer.short_factors = reals(fields, "short_factors");
-    longer.long_factors = reals(fields, "long_factors");
+    longer.short_factors = fields.reals("short_factors");
+    longer.long_factors = fields.reals("long_factors");
     longer.trained_tokens = trained(4096);
     longer.factor = factor();
     made = longer;

@@ -160,6 +160,10 @@ void Inspector::self_attention(const AttentionWeights& weights, const Extent& x,
   projection(weights.shared_key ? "q = k" : "q", weights.query_norm, x, config_.heads);
   if (!weights.shared_key) projection("k", weights.key_norm, x, config_.kv_count());
   projection("v", {}, x, config_.kv_count());
+  if (weights.global.weight != nullptr) {
+    line("global qkv", {}, weights.global.weight, weights.global.bias).note =
+        "of tokens that are global";
+  }
   attended(x, x, pattern);
   linear("out", weights.out, x, 0);
 }

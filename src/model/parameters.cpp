@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "attention/pattern_node.h"
 #include "base/check.h"
@@ -68,6 +69,8 @@ class Builder {
     made.norm = norm(name + ".norm", config_.width);
     made.in = made.shared_key ? linear(name + ".qk_v", Site::qkv, config_.width, q + kv)
                               : linear(name + ".qkv", Site::qkv, config_.width, q + 2 * kv);
+    if (config_.global_projections)
+      made.global = linear(name + ".global_qkv", Site::qkv, config_.width, q + 2 * kv);
     made.query_norm = head_norm(name + ".query_norm");
     if (!made.shared_key) made.key_norm = head_norm(name + ".key_norm");
     made.out = linear(name + ".out", Site::out, q, config_.width, shrink);
@@ -162,6 +165,15 @@ void add_head(const ModelConfig& config, Builder& builder, ModelWeights& weights
 }
 
 }  // namespace
+
+std::optional<Index> window_of(const Pattern& pattern) {
+  Index left = 0, right = 0;
+  char end = 0;
+  if (std::sscanf(pattern.text().c_str(), "window(%td, %td%c", &left, &right, &end) != 3 ||
+      end != ')' || left != right || pattern.text() != window(left, right).text())
+    return {};
+  return left;
+}
 
 Shape ModelWeights::shape_of(const Parameter* parameter) const {
   if (parameter == nullptr) return {};

@@ -25,6 +25,7 @@ struct AttentionWeights {
   NormWeights norm;
   LinearWeights in;       // self: q k v, or qk v if they are shared; cross: q
   LinearWeights sources;  // cross: k v
+  LinearWeights global;   // q k v of global tokens
   LinearWeights out;
   NormWeights query_norm, key_norm;
   bool shared_key = false;
@@ -70,6 +71,9 @@ struct ModelWeights {
   /// Of a parameter of the table; of null, no axes.
   Shape shape_of(const Parameter* parameter) const;
 };
+
+/// n of window(n, n); none of any other pattern.
+std::optional<Index> window_of(const Pattern& pattern);
 
 /// The table of a config without numbers: values are empty, shapes stand in the plans.
 ModelWeights plan_weights(const ModelConfig& config);

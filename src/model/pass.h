@@ -14,7 +14,8 @@ struct StackInput {
   std::vector<Rope> ropes = {};  // one for all sequences or one for each; none: nothing is turned
   Variable sources = {};         // of cross-attention; empty: none
   std::shared_ptr<const SequenceLayout> source_layout = nullptr;
-  Index first_layer = 0;  // counted over all stacks, for dropout
+  Index first_layer = 0;                  // counted over all stacks, for dropout
+  std::vector<std::uint8_t> global = {};  // of Longformer's tokens; empty: none is
 
   const LayerWeights& layer(Index index) const {
     return weights->layers[static_cast<std::size_t>(index)];
@@ -99,6 +100,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
   Attention score(const StackInput& in, const LayerPlace& at) const;
   /// Attention over the rows of the pass themselves.
   Variable over_rows(Tape& tape, const Heads& heads, const StackInput& in, const LayerPlace& at);
+  Variable over_longformer_rows(Tape& tape, const Variable& x, const Variable& qkv,
+                                const StackInput& in, const LayerPlace& at);
   Variable over_hashed_rows(Tape& tape, const Heads& heads, const StackInput& in,
                             const LayerPlace& at);
   AttentionExtras extras(const StackInput& in, const LayerPlace& at, const char* part) const;

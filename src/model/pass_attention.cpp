@@ -111,7 +111,10 @@ AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const c
 
 Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
   const AttentionWeights& weights = in.layer(at.layer).self;
-  const Heads heads = heads_of(tape, linear(tape, x, weights.in), in, at);
+  Variable qkv = linear(tape, x, weights.in);
+  if (config_.global_projections)
+    return linear(tape, over_longformer_rows(tape, x, qkv, in, at), weights.out);
+  const Heads heads = heads_of(tape, std::move(qkv), in, at);
   if (use_.cache != nullptr) {
     KvCache& cache = use_.cache->body().layers[static_cast<std::size_t>(at.layer)];
     Attention how = score(in, at);
@@ -132,6 +135,22 @@ Variable Pass::over_rows(Tape& tape, const Heads& heads, const StackInput& in,
   const HeadShape shape{in.layout->items(), config_.heads, config_.dim()};
   return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,
                    extras(in, at, ".attention"));
+}
+
+Variable Pass::over_longformer_rows(Tape& tape, const Variable& x, const Variable& qkv,
+                                    const StackInput& in, const LayerPlace& at) {
+  Longformer how;
+  how.window = *window_of(in.layer(at.layer).pattern);
+  how.scale = config_.scale;
+  if (trains_ && config_.attention_dropout > 0)
+    how.dropout = at.dropout.at(site_probabilities).attention(config_.attention_dropout);
+  const bool any = std::ranges::count(in.global, std::uint8_t{0}) < std::ssize(in.global);
+  if (any)
+    for (const std::uint8_t global : in.global)
+      how.classes.push_back(global != 0 ? TokenClass::global : TokenClass::local);
+  const Variable others = any ? linear(tape, x, in.layer(at.layer).self.global) : Variable();
+  return longformer_attention(tape, qkv, others,
+                              {in.layout->lengths(), config_.heads, config_.dim()}, how);
 }
 
 /// Tokens are sorted within their sequence, so packed ones are one call each. Hashed attention has

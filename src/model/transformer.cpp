@@ -73,8 +73,13 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOption
   const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
   if (tape.records()) pass->train();
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  return pass->stack(tape, pass->embed(tape, tokens, *layout),
-                     {&body_->weights.stack, layout, body_->ropes_for(tokens.lengths)});
+  check(tokens.global.empty() ||
+            (body_->config.global_projections && tokens.global.size() == tokens.ids.size()),
+        "forward: ", tokens.global.size(), " marks of global tokens for ", tokens.ids.size(),
+        " tokens, expected as many, and a model with global_projections");
+  StackInput in{&body_->weights.stack, layout, body_->ropes_for(tokens.lengths)};
+  in.global = tokens.global;
+  return pass->stack(tape, pass->embed(tape, tokens, *layout), in);
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& sources,

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rapt/model.h"
+#include "rapt/tokenizer.h"
+
+namespace rapt {
+
+/// Tokens that mean something to a model, as its files say; where they say nothing, none.
+struct SpecialTokens {
+  std::optional<std::int32_t> begin;  // stands before a text
+  std::vector<std::int32_t> ends;     // any of them ends one
+  std::optional<std::int32_t> padding;
+  std::optional<std::int32_t> decoder_start;  // what the decoder of an encoder-decoder starts with
+};
+
+/// How rows of an encoder become one vector for a text, as sentence-transformers folders say.
+struct Pooling {
+  enum class Kind { mean, first };
+  Kind kind = Kind::mean;
+  bool normalized = false;  // to length 1
+  Index max_tokens = 0;     // longer texts are cut; 0: where positions end
+};
+
+/// A model that others trained.
+struct Pretrained {
+  std::string family;  // "llama", "bert", ...
+  Transformer model;
+  std::optional<Tokenizer> tokenizer;
+  SpecialTokens special = {};
+  Pooling pooling = {};
+  std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
+};
+
+/// Reads a folder with config.json, model.safetensors (or several, with an index) and
+/// tokenizer.json, as Hugging Face's save_pretrained writes them, or a GGUF file. Every tensor is
+/// checked by name and shape. Throws std::runtime_error naming what is missing, unknown or
+/// mis-shaped.
+RAPT_API Pretrained read_pretrained(const std::string& path);
+/// The config alone: no weights are read.
+RAPT_API ModelConfig read_pretrained_config(const std::string& path);
+
+/// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
+/// and, if there is a tokenizer, tokenizer.json. The folder must not exist or be empty. Throws
+/// std::invalid_argument if no family of models is like this one, naming what stands in the way.
+RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
+                               const std::optional<Tokenizer>& tokenizer,
+                               const SpecialTokens& special = {});
+
+}  // namespace rapt

@@ -1,0 +1,191 @@
+#include "families/family.h"
+#include "rapt/positions.h"
+
+namespace rapt {
+namespace {
+
+// BERT and those built like it: encoders with norms after the parts.
+
+constexpr Bounds<Index> sizes = {1, Index{1} << 31};
+
+ModelConfig read_common(Fields& fields) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::encoder;
+  config.patterns = {"full"};
+  config.norm_place = ModelConfig::NormPlace::after;
+  config.embedding_norm = true;
+  config.masked_head = config.head_bias = true;
+  config.vocabulary = fields.integer("vocab_size", sizes);
+  config.width = fields.integer("hidden_size", sizes);
+  config.layers = fields.integer("num_hidden_layers", {1, 100000});
+  config.heads = fields.integer("num_attention_heads", {1, 100000});
+  config.ffn = fields.integer("intermediate_size", sizes);
+  config.token_types = fields.integer("type_vocab_size", {0, 100000}, 2);
+  config.activation = activation_from(fields, "hidden_act", "gelu");
+  config.epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
+  config.dropout = fields.real("hidden_dropout_prob", {0, 0.999}, 0.1);
+  config.attention_dropout = fields.real("attention_probs_dropout_prob", {0, 0.999}, 0.1);
+  config.max_tokens = fields.integer("max_position_embeddings", sizes, 512);
+  must_be(fields, "is_decoder", false);
+  must_be(fields, "add_cross_attention", false);
+  must_be(fields, "position_embedding_type", "absolute");
+  must_be(fields, "tie_word_embeddings", true);
+  return config;
+}
+
+ModelConfig read_bert(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  config.positions = ModelConfig::Positions::learned;
+  return config;
+}
+
+/// Positions are counted from behind the padding's.
+ModelConfig read_roberta(Fields& fields) {
+  ModelConfig config = read_bert(fields);
+  config.first_position = fields.integer("pad_token_id", {0, 1000}, 1) + 1;
+  config.max_tokens -= config.first_position;
+  return config;
+}
+
+ModelConfig read_roformer(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  config.positions = ModelConfig::Positions::rope;
+  config.rope_layout = RopeLayout::interleaved;
+  must_be(fields, "embedding_size", config.width);
+  must_be(fields, "rotary_value", false);
+  return config;
+}
+
+ModelConfig read_longformer(Fields& fields) {
+  ModelConfig config = read_roberta(fields);
+  config.global_projections = true;
+  config.patterns.clear();
+  const std::vector<Index> windows =
+      fields.has("attention_window") && fields.value("attention_window").is_number()
+          ? std::vector<Index>{fields.integer("attention_window", {2, Index{1} << 31})}
+          : fields.integers("attention_window", {2, Index{1} << 31}, std::vector<Index>{512});
+  if (windows.size() != 1 && static_cast<Index>(windows.size()) != config.layers)
+    fields.fail("attention_window", "expected a number, or one for each layer");
+  for (const Index window : windows) {
+    const std::string half = std::to_string(window / 2);
+    config.patterns.push_back("window(" + half + ", " + half + ")");
+  }
+  return config;
+}
+
+Json write_common(const ModelConfig& config, const char* type, const char* name) {
+  const std::string architecture = name + std::string(config.head ? "ForMaskedLM" : "Model");
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"vocab_size", config.vocabulary},
+          {"hidden_size", config.width},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"intermediate_size", config.hidden()},
+          {"type_vocab_size", config.token_types},
+          {"hidden_act", activation_name(config.activation)},
+          {"layer_norm_eps", config.epsilon},
+          {"hidden_dropout_prob", config.dropout},
+          {"attention_probs_dropout_prob", config.attention_dropout},
+          {"max_position_embeddings", config.max_tokens},
+          {"pad_token_id", 0}};
+}
+
+Json write_bert(const ModelConfig& config) { return write_common(config, "bert", "Bert"); }
+
+Json like_roberta(const ModelConfig& config, const char* type, const char* name) {
+  Json made = write_common(config, type, name);
+  made["pad_token_id"] = config.first_position == 0 ? 1 : config.first_position - 1;
+  made["max_position_embeddings"] = config.max_tokens + config.first_position;
+  return made;
+}
+
+Json write_roberta(const ModelConfig& config) { return like_roberta(config, "roberta", "Roberta"); }
+
+Json write_roformer(const ModelConfig& config) {
+  Json made = write_common(config, "roformer", "RoFormer");
+  made["embedding_size"] = config.width;
+  made["rotary_value"] = false;
+  return made;
+}
+
+Json write_longformer(const ModelConfig& config) {
+  Json made = like_roberta(config, "longformer", "Longformer");
+  Json windows = Json::array();
+  for (Index i = 0; i < config.layers; ++i) {
+    const std::string& pattern =
+        config.patterns[static_cast<std::size_t>(i) % config.patterns.size()];
+    if (pattern.starts_with("window("))
+      windows.push_back(2 * std::atoll(pattern.c_str() + sizeof("window(") - 1));
+  }
+  made["attention_window"] = windows;
+  return made;
+}
+
+std::vector<NameRow> body_names() {
+  const std::string ours = "encoder.layers.*.", theirs = "@encoder.layer.*.";
+  const std::string self = theirs + "attention.self.";
+  return {{"embedding.norm", {"@embeddings.LayerNorm"}},
+          {"embedding", {"@embeddings.word_embeddings"}},
+          {"positions", {"@embeddings.position_embeddings"}},
+          {"types", {"@embeddings.token_type_embeddings"}},
+          {ours + "attention.qkv", {self + "query", self + "key", self + "value"}},
+          {ours + "attention.global_qkv",
+           {self + "query_global", self + "key_global", self + "value_global"}},
+          {ours + "attention.out", {theirs + "attention.output.dense"}},
+          {ours + "attention.norm", {theirs + "attention.output.LayerNorm"}},
+          {ours + "ffn.up", {theirs + "intermediate.dense"}},
+          {ours + "ffn.down", {theirs + "output.dense"}},
+          {ours + "ffn.norm", {theirs + "output.LayerNorm"}}};
+}
+
+std::vector<NameRow> bert_names(const ModelConfig&) {
+  std::vector<NameRow> rows = body_names();
+  rows.push_back({"head.transform", {"cls.predictions.transform.dense"}});
+  rows.push_back({"head.norm", {"cls.predictions.transform.LayerNorm"}});
+  rows.push_back({"head.bias", {"cls.predictions.bias"}});
+  return rows;
+}
+
+std::vector<NameRow> roberta_names(const ModelConfig&) {
+  std::vector<NameRow> rows = body_names();
+  rows.push_back({"head.transform", {"lm_head.dense"}});
+  rows.push_back({"head.norm", {"lm_head.layer_norm"}});
+  rows.push_back({"head.bias", {"lm_head.bias"}});
+  return rows;
+}
+
+/// Transformers keeps the sines and cosines of positions among the weights.
+std::vector<DerivedTensor> roformer_angles(const ModelConfig& config) {
+  const Sinusoidal how{.dim = config.dim(), .layout = Sinusoidal::Layout::halves};
+  std::vector<DerivedTensor> made;
+  made.push_back({"@encoder.embed_positions.weight", sinusoidal(how, 0, config.max_tokens)});
+  return made;
+}
+
+/// What hangs on the body for other tasks, tables that only count, and the tied copies.
+const std::vector<std::string> unused = {"pooler.",
+                                         "embeddings.position_ids",
+                                         "embeddings.token_type_ids",
+                                         "cls.seq_relationship.",
+                                         "classifier.",
+                                         "qa_outputs.",
+                                         "cls.predictions.decoder.",
+                                         "lm_head.decoder.",
+                                         "encoder.embed_positions."};
+
+}  // namespace
+
+Family bert_family() { return {"bert", "bert.", read_bert, write_bert, bert_names, unused}; }
+Family roberta_family() {
+  return {"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused};
+}
+Family roformer_family() {
+  return {"roformer", "roformer.", read_roformer,  write_roformer,
+          bert_names, unused,      roformer_angles};
+}
+Family longformer_family() {
+  return {"longformer", "longformer.", read_longformer, write_longformer, roberta_names, unused};
+}
+
+}  // namespace rapt

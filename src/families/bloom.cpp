@@ -1,0 +1,62 @@
+#include "families/family.h"
+
+namespace rapt {
+namespace {
+
+ModelConfig read_bloom(Fields& fields) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::decoder;
+  config.positions = ModelConfig::Positions::alibi;
+  config.embedding_norm = true;
+  config.activation = Activation::gelu_tanh;
+  config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 250880);
+  config.width = fields.has("n_embed") ? fields.integer("n_embed", {1, Index{1} << 31})
+                                       : fields.integer("hidden_size", {1, Index{1} << 31}, 64);
+  config.layers = fields.has("num_hidden_layers") ? fields.integer("num_hidden_layers", {1, 100000})
+                                                  : fields.integer("n_layer", {1, 100000}, 2);
+  config.heads = fields.has("num_attention_heads")
+                     ? fields.integer("num_attention_heads", {1, 100000})
+                     : fields.integer("n_head", {1, 100000}, 8);
+  config.ffn = 4 * config.width;
+  config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
+  config.dropout = fields.real("hidden_dropout", {0, 0.999}, 0);
+  config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
+  config.tied = fields.boolean("tie_word_embeddings", true);
+  must_be(fields, "apply_residual_connection_post_layernorm", false);
+  return config;
+}
+
+Json write_bloom(const ModelConfig& config) {
+  return {{"model_type", "bloom"},
+          {"architectures", {config.head ? "BloomForCausalLM" : "BloomModel"}},
+          {"vocab_size", config.vocabulary},
+          {"hidden_size", config.width},
+          {"n_layer", config.layers},
+          {"n_head", config.heads},
+          {"layer_norm_epsilon", config.epsilon},
+          {"hidden_dropout", config.dropout},
+          {"attention_dropout", config.attention_dropout},
+          {"tie_word_embeddings", config.tied}};
+}
+
+std::vector<NameRow> bloom_names(const ModelConfig&) {
+  const std::string ours = "decoder.layers.*.", theirs = "@h.*.";
+  return {{"embedding.norm", {"@word_embeddings_layernorm"}},
+          {"embedding", {"@word_embeddings"}},
+          {ours + "attention.norm", {theirs + "input_layernorm"}},
+          {ours + "attention.qkv", {theirs + "self_attention.query_key_value"}, {Lie::by_head}},
+          {ours + "attention.out", {theirs + "self_attention.dense"}},
+          {ours + "ffn.norm", {theirs + "post_attention_layernorm"}},
+          {ours + "ffn.up", {theirs + "mlp.dense_h_to_4h"}},
+          {ours + "ffn.down", {theirs + "mlp.dense_4h_to_h"}},
+          {"decoder.norm", {"@ln_f"}},
+          {"head", {"lm_head"}}};
+}
+
+}  // namespace
+
+Family bloom_family() {
+  return {"bloom", "transformer.", read_bloom, write_bloom, bloom_names, {}};
+}
+
+}  // namespace rapt

@@ -1,0 +1,73 @@
+#include "families/family.h"
+
+namespace rapt {
+namespace {
+
+ModelConfig read_gpt2(Fields& fields) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::decoder;
+  config.positions = ModelConfig::Positions::learned;
+  config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 50257);
+  config.width = fields.integer("n_embd", {1, Index{1} << 31}, 768);
+  config.layers = fields.integer("n_layer", {1, 100000}, 12);
+  config.heads = fields.integer("n_head", {1, 100000}, 12);
+  config.ffn = fields.integer("n_inner", {1, Index{1} << 31}, 4 * config.width);
+  config.max_tokens = fields.integer("n_positions", {1, Index{1} << 31}, 1024);
+  config.activation = activation_from(fields, "activation_function", "gelu_new");
+  config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
+  config.tied = fields.boolean("tie_word_embeddings", true);
+  config.dropout = fields.real("resid_pdrop", {0, 0.999}, 0.1);
+  config.attention_dropout = fields.real("attn_pdrop", {0, 0.999}, 0.1);
+  must_be(fields, "scale_attn_weights", true);
+  must_be(fields, "scale_attn_by_inverse_layer_idx", false);
+  must_be(fields, "add_cross_attention", false);
+  return config;
+}
+
+Json write_gpt2(const ModelConfig& config) {
+  return {{"model_type", "gpt2"},
+          {"architectures", {config.head ? "GPT2LMHeadModel" : "GPT2Model"}},
+          {"vocab_size", config.vocabulary},
+          {"n_embd", config.width},
+          {"n_layer", config.layers},
+          {"n_head", config.heads},
+          {"n_inner", config.hidden()},
+          {"n_positions", config.max_tokens},
+          {"activation_function", activation_name(config.activation)},
+          {"layer_norm_epsilon", config.epsilon},
+          {"tie_word_embeddings", config.tied},
+          {"resid_pdrop", config.dropout},
+          {"embd_pdrop", config.dropout},
+          {"attn_pdrop", config.attention_dropout}};
+}
+
+/// Matrices lie the other way round here, biases do not.
+std::vector<NameRow> gpt2_names(const ModelConfig&) {
+  std::vector<NameRow> rows = {{"embedding", {"@wte"}},
+                               {"positions", {"@wpe"}},
+                               {"decoder.layers.*.attention.norm", {"@h.*.ln_1"}},
+                               {"decoder.layers.*.ffn.norm", {"@h.*.ln_2"}},
+                               {"decoder.norm", {"@ln_f"}},
+                               {"head", {"lm_head"}}};
+  const std::pair<const char*, const char*> matrices[] = {{"attention.qkv", "attn.c_attn"},
+                                                          {"attention.out", "attn.c_proj"},
+                                                          {"ffn.up", "mlp.c_fc"},
+                                                          {"ffn.down", "mlp.c_proj"}};
+  for (const auto& [ours, theirs] : matrices) {
+    const std::string here = std::string("decoder.layers.*.") + ours;
+    const std::string there = std::string("@h.*.") + theirs;
+    rows.push_back({here + ".weight", {there + ".weight"}, {Lie::transposed}});
+    rows.push_back({here + ".bias", {there + ".bias"}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+/// Older files carry the causal mask of every layer.
+Family gpt2_family() {
+  return {"gpt2",     "transformer.", read_gpt2,
+          write_gpt2, gpt2_names,     {"h.*.attn.bias", "h.*.attn.masked_bias"}};
+}
+
+}  // namespace rapt

@@ -1,0 +1,195 @@
+#include "families/family.h"
+
+namespace rapt {
+namespace {
+
+// Llama and those built like it: RMS norms before the parts, gated SiLU, rotary positions.
+
+constexpr Bounds<Index> sizes = {1, Index{1} << 31};
+
+std::string window_pattern(Index window) {
+  return "causal & window(" + std::to_string(window - 1) + ", 0)";
+}
+
+/// Which layers see a window only: a list of words in newer files, a number in older ones.
+void read_windows(Fields& fields, ModelConfig& config) {
+  if (!fields.has("sliding_window")) return;
+  const Index window = fields.integer("sliding_window", sizes);
+  if (fields.has("layer_types")) {
+    config.patterns.clear();
+    for (const std::string& type : fields.texts("layer_types")) {
+      if (type != "full_attention" && type != "sliding_attention")
+        fields.fail("layer_types", "expected full_attention and sliding_attention");
+      config.patterns.push_back(type == "full_attention" ? "causal" : window_pattern(window));
+    }
+    if (static_cast<Index>(config.patterns.size()) != config.layers)
+      fields.fail("layer_types", "expected one for each layer");
+    return;
+  }
+  if (!fields.boolean("use_sliding_window", true)) return;
+  const Index full = fields.integer("max_window_layers", {0, sizes.highest}, 0);
+  config.patterns.clear();
+  for (Index i = 0; i < config.layers; ++i)
+    config.patterns.push_back(i < full ? "causal" : window_pattern(window));
+}
+
+ModelConfig read_common(Fields& fields) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::decoder;
+  config.norm = ModelConfig::Norm::rms;
+  config.gated = true;
+  config.biases = ModelConfig::Biases::none;
+  config.vocabulary = fields.integer("vocab_size", sizes);
+  config.width = fields.integer("hidden_size", sizes);
+  config.layers = fields.integer("num_hidden_layers", {1, 100000});
+  config.heads = fields.integer("num_attention_heads", {1, 100000});
+  config.kv_heads = fields.integer("num_key_value_heads", {1, 100000}, config.heads);
+  config.head_dim = fields.integer("head_dim", sizes, 0);
+  config.ffn = fields.integer("intermediate_size", sizes);
+  config.activation = activation_from(fields, "hidden_act", "silu");
+  config.epsilon = fields.real("rms_norm_eps", {1e-30, 1}, 1e-6);
+  config.tied = fields.boolean("tie_word_embeddings", false);
+  config.max_tokens = fields.integer("max_position_embeddings", sizes, 2048);
+  config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
+  config.positions = ModelConfig::Positions::rope;
+  read_rope(fields, config);
+  return config;
+}
+
+/// Biases of all attention or of all there are.
+void read_biases(Fields& fields, ModelConfig& config) {
+  const bool attention = fields.boolean("attention_bias", false);
+  const bool mlp = fields.boolean("mlp_bias", false);
+  if (mlp && !attention) fields.fail("mlp_bias", "expected attention_bias with it");
+  config.biases = mlp         ? ModelConfig::Biases::all
+                  : attention ? ModelConfig::Biases::attention
+                              : ModelConfig::Biases::none;
+}
+
+ModelConfig read_llama(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  read_biases(fields, config);
+  return config;
+}
+
+ModelConfig read_mistral(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  read_windows(fields, config);
+  return config;
+}
+
+ModelConfig read_qwen2(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  config.biases = ModelConfig::Biases::qkv;
+  read_windows(fields, config);
+  return config;
+}
+
+ModelConfig read_qwen3(Fields& fields) {
+  ModelConfig config = read_common(fields);
+  config.qk_norm = true;
+  read_biases(fields, config);
+  read_windows(fields, config);
+  return config;
+}
+
+Json write_common(const ModelConfig& config, const char* type, const char* name) {
+  const std::string architecture = name + std::string(config.head ? "ForCausalLM" : "Model");
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"vocab_size", config.vocabulary},
+          {"hidden_size", config.width},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"num_key_value_heads", config.kv_count()},
+          {"head_dim", config.dim()},
+          {"intermediate_size", config.hidden()},
+          {"hidden_act", activation_name(config.activation)},
+          {"rms_norm_eps", config.epsilon},
+          {"tie_word_embeddings", config.tied},
+          {"max_position_embeddings", config.max_tokens},
+          {"attention_dropout", config.attention_dropout},
+          {"rope_parameters", rope_json(config)},
+          {"rope_theta", config.rope_base}};
+}
+
+/// The windows of patterns, if they are windows: what the family has words for.
+void write_windows(const ModelConfig& config, Json& to) {
+  Json types = Json::array();
+  Index window = 0;
+  for (Index i = 0; i < config.layers; ++i) {
+    const std::string& pattern =
+        config.patterns[static_cast<std::size_t>(i) % config.patterns.size()];
+    constexpr std::string_view begin = "causal & window(";
+    const bool sliding = pattern.starts_with(begin) && pattern.ends_with(", 0)");
+    if (sliding) window = std::atoll(pattern.c_str() + begin.size()) + 1;
+    types.push_back(sliding ? "sliding_attention" : "full_attention");
+  }
+  if (window == 0) return;
+  to["sliding_window"] = window;
+  to["use_sliding_window"] = true;
+  to["max_window_layers"] = 0;
+  to["layer_types"] = types;
+}
+
+Json write_llama(const ModelConfig& config) {
+  Json made = write_common(config, "llama", "Llama");
+  made["attention_bias"] =
+      config.biases == ModelConfig::Biases::attention || config.biases == ModelConfig::Biases::all;
+  made["mlp_bias"] = config.biases == ModelConfig::Biases::all;
+  return made;
+}
+
+/// Transformers reads no layer_types here: all layers have the window.
+Json write_mistral(const ModelConfig& config) {
+  Json made = write_common(config, "mistral", "Mistral");
+  write_windows(config, made);
+  made.erase("layer_types");
+  if (!made.contains("sliding_window")) made["sliding_window"] = nullptr;
+  return made;
+}
+
+Json write_qwen2(const ModelConfig& config) {
+  Json made = write_common(config, "qwen2", "Qwen2");
+  write_windows(config, made);
+  return made;
+}
+
+Json write_qwen3(const ModelConfig& config) {
+  Json made = write_common(config, "qwen3", "Qwen3");
+  made["attention_bias"] = config.biases == ModelConfig::Biases::attention;
+  write_windows(config, made);
+  return made;
+}
+
+std::vector<NameRow> llama_names(const ModelConfig&) {
+  const std::string ours = "decoder.layers.*.", theirs = "@layers.*.";
+  return {{"embedding", {"@embed_tokens"}},
+          {ours + "attention.norm", {theirs + "input_layernorm"}},
+          {ours + "attention.qkv",
+           {theirs + "self_attn.q_proj", theirs + "self_attn.k_proj", theirs + "self_attn.v_proj"}},
+          {ours + "attention.query_norm", {theirs + "self_attn.q_norm"}},
+          {ours + "attention.key_norm", {theirs + "self_attn.k_norm"}},
+          {ours + "attention.out", {theirs + "self_attn.o_proj"}},
+          {ours + "ffn.norm", {theirs + "post_attention_layernorm"}},
+          {ours + "ffn.up", {theirs + "mlp.gate_proj", theirs + "mlp.up_proj"}},
+          {ours + "ffn.down", {theirs + "mlp.down_proj"}},
+          {"decoder.norm", {"@norm"}},
+          {"head", {"lm_head"}}};
+}
+
+Family like_llama(const char* type, ModelConfig (*read)(Fields&),
+                  Json (*write)(const ModelConfig&)) {
+  // Older files carry the frequencies of their rotations.
+  return {type,  "model.",    read,
+          write, llama_names, {"rotary_emb.", "layers.*.self_attn.rotary_emb."}};
+}
+
+}  // namespace
+
+Family llama_family() { return like_llama("llama", read_llama, write_llama); }
+Family mistral_family() { return like_llama("mistral", read_mistral, write_mistral); }
+Family qwen2_family() { return like_llama("qwen2", read_qwen2, write_qwen2); }
+Family qwen3_family() { return like_llama("qwen3", read_qwen3, write_qwen3); }
+
+}  // namespace rapt

@@ -1,0 +1,125 @@
+#include "families/pretrained.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/input.h"
+#include "formats/safetensors.h"
+#include "model/parameters.h"
+
+namespace rapt {
+namespace {
+
+/// Digits in names are layers: "h.3.attn.bias" begins with "h.*.attn.bias".
+bool begins(const std::string& name, const std::string& pattern) {
+  std::size_t at = 0;
+  for (const char c : pattern) {
+    if (c == '*') {
+      const std::size_t start = at;
+      while (at < name.size() && name[at] >= '0' && name[at] <= '9') ++at;
+      if (at == start) return false;
+    } else if (at >= name.size() || name[at++] != c) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// What stands before the names of the body: the family's prefix, or nothing in a model that was
+/// saved without a head.
+std::string prefix_in(const Family& family, const StoredTensors& tensors) {
+  const std::string prefix = family.prefix;
+  const bool there = std::any_of(tensors.names.begin(), tensors.names.end(),
+                                 [&](const std::string& name) { return name.starts_with(prefix); });
+  return there ? prefix : "";
+}
+
+/// The config without what its head would need, if the file has no head.
+ModelConfig without_missing_head(ModelConfig config, const Family& family,
+                                 const StoredTensors& tensors, const std::string& prefix) {
+  const ModelWeights plan = plan_weights(config);
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    const std::string& name = plan.parameters[i].name;
+    if (!name.starts_with("head.")) continue;
+    const auto parts = parts_of(config, family.names(config), prefix, name, plan.plans[i].shape);
+    if (tensors.has(parts.front().name)) return config;
+    config.head = config.masked_head = config.head_bias = false;
+    return config;
+  }
+  return config;
+}
+
+/// Tensors that nobody asked for: those of other tasks are left alone, the rest is told.
+void tell_unused(const Family& family, const std::string& prefix, const StoredTensors& tensors,
+                 const std::set<std::string>& used, std::vector<std::string>& notices) {
+  for (const std::string& name : tensors.names) {
+    if (used.contains(name)) continue;
+    const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+    const bool known = std::any_of(
+        family.unused.begin(), family.unused.end(),
+        [&](const std::string& pattern) { return begins(bare, pattern) || begins(name, pattern); });
+    if (!known)
+      notices.push_back(tensors.source + ": " + name + " is not used by a model of type " +
+                        family.type);
+  }
+}
+
+StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::string& source) {
+  StoredTensors tensors{source, weights->names(), {}, {}};
+  tensors.shape = [weights](const std::string& name) {
+    const StoredTensor* found = weights->find(name);
+    return found == nullptr ? std::vector<Index>() : found->shape;
+  };
+  tensors.read = [weights](const std::string& name) { return weights->read(name); };
+  return tensors;
+}
+
+/// The same weights under two names: one that is stored twice must be the same twice.
+void check_tied(const ModelConfig& config, const StoredTensors& tensors, const std::string& copy,
+                const Transformer& model, std::vector<std::string>& notices) {
+  if (!config.tied || !config.head || !tensors.has(copy)) return;
+  const Tensor stored = tensors.read(copy).converted(Type::f32);
+  const Tensor& embedding = model.parameters()[0].value;
+  if (stored.shape() != embedding.shape() ||
+      !std::equal(stored.data(), stored.data() + stored.elements(), embedding.data()))
+    notices.push_back(tensors.source + ": " + copy +
+                      " differs from the embedding, but config.json ties them; the embedding is "
+                      "used");
+}
+
+}  // namespace
+
+Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors) {
+  const Family& family = *what.family;
+  const std::string prefix = prefix_in(family, tensors);
+  const ModelConfig config = without_missing_head(what.config, family, tensors, prefix);
+  const std::vector<NameRow> names = family.names(config);
+  std::set<std::string> used;
+  const auto source = [&](const std::string& name, const Shape& shape) {
+    const std::vector<StoredPart> parts = parts_of(config, names, prefix, name, shape);
+    for (const StoredPart& part : parts) used.insert(part.name);
+    return gather(tensors, parts, shape, config);
+  };
+  Pretrained made{family.type, Transformer(config, source), {}, what.special};
+  check_tied(config, tensors, "lm_head.weight", made.model, made.notices);
+  used.insert("lm_head.weight");
+  tell_unused(family, prefix, tensors, used, made.notices);
+  return made;
+}
+
+Pretrained read_pretrained(const std::string& path) {
+  const auto weights = std::make_shared<const Weights>(path);
+  Pretrained made = model_from(read_family_config(path), tensors_of(weights, path));
+  made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
+  made.pooling = read_pooling(path);
+  if (std::filesystem::exists(path + "/tokenizer.json"))
+    made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
+  return made;
+}
+
+ModelConfig read_pretrained_config(const std::string& path) {
+  return read_family_config(path).config;
+}
+
+}  // namespace rapt

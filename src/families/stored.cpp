@@ -1,0 +1,101 @@
+#include "families/stored.h"
+
+#include <algorithm>
+
+#include "base/input.h"
+
+namespace rapt {
+namespace {
+
+/// Where row r of ours stands in a tensor of theirs.
+Index stored_row(Index r, Lie lie, const ModelConfig& config) {
+  const Index dim = config.dim(), heads = config.heads;
+  if (lie == Lie::by_head) {  // [3, heads, dim] of ours is [heads, 3, dim] of theirs
+    const Index part = r / (heads * dim), head = r / dim % heads;
+    return (head * 3 + part) * dim + r % dim;
+  }
+  if (lie == Lie::turned) {  // [2, dim / 2] of a head is [dim / 2, 2]
+    const Index head = r / dim, channel = r % dim, half = dim / 2;
+    return head * dim + 2 * (channel % half) + channel / half;
+  }
+  return r;
+}
+
+std::vector<Index> stored_shape(const StoredPart& part, const Shape& ours) {
+  if (ours.rank() == 1) return {part.rows};
+  if (part.lie == Lie::transposed) return {ours[1], part.rows};
+  if (part.lie == Lie::grid_rows) return {part.rows, 1, ours[1]};
+  if (part.lie == Lie::grid_columns) return {1, part.rows, ours[1]};
+  return {part.rows, ours[1]};
+}
+
+Shape shape_of(const std::vector<Index>& sizes) {
+  if (sizes.size() == 1) return {sizes[0]};
+  if (sizes.size() == 2) return {sizes[0], sizes[1]};
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+std::string text_of(const std::vector<Index>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+void transpose(const float* from, Index rows, Index columns, float* to) {
+  constexpr Index block = 32;
+  for (Index r0 = 0; r0 < rows; r0 += block)
+    for (Index c0 = 0; c0 < columns; c0 += block)
+      for (Index r = r0; r < std::min(rows, r0 + block); ++r)
+        for (Index c = c0; c < std::min(columns, c0 + block); ++c)
+          to[c * rows + r] = from[r * columns + c];
+}
+
+}  // namespace
+
+bool StoredTensors::has(const std::string& name) const {
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
+              const ModelConfig& config) {
+  Tensor whole = Tensor::uninitialized(shape);
+  const Index columns = shape.rank() == 2 ? shape[1] : 1;
+  for (const StoredPart& part : parts) {
+    if (!from.has(part.name)) fail_input(from.source, ": there is no ", part.name);
+    const std::vector<Index> given = from.shape(part.name);
+    const std::vector<Index> wanted = stored_shape(part, shape);
+    if (given != wanted)
+      fail_input(from.source, ": ", part.name, " has shape ", text_of(given), ", expected ",
+                 text_of(wanted));
+    Tensor read = from.read(part.name);
+    const Tensor numbers = read.type() == Type::f32 ? std::move(read) : read.converted(Type::f32);
+    float* to = whole.data() + part.first * columns;
+    if (part.lie == Lie::transposed) {
+      transpose(numbers.data(), columns, part.rows, to);
+      continue;
+    }
+    for (Index r = 0; r < part.rows; ++r)
+      std::copy_n(numbers.data() + stored_row(r, part.lie, config) * columns, columns,
+                  to + r * columns);
+  }
+  return whole;
+}
+
+Tensor scatter(const Tensor& parameter, const StoredPart& part, const ModelConfig& config) {
+  const Shape& shape = parameter.shape();
+  const Index columns = shape.rank() == 2 ? shape[1] : 1;
+  const std::vector<Index> stored = stored_shape(part, shape);
+  Tensor out = Tensor::uninitialized(shape_of(stored));
+  const float* from = parameter.data() + part.first * columns;
+  if (part.lie == Lie::transposed) {
+    transpose(from, part.rows, columns, out.data());
+    return out;
+  }
+  for (Index r = 0; r < part.rows; ++r)
+    std::copy_n(from + r * columns, columns,
+                out.data() + stored_row(r, part.lie, config) * columns);
+  return out;
+}
+
+}  // namespace rapt

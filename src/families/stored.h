@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "families/family.h"
+
+namespace rapt {
+
+/// The tensors of a file or of several, whatever their format is.
+struct StoredTensors {
+  std::string source;              // what messages call it
+  std::vector<std::string> names;  // ascending
+  /// Axes of a tensor; none if there is no such tensor.
+  std::function<std::vector<Index>(const std::string& name)> shape;
+  std::function<Tensor(const std::string& name)> read;
+
+  bool has(const std::string& name) const;
+};
+
+/// One of our parameters, put together from its parts, f32. Throws std::runtime_error if one is
+/// missing or has another shape.
+Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
+              const ModelConfig& config);
+/// The reverse: a part of a parameter as its family stores it.
+Tensor scatter(const Tensor& parameter, const StoredPart& part, const ModelConfig& config);
+
+}  // namespace rapt
