@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "model/body.h"
-#include "nn/gemm.h"
+#include "nn/weight.h"
 
 namespace rapt {
 namespace {
@@ -42,7 +42,7 @@ Parameter& Transformer::parameter(const std::string& name) {
 
 Index Transformer::count() const {
   Index numbers = 0;
-  for (const Parameter& parameter : parameters()) numbers += parameter.value.elements();
+  for (const Parameter& parameter : parameters()) numbers += parameter.shape().elements();
   return numbers;
 }
 
@@ -88,13 +88,12 @@ TokenLoss Transformer::loss(Tape& tape, const Variable& hidden,
 
 Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
   const Parameter& head = body_->head();
-  check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.value.shape()[1], "logits: rows ",
-        hidden.shape(), ", expected [rows, ", head.value.shape()[1], "]");
-  const Index rows = hidden.shape()[0], width = hidden.shape()[1], entries = head.value.shape()[0];
+  check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.shape()[1], "logits: rows ",
+        hidden.shape(), ", expected [rows, ", head.shape()[1], "]");
+  const Index rows = hidden.shape()[0], width = hidden.shape()[1], entries = head.shape()[0];
   Tensor out = Tensor::uninitialized({rows, entries});
-  const Matrix a{hidden.data(), Type::f32, rows, width, width, 1};
-  const Matrix b{head.used().memory(), head.used().type(), entries, width, width, 1};
-  multiply(a, b.transposed(), {out.data(), entries}, context);
+  multiply_weight({hidden.data(), Type::f32, rows, width, width, 1}, head, {out.data(), entries},
+                  context);
   return out;
 }
 

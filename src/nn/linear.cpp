@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/sizes.h"
 #include "kernels/context.h"
-#include "nn/gemm.h"
+#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {
@@ -17,18 +17,16 @@ Matrix matrix_of(const Tensor& x) {
 
 void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
                   const Parameter* bias) {
-  const Tensor& weight = parameter.value;
+  const Shape weight = parameter.shape();
   check(x.shape().rank() == 2 && x.type() == Type::f32, "linear: x has shape ", x.shape(),
         " and type ", text(x.type()), ", expected [rows, in] and f32");
-  check(weight.shape().rank() == 2 && weight.shape()[1] == x.shape()[1],
-        "linear: weight has shape ", weight.shape(), ", expected [out, ", x.shape()[1], "] for x ",
-        x.shape());
-  check(weight.type() == Type::f32 || !tape.records(), "linear: weight has type ",
-        text(weight.type()), ", expected f32 on a tape that records");
+  check(weight.rank() == 2 && weight[1] == x.shape()[1], "linear: weight has shape ", weight,
+        ", expected [out, ", x.shape()[1], "] for x ", x.shape());
+  if (tape.records()) check_trainable("linear", parameter);
   if (bias == nullptr) return;
-  check(bias->value.shape() == Shape{weight.shape()[0]} && bias->value.type() == Type::f32,
+  check(bias->value.shape() == Shape{weight[0]} && bias->value.type() == Type::f32,
         "linear: bias has shape ", bias->value.shape(), " and type ", text(bias->value.type()),
-        ", expected [", weight.shape()[0], "] and f32");
+        ", expected [", weight[0], "] and f32");
 }
 
 /// to += the sum of the rows of x, in f64 from the first row to the last.
@@ -53,10 +51,10 @@ void add_row_sums(const Tensor& x, Tensor& to, const Context& context) {
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
   check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
   check_linear(tape, x.value(), weight, bias);
-  const Index rows = x.shape()[0], out = weight.value.shape()[0];
+  const Index rows = x.shape()[0], out = weight.shape()[0];
   Tensor y = Tensor::uninitialized({rows, out});
-  multiply(
-      matrix_of(x.value()), matrix_of(weight.used()).transposed(),
+  multiply_weight(
+      matrix_of(x.value()), weight,
       {.data = y.data(), .stride = out, .bias = bias == nullptr ? nullptr : bias->value.data()},
       tape.context());
   if (!tape.records()) return tape.made(std::move(y), nullptr);
