@@ -236,11 +236,10 @@ TEST(Quantized, RoundingIsWithinHalfAScale) {
 TEST(Quantized, RoundingRefusesWhatItCannotHold) {
   Tensor x({2, 40});
   x.data()[77] = std::numeric_limits<float>::infinity();
-  expect_refused([&] { QuantizedMatrix::rounded(x, Quantization::q8_0); },
-                 {"number 37 of row 1", "inf"});
+  expect_refused([&] { QuantizedMatrix::rounded(x, Quantization::q8_0); }, {"a number is inf"});
   x.data()[77] = 1e30f;
   for (const Quantization type : types)
-    expect_refused([&] { QuantizedMatrix::rounded(x, type); }, {"row 1", "too large"});
+    expect_refused([&] { QuantizedMatrix::rounded(x, type); }, {"too large"});
   expect_refused([&] { QuantizedMatrix::rounded(Tensor({4}), Quantization::q8_0); }, {"[4]"});
   expect_refused([] { parse_quantization("q3"); }, {"q3", "q4_0"});
 }

@@ -45,13 +45,18 @@ void GgufFile::read_bytes(const GgufTensor& tensor, Index first, std::span<std::
   file_.read(tensor.offset + first, room);
 }
 
+void check_readable(const std::string& path, const GgufTensor& tensor) {
+  check_input(tensor.format->expand != nullptr, path, ": tensor ", printable(tensor.name), " is ",
+              tensor.format->name,
+              ", unsupported; expected F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to "
+              "Q8_K");
+}
+
 Tensor GgufFile::read(std::string_view name) const {
   const GgufTensor* tensor = find(name);
   check_input(tensor != nullptr, path(), ": has no tensor ", printable(name));
   const GgmlFormat& format = *tensor->format;
-  check_input(
-      format.expand != nullptr, path(), ": tensor ", printable(name), " is ", format.name,
-      ", unsupported; expected F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to Q8_K");
+  check_readable(path(), *tensor);
   Tensor numbers = room_for(*tensor, path());
   float* out = numbers.data();
   if (format.type == GgmlType::f32) {

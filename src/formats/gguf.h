@@ -32,4 +32,7 @@ class GgufFile {
   GgufHeader header_;
 };
 
+/// Throws std::runtime_error if rapt does not read the type of the tensor.
+void check_readable(const std::string& path, const GgufTensor& tensor);
+
 }  // namespace rapt

@@ -47,37 +47,33 @@ Rounding rounding_of(const float* x, Quantization type) {
   return {};
 }
 
-QuantizedBlock rounded_block(const float* x, const Rounding& how) {
-  QuantizedBlock out{.scale = how.scale, .shift = how.shift, .codes = {}};
+void round_row(const float* x, Index row, QuantizedMatrix::Body& to) {
+  for (Index block = 0; block < to.blocks; ++block) {
+    const Index first = block * quantized_block;
+    float numbers[quantized_block] = {};
+    std::copy_n(x + first, std::min(quantized_block, to.columns - first), numbers);
+    to.set(row, block, rounded_block(numbers, to.type));
+  }
+}
+
+}  // namespace
+
+QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization type) {
+  for (const float x : numbers) check(std::isfinite(x), "rounded: a number is ", x, ", not finite");
+  const Rounding how = rounding_of(numbers.data(), type);
   const auto scale = static_cast<float>(how.scale), shift = static_cast<float>(how.shift);
+  check(std::isfinite(scale) && std::isfinite(shift), "rounded: ", numbers[0],
+        " and the 31 numbers after it are too large for a scale in f16");
+  QuantizedBlock out{.scale = how.scale, .shift = how.shift, .codes = {}};
   const float inverse = scale == 0 ? 0 : 1 / scale;
-  for (Index i = 0; i < quantized_block; ++i) {
-    const float code = std::nearbyint((x[i] - shift) * inverse) + static_cast<float>(how.zero);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const float code =
+        std::nearbyint((numbers[i] - shift) * inverse) + static_cast<float>(how.zero);
     out.codes[i] = static_cast<std::int8_t>(
         std::clamp(code, static_cast<float>(how.least), static_cast<float>(how.most)));
   }
   return out;
 }
-
-/// Row `row` of the numbers, which are `x`.
-void round_row(const float* x, Index row, QuantizedMatrix::Body& to) {
-  for (Index block = 0; block < to.blocks; ++block) {
-    const Index first = block * quantized_block;
-    const Index count = std::min(quantized_block, to.columns - first);
-    float numbers[quantized_block] = {};
-    std::copy_n(x + first, count, numbers);
-    for (Index i = 0; i < count; ++i)
-      check(std::isfinite(numbers[i]), "rounded: number ", first + i, " of row ", row, " is ",
-            numbers[i], ", expected finite numbers");
-    const Rounding how = rounding_of(numbers, to.type);
-    check(std::isfinite(static_cast<float>(how.scale)) &&
-              std::isfinite(static_cast<float>(how.shift)),
-          "rounded: numbers from ", first, " of row ", row, " are too large for a scale in f16");
-    to.set(row, block, rounded_block(numbers, how));
-  }
-}
-
-}  // namespace
 
 std::string text(Quantization type) {
   for (const auto& entry : names)

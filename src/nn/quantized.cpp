@@ -21,15 +21,25 @@ bool has_four_bits(Quantization type) {
 
 Index header_bytes(Quantization type) { return has_shift(type) ? 32 : 16; }
 
-/// Byte and bit of number i of a row in the codes of its group's block.
-struct CodePlace {
-  Index byte;
-  int bit;
-};
-CodePlace code_place(Quantization type, Index row, Index i) {
-  const Index quad = i / 4, within = row % quantized_rows * 4 + i % 4;
-  if (!has_four_bits(type)) return {quad * 32 + within, 0};
-  return {quad % 4 * 32 + within, quad < 4 ? 0 : 4};
+/// Codes of one row, `codes` being its first quad: quads are 32 bytes apart.
+void store_codes(const std::int8_t* from, Quantization type, std::byte* codes) {
+  if (!has_four_bits(type)) {
+    for (Index quad = 0; quad < 8; ++quad) std::memcpy(codes + quad * 32, from + quad * 4, 4);
+    return;
+  }
+  for (Index i = 0; i < 16; ++i)
+    codes[i / 4 * 32 + i % 4] = static_cast<std::byte>((from[i] & 15) | (from[i + 16] & 15) << 4);
+}
+void load_codes(const std::byte* codes, Quantization type, std::int8_t* to) {
+  if (!has_four_bits(type)) {
+    for (Index quad = 0; quad < 8; ++quad) std::memcpy(to + quad * 4, codes + quad * 32, 4);
+    return;
+  }
+  for (Index i = 0; i < 16; ++i) {
+    const std::byte both = codes[i / 4 * 32 + i % 4];
+    to[i] = static_cast<std::int8_t>(both & std::byte{15});
+    to[i + 16] = static_cast<std::int8_t>(both >> 4);
+  }
 }
 
 void store_half(std::byte* to, F16 x) { std::memcpy(to, &x.bits, sizeof x.bits); }
@@ -98,16 +108,7 @@ void QuantizedMatrix::Body::set(Index row, Index block, const QuantizedBlock& to
   const Index lane = row % quantized_rows;
   store_half(group + 2 * lane, to.scale);
   if (has_shift(type)) store_half(group + 16 + 2 * lane, to.shift);
-  std::byte* codes = group + header_bytes(type);
-  for (Index i = 0; i < quantized_block; ++i) {
-    const CodePlace at = code_place(type, row, i);
-    if (has_four_bits(type)) {
-      const auto code = static_cast<std::byte>(to.codes[i] & 15);
-      codes[at.byte] = (codes[at.byte] & std::byte{15} << (4 - at.bit)) | code << at.bit;
-    } else {
-      codes[at.byte] = static_cast<std::byte>(to.codes[i]);
-    }
-  }
+  store_codes(to.codes, type, group + header_bytes(type) + 4 * lane);
 }
 
 QuantizedBlock QuantizedMatrix::Body::get(Index row, Index block) const {
@@ -115,12 +116,7 @@ QuantizedBlock QuantizedMatrix::Body::get(Index row, Index block) const {
   const Index lane = row % quantized_rows;
   QuantizedBlock out{.scale = load_half(group + 2 * lane), .shift = {}, .codes = {}};
   if (has_shift(type)) out.shift = load_half(group + 16 + 2 * lane);
-  const std::byte* codes = group + header_bytes(type);
-  for (Index i = 0; i < quantized_block; ++i) {
-    const CodePlace at = code_place(type, row, i);
-    out.codes[i] = static_cast<std::int8_t>(
-        has_four_bits(type) ? codes[at.byte] >> at.bit & std::byte{15} : codes[at.byte]);
-  }
+  load_codes(group + header_bytes(type) + 4 * lane, type, out.codes);
   return out;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "base/buffer.h"
 #include "nn/gemm.h"
 #include "rapt/quantized.h"
@@ -35,6 +37,10 @@ struct QuantizedMatrix::Body {
 
 /// Whether blocks have a shift.
 bool has_shift(Quantization type);
+
+/// 32 numbers in a type. Throws std::invalid_argument if one is not finite or their scale is too
+/// large for f16.
+QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization type);
 
 /// a · weights', where a is f32 and its rows are contiguous; `to` is not added to.
 ///
