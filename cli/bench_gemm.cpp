@@ -25,7 +25,7 @@ struct GemmBenchOptions {
 /// What one row of the report is about.
 struct GemmCase {
   Index rows, in, out;
-  Type type;  // of the weight
+  std::string type;  // of the weight
   Pass pass;
 };
 
@@ -33,8 +33,22 @@ struct GemmCase {
 constexpr std::array<std::array<Index, 2>, 6> layer_widths = {
     {{256, 256}, {256, 1024}, {1024, 1024}, {1024, 4096}, {4096, 1024}, {4096, 4096}}};
 
+bool is_quantized(const std::string& type) { return type.starts_with("q"); }
+
+Parameter weight_of(const GemmCase& c, const Context& context) {
+  const Type type = is_quantized(c.type) ? Type::f32 : parse_type(c.type);
+  Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
+  if (is_quantized(c.type)) weight.quantize(parse_quantization(c.type), context);
+  return weight;
+}
+
+Index bytes_of(const Parameter& weight) {
+  if (!weight.quantized.empty()) return weight.quantized.bytes();
+  return weight.value.elements() * static_cast<Index>(size_of(weight.value.type()));
+}
+
 Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& context) {
-  Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, c.type)};
+  Parameter weight = weight_of(c, context);
   Tape plain(Tape::Mode::forward, context), tape(Tape::Mode::train, context);
   const Tensor x = random_tensor({c.rows, c.in}, 2);
   const Variable kept = plain.input(x.clone());
@@ -56,14 +70,13 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
                          .flops = flops,
                          .peak = [&] { return measure_fma_gflops(context, peak_seconds); }},
                         o.repeats);
-  const double weight_bytes =
-      static_cast<double>(weight.value.elements()) * static_cast<double>(size_of(c.type));
+  const auto weight_bytes = static_cast<double>(bytes_of(weight));
   return {{"case", "gemm"},
           {"pass", forward ? "forward" : "step"},
           {"rows", c.rows},
           {"in", c.in},
           {"out", c.out},
-          {"dtype", text(c.type)},
+          {"dtype", c.type},
           {"isa", context.isa()},
           {"threads", context.threads()},
           {"time_us", timing.median_ms * 1e3},
@@ -101,8 +114,8 @@ std::vector<GemmCase> cases_of(const GemmBenchOptions& o) {
     for (const Index rows : o.rows)
       for (const std::string& pass : o.passes)
         for (const std::string& type : o.types)
-          cases.push_back({rows, in, out, parse_type(type),
-                           pass == "forward" ? Pass::forward : Pass::backward});
+          cases.push_back(
+              {rows, in, out, type, pass == "forward" ? Pass::forward : Pass::backward});
   return cases;
 }
 
@@ -137,7 +150,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--out", o->out, "Widths of the result (default: as --in)")
       ->check(whole_number(1));
   command->add_option("--dtype", o->types, "Types of the weight, one or several; a step needs f32")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
       ->capture_default_str();
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))

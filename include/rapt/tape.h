@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rapt/context.h"
+#include "rapt/quantized.h"
 #include "rapt/tensor.h"
 
 namespace rapt {
@@ -17,11 +18,17 @@ struct RAPT_API Parameter {
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
   Tensor working = {};   // `value` rounded, which products read instead; empty: they read value
+  /// A matrix that stands in the place of `value`, which is empty then. It is for tapes that do not
+  /// record: it learns nothing.
+  QuantizedMatrix quantized = {};
 
-  /// What products read.
+  Shape shape() const { return quantized.empty() ? value.shape() : quantized.shape(); }
+  /// What products read unless it is quantized.
   const Tensor& used() const { return working.empty() ? value : working; }
+  /// Rounds the value, a matrix, and frees it.
+  void quantize(Quantization type, const Context& context = {});
 
-  /// The gradient to add to, zeros at first.
+  /// The gradient to add to, zeros at first. Throws std::invalid_argument if it is quantized.
   Tensor& wanted_gradient();
 };
 

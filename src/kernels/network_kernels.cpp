@@ -19,6 +19,8 @@ template <class Function>
 inline constexpr NetworkKernels::Activate activate_kernels = {
     Activate<Function>, ActivateBack<Function>, Gate<Function>, GateBack<Function>};
 
+extern const QuantizedKernels quantized_kernels;  // quantized_kernels.cpp
+
 // kernels.cpp puts it into the table of its target.
 extern const NetworkKernels network_kernels;
 const NetworkKernels network_kernels = {
@@ -37,6 +39,7 @@ const NetworkKernels network_kernels = {
     .exponentials = Exponentials,
     .affine = AffineLine,
     .adam = Adam,
+    .quantized = &quantized_kernels,
 };
 
 }  // namespace HWY_NAMESPACE

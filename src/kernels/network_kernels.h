@@ -4,6 +4,8 @@
 
 namespace rapt {
 
+struct QuantizedKernels;  // quantized_kernels.h
+
 /// What forward found out about a row and backward needs again.
 struct RowMoments {
   double mean;     // 0 of rms_norm
@@ -81,6 +83,9 @@ struct NetworkKernels {
 
   void (*adam)(const AdamStep& step, const float* gradient, Index count, float* value, float* first,
                float* second) noexcept;
+
+  /// Products with weights of 4 and 8 bits.
+  const QuantizedKernels* quantized;
 };
 
 }  // namespace rapt

@@ -56,7 +56,7 @@ Parameter& Transformer::parameter(const std::string& name) {
 
 Index Transformer::count() const {
   Index numbers = 0;
-  for (const Parameter& parameter : parameters()) numbers += parameter.value.elements();
+  for (const Parameter& parameter : parameters()) numbers += parameter.shape().elements();
   return numbers;
 }
 
@@ -116,8 +116,8 @@ Variable Transformer::Body::head_rows(Tape& tape, Variable x) {
 
 Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
   Parameter& head = body_->head();
-  check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.value.shape()[1], "logits: rows ",
-        hidden.shape(), ", expected [rows, ", head.value.shape()[1], "]");
+  check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.shape()[1], "logits: rows ",
+        hidden.shape(), ", expected [rows, ", head.shape()[1], "]");
   Tape tape(Tape::Mode::forward, context);
   const Variable rows = body_->head_rows(tape, tape.input(hidden.clone()));
   return Tape::take(linear(tape, rows, head, body_->weights.head.bias));

@@ -3,6 +3,7 @@
 
 #include "nn/rows.h"
 #include "nn/shapes.h"
+#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {
@@ -11,10 +12,10 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 void check_ids(const Parameter& table, const Ids& ids) {
-  check(table.value.shape().rank() == 2 && table.value.type() == Type::f32, "embed: ", table.name,
-        " is ", text(table.value.type()), " of shape ", table.value.shape(),
+  check(table.shape().rank() == 2 && table.value.type() == Type::f32, "embed: ", table.name, " is ",
+        text(table.value.type()), " of shape ", table.shape(),
         ", expected f32 of shape [entries, width]");
-  const Index entries = table.value.shape()[0];
+  const Index entries = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
     check(0 <= ids[i] && ids[i] < entries, "embed: id ", i, " is ", ids[i], ", but ", table.name,
           " has ", entries, " entries");
@@ -31,18 +32,24 @@ void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Conte
   });
 }
 
+void copy_row(const Parameter& table, Index row, float* to) {
+  if (!table.quantized.empty()) return table.quantized.body().expand_row(row, to);
+  const Index width = table.value.shape()[1];
+  std::memcpy(to, table.value.data() + row * width,
+              static_cast<std::size_t>(width) * sizeof(float));
+}
+
 }  // namespace
 
 Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> given) {
   Ids ids(given.begin(), given.end());
   check_ids(table, ids);
-  const Index width = table.value.shape()[1];
+  if (tape.records()) check_trainable("embed", table);
+  const Index width = table.shape()[1];
   Tensor y = Tensor::uninitialized({static_cast<Index>(ids.size()), width});
   for_each_row_block(tape.context(), y.shape()[0], width, [&](Index first, Index count) {
     for (Index row = first; row < first + count && width > 0; ++row)
-      std::memcpy(y.data() + row * width,
-                  table.value.data() + ids[static_cast<std::size_t>(row)] * width,
-                  static_cast<std::size_t>(width) * sizeof(float));
+      copy_row(table, ids[static_cast<std::size_t>(row)], y.data() + row * width);
   });
   return tape.made(std::move(y),
                    [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {

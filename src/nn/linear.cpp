@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "nn/gemm.h"
 #include "nn/rows.h"
+#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {
@@ -15,18 +15,16 @@ Matrix matrix_of(const Tensor& x) {
 
 void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
                   const Parameter* bias) {
-  const Tensor& weight = parameter.value;
+  const Shape weight = parameter.shape();
   check(x.shape().rank() == 2 && x.type() == Type::f32, "linear: x has shape ", x.shape(),
         " and type ", text(x.type()), ", expected [rows, in] and f32");
-  check(weight.shape().rank() == 2 && weight.shape()[1] == x.shape()[1],
-        "linear: weight has shape ", weight.shape(), ", expected [out, ", x.shape()[1], "] for x ",
-        x.shape());
-  check(weight.type() == Type::f32 || !tape.records(), "linear: weight has type ",
-        text(weight.type()), ", expected f32 on a tape that records");
+  check(weight.rank() == 2 && weight[1] == x.shape()[1], "linear: weight has shape ", weight,
+        ", expected [out, ", x.shape()[1], "] for x ", x.shape());
+  if (tape.records()) check_trainable("linear", parameter);
   if (bias == nullptr) return;
-  check(bias->value.shape() == Shape{weight.shape()[0]} && bias->value.type() == Type::f32,
+  check(bias->value.shape() == Shape{weight[0]} && bias->value.type() == Type::f32,
         "linear: bias has shape ", bias->value.shape(), " and type ", text(bias->value.type()),
-        ", expected [", weight.shape()[0], "] and f32");
+        ", expected [", weight[0], "] and f32");
 }
 
 }  // namespace
@@ -34,10 +32,10 @@ void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
   check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
   check_linear(tape, x.value(), weight, bias);
-  const Index rows = x.shape()[0], out = weight.value.shape()[0];
+  const Index rows = x.shape()[0], out = weight.shape()[0];
   Tensor y = Tensor::uninitialized({rows, out});
-  multiply(
-      matrix_of(x.value()), matrix_of(weight.used()).transposed(),
+  multiply_weight(
+      matrix_of(x.value()), weight,
       {.data = y.data(), .stride = out, .bias = bias == nullptr ? nullptr : bias->value.data()},
       tape.context());
   if (!tape.records()) return tape.made(std::move(y), nullptr);

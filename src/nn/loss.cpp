@@ -5,9 +5,9 @@
 
 #include "base/buffer.h"
 #include "nn/elementwise.h"
-#include "nn/gemm.h"
 #include "nn/rows.h"
 #include "nn/shapes.h"
+#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {
@@ -53,7 +53,7 @@ class LossRun {
 
   const Context context_;
   const Tensor& x_;
-  const Tensor& head_;
+  const Parameter& head_;
   const Parameter* bias_;
   const std::vector<Target> targets_;
   const Index entries_, width_;
@@ -68,7 +68,7 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
                  const CrossEntropy& how)
     : context_(tape.context()),
       x_(x.value()),
-      head_(head.used()),
+      head_(head),
       bias_(how.bias),
       targets_(std::move(targets)),
       entries_(head_.shape()[0]),
@@ -81,6 +81,7 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
       losses_(static_cast<Index>(targets_.size())) {
   if (!tape.records()) return;
   if (x.tracked()) dx_ = Tensor(x_.shape());
+  check_trainable("cross_entropy", head);
   dhead_ = Tensor(head_.shape());
   if (bias_ != nullptr) dbias_ = Tensor(bias_->value.shape());
 }
@@ -103,11 +104,11 @@ TokenLoss LossRun::run() {
 
 void LossRun::run_chunk(Index first, Index count) {
   const float* rows = gathered(first, count);
-  multiply(matrix(rows, count, width_), matrix(head_).transposed(),
-           {.data = logits_.data(),
-            .stride = entries_,
-            .bias = bias_ == nullptr ? nullptr : bias_->value.data()},
-           context_);
+  multiply_weight(matrix(rows, count, width_), head_,
+                  {.data = logits_.data(),
+                   .stride = entries_,
+                   .bias = bias_ == nullptr ? nullptr : bias_->value.data()},
+                  context_);
   for_each_row_block(context_, count, entries_, [&](Index begin, Index some) {
     for (Index row = begin; row < begin + some; ++row)
       losses_[first + row] = take_row(logits_.data() + row * entries_,
@@ -157,7 +158,7 @@ void LossRun::add_gradients(const float* rows, Index first, Index count) {
   const bool in_place = rows != room_.data();
   const Target* targets = targets_.data() + first;
   float* to = in_place ? dx_.data() + targets[0].row * width_ : room_.data();
-  multiply(dlogits, matrix(head_), {.data = to, .stride = width_}, context_);
+  multiply(dlogits, matrix(head_.used()), {.data = to, .stride = width_}, context_);
   for (Index row = 0; row < count && !in_place; ++row)
     std::copy_n(to + row * width_, width_, dx_.data() + targets[row].row * width_);
 }
@@ -165,23 +166,22 @@ void LossRun::add_gradients(const float* rows, Index first, Index count) {
 std::vector<Target> targets_of(const Variable& x, const Parameter& head,
                                std::span<const std::int32_t> given) {
   const RowShape shape = rows_of("cross_entropy", x);
-  check(head.value.shape().rank() == 2 && head.value.shape()[1] == shape.width,
-        "cross_entropy: ", head.name, " has shape ", head.value.shape(), ", expected [entries, ",
-        shape.width, "]");
+  check(head.shape().rank() == 2 && head.shape()[1] == shape.width, "cross_entropy: ", head.name,
+        " has shape ", head.shape(), ", expected [entries, ", shape.width, "]");
   check(static_cast<Index>(given.size()) == shape.rows, "cross_entropy: ", given.size(),
         " targets for ", shape.rows, " rows");
   std::vector<Target> targets;
   for (std::size_t row = 0; row < given.size(); ++row) {
-    check(given[row] < head.value.shape()[0], "cross_entropy: target ", row, " is ", given[row],
-          ", but ", head.name, " has ", head.value.shape()[0], " entries");
+    check(given[row] < head.shape()[0], "cross_entropy: target ", row, " is ", given[row], ", but ",
+          head.name, " has ", head.shape()[0], " entries");
     if (given[row] >= 0) targets.push_back({static_cast<Index>(row), given[row]});
   }
   return targets;
 }
 
 void check_options(const Parameter& head, const CrossEntropy& how) {
-  check(how.bias == nullptr || how.bias->value.shape() == Shape{head.value.shape()[0]},
-        "cross_entropy: bias has another shape than [", head.value.shape()[0], "]");
+  check(how.bias == nullptr || how.bias->value.shape() == Shape{head.shape()[0]},
+        "cross_entropy: bias has another shape than [", head.shape()[0], "]");
   check(how.label_smoothing >= 0 && how.label_smoothing <= 1, "cross_entropy: label_smoothing is ",
         how.label_smoothing, ", expected 0 to 1");
   check(how.divisor >= 0 && std::isfinite(how.divisor), "cross_entropy: divisor is ", how.divisor,

@@ -5,7 +5,18 @@
 
 namespace rapt {
 
+void Parameter::quantize(Quantization type, const Context& context) {
+  check(quantized.empty(), "quantize: ", name, " is quantized already");
+  check(value.shape().rank() == 2, "quantize: ", name, " has shape ", value.shape(),
+        ", expected a matrix");
+  quantized = QuantizedMatrix::rounded(value, type, context);
+  value = {};
+  working = {};
+  gradient = {};
+}
+
 Tensor& Parameter::wanted_gradient() {
+  check(quantized.empty(), "gradient: ", name, " is quantized, which learns nothing");
   if (gradient.empty()) gradient = Tensor(value.shape());
   return gradient;
 }

@@ -1,0 +1,26 @@
+#include "kernels/quantized_kernels.h"
+
+#include "kernels/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/quantized_kernels.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/quantized-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+
+// network_kernels.cpp puts it into the table of its target.
+extern const QuantizedKernels quantized_kernels;
+const QuantizedKernels quantized_kernels = {
+    .round = RoundActivations,
+    .product = {QuantizedProduct<CodeBits::eight, Shift::none>,
+                QuantizedProduct<CodeBits::eight, Shift::own>,
+                QuantizedProduct<CodeBits::four, Shift::none>,
+                QuantizedProduct<CodeBits::four, Shift::own>},
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();

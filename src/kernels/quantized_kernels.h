@@ -1,0 +1,50 @@
+#pragma once
+
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+// Weights of 4 or 8 bits and what they are multiplied with. A row is cut into blocks of 32 numbers;
+// eight rows lie together, block after block:
+//   8 scales, f16; 8 shifts, f16, if the weights have any; the codes of the block.
+// Codes of 8 bits: [8 quads][8 rows][4], signed. Codes of 4 bits: [4][8 rows][4] bytes, quad i in
+// the lower halves and quad i + 4 in the upper ones, unsigned. A quad is four numbers that are
+// neighbours in their row.
+
+inline constexpr Index quantized_block = 32, quantized_rows = 8;
+
+/// A block of 32 activations rounded to 8 bits: scale * code, codes from -127 to 127.
+struct ActivationBlock {
+  float scale;             // NaN if a number of the block is infinite or NaN
+  float total;             // scale * the sum of the codes
+  std::int32_t codes_sum;  // the sum of the codes
+};
+
+/// Activations: rows one after the other.
+struct ActivationRows {
+  const std::int8_t* codes;       // [rows][blocks][32]
+  const ActivationBlock* blocks;  // [rows][blocks]
+  Index rows, blocks_per_row;
+};
+
+/// Where a product of eight weight rows after the other goes.
+struct QuantizedResult {
+  float* data;
+  Index stride;       // between rows
+  Index columns;      // at most 8 for each group of weight rows
+  const float* bias;  // [columns] or null
+};
+
+/// Inner loops for one instruction set.
+struct QuantizedKernels {
+  /// `count` numbers as blocks, the last one filled up with zeros.
+  void (*round)(const float* x, Index count, std::int8_t* codes, ActivationBlock* blocks) noexcept;
+  /// to = x · groups' + bias. By how a weight is made of its code: scale * code; the same + shift;
+  /// scale * (code - 8) with 4 bits; scale * code + shift with 4 bits.
+  ///
+  /// The sums of a block are exact; blocks are added in f32, in order, whatever the other rows are.
+  void (*product[4])(const ActivationRows& x, const std::byte* groups,
+                     const QuantizedResult& to) noexcept;
+};
+
+}  // namespace rapt

@@ -1,0 +1,169 @@
+// Eight weight rows side by side, one in each lane of 32 bits, whatever the width of the registers.
+#if defined(RAPT_QUANTIZED_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_QUANTIZED_LANES_INL_H
+#undef RAPT_QUANTIZED_LANES_INL_H
+#else
+#define RAPT_QUANTIZED_LANES_INL_H
+#endif
+
+#include <cstring>
+
+#include "kernels/number-inl.h"
+#include "kernels/product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+
+using IntLanes = __m256i;    // 8 of 32 bits
+using ShortLanes = __m256i;  // 16 of 16 bits: two for each row
+using FloatLanes = __m256;
+
+/// Codes by size and sign: the instruction that multiplies bytes takes one side without sign.
+struct SignedCodes {
+  __m256i size, sign;
+};
+struct NibbleCodes {
+  __m256i lower, upper;
+};
+
+HWY_INLINE IntLanes ZeroInts() { return _mm256_setzero_si256(); }
+HWY_INLINE ShortLanes ZeroShorts() { return _mm256_setzero_si256(); }
+HWY_INLINE FloatLanes ZeroFloats() { return _mm256_setzero_ps(); }
+
+HWY_INLINE __m256i LoadBytes(const std::byte* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+HWY_INLINE SignedCodes LoadSigned(const std::byte* from) {
+  const __m256i codes = LoadBytes(from);
+  return {_mm256_abs_epi8(codes), codes};
+}
+HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
+  const __m256i codes = LoadBytes(from), mask = _mm256_set1_epi8(15);
+  return {_mm256_and_si256(codes, mask), _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask)};
+}
+/// Four activations for every row.
+HWY_INLINE __m256i LoadQuad(const std::int8_t* x) {
+  std::int32_t quad;
+  std::memcpy(&quad, x, sizeof quad);
+  return _mm256_set1_epi32(quad);
+}
+
+/// A pair of products is at most 2 * 128 * 127, which fits 16 bits.
+HWY_INLINE IntLanes AddQuad(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
+  const __m256i pairs = _mm256_maddubs_epi16(w.size, _mm256_sign_epi8(LoadQuad(x), w.sign));
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
+  return _mm256_add_epi16(sums, _mm256_maddubs_epi16(w.lower, LoadQuad(x)));
+}
+HWY_INLINE ShortLanes AddUpper(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
+  return _mm256_add_epi16(sums, _mm256_maddubs_epi16(w.upper, LoadQuad(x)));
+}
+HWY_INLINE IntLanes SumPairs(ShortLanes shorts) {
+  return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1));
+}
+HWY_INLINE IntLanes Subtract(IntLanes sums, std::int32_t x) {
+  return _mm256_sub_epi32(sums, _mm256_set1_epi32(x));
+}
+HWY_INLINE FloatLanes LoadHalves(const std::byte* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+/// to + sums * (scale * factor)
+HWY_INLINE FloatLanes AddScaled(FloatLanes to, IntLanes sums, FloatLanes scale, float factor) {
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(scale, _mm256_set1_ps(factor)),
+                         to);
+}
+HWY_INLINE FloatLanes AddProduct(FloatLanes to, FloatLanes x, float factor) {
+  return _mm256_fmadd_ps(x, _mm256_set1_ps(factor), to);
+}
+HWY_INLINE void StoreFloats(FloatLanes x, float* to) { _mm256_storeu_ps(to, x); }
+
+#else
+
+// Arrays, which compilers turn into what vectors there are.
+struct IntLanes {
+  std::int32_t of[8];
+};
+using ShortLanes = IntLanes;
+struct FloatLanes {
+  float of[8];
+};
+struct SignedCodes {
+  std::int8_t of[32];
+};
+struct NibbleCodes {
+  std::int8_t lower[32], upper[32];
+};
+
+HWY_INLINE IntLanes ZeroInts() { return {}; }
+HWY_INLINE ShortLanes ZeroShorts() { return {}; }
+HWY_INLINE FloatLanes ZeroFloats() { return {}; }
+
+HWY_INLINE SignedCodes LoadSigned(const std::byte* from) {
+  SignedCodes codes;
+  std::memcpy(codes.of, from, sizeof codes.of);
+  return codes;
+}
+HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
+  NibbleCodes codes;
+  for (int i = 0; i < 32; ++i) {
+    codes.lower[i] = static_cast<std::int8_t>(from[i] & std::byte{15});
+    codes.upper[i] = static_cast<std::int8_t>(from[i] >> 4);
+  }
+  return codes;
+}
+HWY_INLINE IntLanes AddFour(const IntLanes& sums, const std::int8_t* w, const std::int8_t* x) {
+  IntLanes out;
+  for (int row = 0; row < 8; ++row)
+    out.of[row] = sums.of[row] + w[4 * row] * x[0] + w[4 * row + 1] * x[1] + w[4 * row + 2] * x[2] +
+                  w[4 * row + 3] * x[3];
+  return out;
+}
+HWY_INLINE IntLanes AddQuad(const IntLanes& sums, const SignedCodes& w, const std::int8_t* x) {
+  return AddFour(sums, w.of, x);
+}
+HWY_INLINE ShortLanes AddLower(const ShortLanes& sums, const NibbleCodes& w, const std::int8_t* x) {
+  return AddFour(sums, w.lower, x);
+}
+HWY_INLINE ShortLanes AddUpper(const ShortLanes& sums, const NibbleCodes& w, const std::int8_t* x) {
+  return AddFour(sums, w.upper, x);
+}
+HWY_INLINE IntLanes SumPairs(const ShortLanes& shorts) { return shorts; }
+HWY_INLINE IntLanes Subtract(const IntLanes& sums, std::int32_t x) {
+  IntLanes out;
+  for (int row = 0; row < 8; ++row) out.of[row] = sums.of[row] - x;
+  return out;
+}
+HWY_INLINE FloatLanes LoadHalves(const std::byte* from) {
+  std::uint16_t halves[8];
+  std::memcpy(halves, from, sizeof halves);
+  FloatLanes out;
+  const DF d;
+  for (int row = 0; row < 8; row += static_cast<int>(lane_count))
+    hn::StoreU(Widen16(d, F16(), hn::LoadU(hn::Rebind<std::uint16_t, DF>(), halves + row)), d,
+               out.of + row);
+  return out;
+}
+HWY_INLINE FloatLanes AddScaled(const FloatLanes& to, const IntLanes& sums, const FloatLanes& scale,
+                                float factor) {
+  FloatLanes out;
+  for (int row = 0; row < 8; ++row)
+    out.of[row] = to.of[row] + static_cast<float>(sums.of[row]) * (scale.of[row] * factor);
+  return out;
+}
+HWY_INLINE FloatLanes AddProduct(const FloatLanes& to, const FloatLanes& x, float factor) {
+  FloatLanes out;
+  for (int row = 0; row < 8; ++row) out.of[row] = to.of[row] + x.of[row] * factor;
+  return out;
+}
+HWY_INLINE void StoreFloats(const FloatLanes& x, float* to) { std::memcpy(to, x.of, sizeof x.of); }
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,158 @@
+#include "nn/quantized.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/fpmode.h"
+#include "kernels/quantized_kernels.h"
+#include "nn/rows.h"
+
+namespace rapt {
+namespace {
+
+/// Weights that a task reads, and rows it takes at a time: both then fit a core's own cache.
+constexpr Index weights_per_task = Index{1} << 16, rows_at_once = 64;
+
+bool has_four_bits(Quantization type) {
+  return type == Quantization::q4_0 || type == Quantization::q4_1;
+}
+
+Index header_bytes(Quantization type) { return has_shift(type) ? 32 : 16; }
+
+/// Codes of one row, `codes` being its first quad: quads are 32 bytes apart.
+void store_codes(const std::int8_t* from, Quantization type, std::byte* codes) {
+  if (!has_four_bits(type)) {
+    for (Index quad = 0; quad < 8; ++quad) std::memcpy(codes + quad * 32, from + quad * 4, 4);
+    return;
+  }
+  for (Index i = 0; i < 16; ++i)
+    codes[i / 4 * 32 + i % 4] = static_cast<std::byte>((from[i] & 15) | (from[i + 16] & 15) << 4);
+}
+void load_codes(const std::byte* codes, Quantization type, std::int8_t* to) {
+  if (!has_four_bits(type)) {
+    for (Index quad = 0; quad < 8; ++quad) std::memcpy(to + quad * 4, codes + quad * 32, 4);
+    return;
+  }
+  for (Index i = 0; i < 16; ++i) {
+    const std::byte both = codes[i / 4 * 32 + i % 4];
+    to[i] = static_cast<std::int8_t>(both & std::byte{15});
+    to[i + 16] = static_cast<std::int8_t>(both >> 4);
+  }
+}
+
+void store_half(std::byte* to, F16 x) { std::memcpy(to, &x.bits, sizeof x.bits); }
+F16 load_half(const std::byte* from) {
+  F16 x;
+  std::memcpy(&x.bits, from, sizeof x.bits);
+  return x;
+}
+
+/// What a product reads of its left operand.
+struct Activations {
+  Activations(Index row_count, Index block_count)
+      : rows(row_count),
+        blocks(block_count),
+        codes(checked_product({rows, blocks, quantized_block})),
+        about(rows * blocks) {}
+
+  ActivationRows part(Index first, Index count) const {
+    return {codes.data() + first * blocks * quantized_block, about.data() + first * blocks, count,
+            blocks};
+  }
+
+  const Index rows, blocks;
+  Buffer<std::int8_t> codes;
+  Buffer<ActivationBlock> about;
+};
+
+Activations rounded(const Matrix& a, const Context& context) {
+  Activations out(a.rows, divide_up(a.columns, quantized_block));
+  const QuantizedKernels& kernels = *network_kernels_of(context).quantized;
+  for_each_row_block(context, a.rows, a.columns, [&](Index first, Index count) {
+    for (Index row = first; row < first + count; ++row)
+      kernels.round(static_cast<const float*>(a.data) + row * a.row_step, a.columns,
+                    out.codes.data() + row * out.blocks * quantized_block,
+                    out.about.data() + row * out.blocks);
+  });
+  return out;
+}
+
+}  // namespace
+
+bool has_shift(Quantization type) {
+  return type == Quantization::q8_1 || type == Quantization::q4_1;
+}
+
+QuantizedMatrix::Body::Body(Index rows_given, Index columns_given, Quantization type_given)
+    : rows(rows_given),
+      columns(columns_given),
+      blocks(divide_up(columns, quantized_block)),
+      type(type_given),
+      block_bytes(header_bytes(type) + (has_four_bits(type) ? 128 : 256)),
+      memory(checked_product({divide_up(rows, quantized_rows), blocks, block_bytes})) {
+  std::fill(memory.begin(), memory.end(), std::byte{0});  // scales and shifts of 0
+}
+
+const std::byte* QuantizedMatrix::Body::place(Index row, Index block) const {
+  assert(0 <= row && row < rows && 0 <= block && block < blocks);
+  return memory.data() + (row / quantized_rows * blocks + block) * block_bytes;
+}
+std::byte* QuantizedMatrix::Body::place(Index row, Index block) {
+  return const_cast<std::byte*>(std::as_const(*this).place(row, block));
+}
+
+void QuantizedMatrix::Body::set(Index row, Index block, const QuantizedBlock& to) {
+  std::byte* group = place(row, block);
+  const Index lane = row % quantized_rows;
+  store_half(group + 2 * lane, to.scale);
+  if (has_shift(type)) store_half(group + 16 + 2 * lane, to.shift);
+  store_codes(to.codes, type, group + header_bytes(type) + 4 * lane);
+}
+
+QuantizedBlock QuantizedMatrix::Body::get(Index row, Index block) const {
+  const std::byte* group = place(row, block);
+  const Index lane = row % quantized_rows;
+  QuantizedBlock out{.scale = load_half(group + 2 * lane), .shift = {}, .codes = {}};
+  if (has_shift(type)) out.shift = load_half(group + 16 + 2 * lane);
+  load_codes(group + header_bytes(type) + 4 * lane, type, out.codes);
+  return out;
+}
+
+void QuantizedMatrix::Body::expand_row(Index row, float* out) const {
+  const int zero = type == Quantization::q4_0 ? 8 : 0;
+  for (Index block = 0; block < blocks; ++block) {
+    const QuantizedBlock from = get(row, block);
+    const auto scale = static_cast<float>(from.scale), shift = static_cast<float>(from.shift);
+    const Index first = block * quantized_block;
+    for (Index i = 0; i < std::min(quantized_block, columns - first); ++i)
+      out[first + i] = scale * static_cast<float>(from.codes[i] - zero) + shift;
+  }
+}
+
+void multiply(const Matrix& a, const QuantizedMatrix& weights, const Product& to,
+              const Context& context) {
+  const QuantizedMatrix::Body& w = weights.body();
+  assert(a.type == Type::f32 && a.column_step == 1 && a.columns == w.columns && !to.add);
+  if (a.rows == 0 || w.rows == 0) return;
+  const FlushDenormals guard;
+  const Activations x = rounded(a, context);
+  const auto product =
+      network_kernels_of(context).quantized->product[static_cast<std::size_t>(w.type)];
+  const Index groups_per_task =
+      std::max<Index>(1, weights_per_task / (quantized_rows * std::max<Index>(1, w.columns)));
+  const Index columns_per = groups_per_task * quantized_rows;
+  for_each_task(context, divide_up(w.rows, columns_per), [&](Index task, Index) {
+    const Index column = task * columns_per;
+    const std::byte* groups = w.memory.data() + column / quantized_rows * w.blocks * w.block_bytes;
+    for (Index row = 0; row < a.rows; row += rows_at_once)
+      product(x.part(row, std::min(rows_at_once, a.rows - row)), groups,
+              {.data = to.data + row * to.stride + column,
+               .stride = to.stride,
+               .columns = std::min(columns_per, w.rows - column),
+               .bias = to.bias == nullptr ? nullptr : to.bias + column});
+  });
+}
+
+}  // namespace rapt

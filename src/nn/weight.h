@@ -1,0 +1,15 @@
+#pragma once
+
+#include "nn/quantized.h"
+#include "rapt/tape.h"
+
+namespace rapt {
+
+/// a · weight', by what the weight is made of. a is f32 and row-major; `to` is not added to.
+void multiply_weight(const Matrix& a, const Parameter& weight, const Product& to,
+                     const Context& context);
+
+/// What a tape that records needs: f32, not quantized. `where` begins the message.
+void check_trainable(const char* where, const Parameter& parameter);
+
+}  // namespace rapt
