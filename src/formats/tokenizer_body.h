@@ -1,22 +1,22 @@
 #pragma once
 
-#include <array>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "formats/word_cutter.h"
+#include "formats/added_tokens.h"
+#include "formats/bpe.h"
+#include "formats/decoder.h"
+#include "formats/encoding_frame.h"
+#include "formats/json.h"
+#include "formats/normalizer.h"
+#include "formats/pre_tokenizer.h"
 #include "rapt/tokenizer.h"
 
 namespace rapt {
-
-/// Two tokens that become one.
-struct Merge {
-  std::int32_t left, right, result;
-};
 
 enum class TokenKind : std::uint8_t {
   piece,    // of text
@@ -24,30 +24,56 @@ enum class TokenKind : std::uint8_t {
   special,  // stands for no text
 };
 
+enum class ModelKind { bpe, word_piece, word_level, unigram };
+
 struct Tokenizer::Body {
   struct Token {
-    std::string bytes;  // of a special token its name
+    std::string bytes;  // what it stands for if tokens are bytes, its spelling otherwise
     TokenKind kind = TokenKind::piece;
+    bool in_model = true;  // the model may give it; otherwise it is found as an added one only
+    bool foreign = false;  // has letters that stand for no byte, where tokens are bytes
   };
-  std::vector<Token> tokens;  // by id
-  std::vector<Merge> merges;  // the first goes before the second
-  WordCutter cutter{Cut::gpt2};
-  bool whole_words = false;  // a word that is a token is not taken apart
-  std::optional<std::int32_t> end, padding;
+  /// The parts of a tokenizer.json as it spells them; null where there is none.
+  struct Parts {
+    Json normalizer, pre_tokenizer, post_processor, decoder;
+  };
 
-  // What follows is found by index_tokens().
-  std::unordered_map<std::string_view, std::int32_t> ids;  // by bytes, every kind
-  std::unordered_map<std::uint64_t, std::uint32_t> ranks;  // pair: index into merges
-  std::array<std::int32_t, 256> byte_ids{};
-  std::vector<std::size_t> added_lengths;  // descending, each once
-  std::array<bool, 256> added_begins{};    // by first byte
+  std::vector<Token> tokens;   // by id
+  std::vector<Merge> merges;   // of BPE
+  std::vector<double> scores;  // of Unigram, by id
+  ModelKind kind = ModelKind::bpe;
+  Bpe::Options options;            // of every kind, as far as it has them
+  std::size_t longest_word = 100;  // WordPiece, in characters
+  std::vector<AddedToken> added;   // by id
+  SpecialTokens special;
+  Parts parts;
 
+  // What follows is found by read_parts().
+  Normalizer normalizer;
+  PreTokenizer cutter;
+  EncodingFrame frame;
+  Decoder decoder;
+  bool byte_tokens = false;   // tokens are bytes
+  bool concatenates = false;  // text is the bytes of its tokens and nothing else
+  bool letters = false;       // words are spelled with letters for bytes
+
+  // What follows is found by build().
+  std::unordered_map<std::string_view, std::int32_t> ids;  // of the model, by bytes
+  std::map<std::string, std::int32_t, std::less<>> added_ids;
+  std::shared_ptr<const WordModel> model;
+  const Bpe* bpe = nullptr;  // the model, if it is one
+  AddedTokens finder;
+
+  /// Throws std::runtime_error, beginning with `source`, for what is not understood. Needs kind,
+  /// options and as many tokens as there will be.
+  void read_parts(const std::string& source);
   /// Throws std::runtime_error, beginning with `source`, if two tokens are the same, a byte has
   /// none or a merge comes twice.
-  void index_tokens(const std::string& source);
-  std::vector<std::int32_t> encode(std::string_view text) const;
-  /// -1 if the pair is none.
-  std::int64_t rank_of(std::int32_t left, std::int32_t right) const;
+  void build(const std::string& source);
+
+  std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options) const;
+  std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options) const;
+  std::string spelling(std::int32_t id) const;
 
   static Tokenizer made(std::shared_ptr<Body> body) { return Tokenizer(std::move(body)); }
 };
@@ -55,6 +81,8 @@ struct Tokenizer::Body {
 inline constexpr const char* end_name = "<|endoftext|>";
 inline constexpr const char* padding_name = "<|padding|>";
 inline constexpr Index max_entries = 10'000'000;
+/// Bytes; they bound the work per byte of text. Pieces of BPE are never searched for.
+inline constexpr std::size_t longest_token = 4096, longest_added = 128;
 
 /// A body with the 256 bytes and nothing else.
 std::shared_ptr<Tokenizer::Body> byte_body();

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "formats/byte_letters.h"
 #include "formats/tokenizer_body.h"
+#include "formats/word_cutter.h"
 
 namespace rapt {
 namespace {
@@ -179,8 +180,9 @@ Tokenizer Tokenizer::learn(std::span<const std::string> texts, Index entries) {
     // Two pairs may spell the same token.
     const auto next = static_cast<std::int32_t>(body->tokens.size());
     const auto [entry, fresh] = known.emplace(joined, next);
-    if (fresh) body->tokens.push_back({joined, TokenKind::piece});
-    body->merges.push_back({left, right, entry->second});
+    if (fresh) body->tokens.push_back({joined});
+    body->merges.push_back(
+        {left, right, entry->second, static_cast<std::uint32_t>(body->merges.size())});
     words.merge(*pair, entry->second);
   }
   return finished(std::move(body));

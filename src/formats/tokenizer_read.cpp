@@ -1,21 +1,17 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/input.h"
 #include "formats/byte_letters.h"
 #include "formats/fields.h"
 #include "formats/tokenizer_body.h"
+#include "formats/tokenizer_names.h"
 
 namespace rapt {
 namespace {
 
 constexpr Index max_merges = 10'000'000;
-constexpr std::size_t longest_added = 128;  // bytes; bounds the work per byte of text
-
-std::string type_of(const Json& part) {
-  if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) return "";
-  return part["type"];
-}
 
 /// Reads one file, part by part, into a body.
 class Reader {
@@ -24,75 +20,94 @@ class Reader {
       : path_(path), top_(read_json(path, {.bytes = 300'000'000}), path) {}
 
   std::shared_ptr<Tokenizer::Body> read() {
-    check_input(top_.value("normalizer").is_null(), path_, ": normalizer of type ",
-                printable(type_of(top_.value("normalizer"))), " is not understood");
-    read_cut(top_.value("pre_tokenizer"));
-    check_decoder(top_.value("decoder"));
+    body_->parts = {top_.value("normalizer"), top_.value("pre_tokenizer"),
+                    top_.value("post_processor"), top_.value("decoder")};
+    check_input(top_.value("added_tokens").is_null() || top_.value("added_tokens").is_array(),
+                path_, ": added_tokens is not a list");
     read_model();
     read_added();
-    read_merges();
-    name_special(body_->end, {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>"});
-    name_special(body_->padding, {"<|padding|>", "<|pad|>", "<pad>", "[PAD]"});
-    body_->index_tokens(path_);
+    make_tokens();
+    body_->read_parts(path_);
+    if (body_->byte_tokens) make_bytes();
+    if (body_->kind == ModelKind::bpe) read_merges();
+    name_special_tokens(*body_);
+    body_->build(path_);
     return body_;
   }
 
  private:
-  void read_cut(const Json& part) {
-    if (type_of(part) != "Sequence") {
-      read_byte_level(part);
-      return;
-    }
-    const Json& parts = part.value("pretokenizers", Json::array());
-    check_input(parts.is_array() && parts.size() == 2 && type_of(parts[0]) == "Split", path_,
-                ": pre_tokenizer is a Sequence of something else than Split and ByteLevel");
-    read_byte_level(parts[1]);
-    check_input(body_->cutter.cut() == Cut::none, path_,
-                ": pre_tokenizer cuts twice, by Split and by ByteLevel");
-    Fields split(parts[0], path_, "pre_tokenizer");
-    Fields pattern = split.object("pattern");
-    const std::string text = pattern.text("Regex");
-    const std::optional<Cut> cut = cut_of_pattern(text);
-    check_input(cut.has_value(), path_, ": pre_tokenizer has the pattern ", printable(text),
-                ", which is not one of those understood");
-    check_input(split.text("behavior") == "Isolated" && !split.boolean("invert", false), path_,
-                ": pre_tokenizer.behavior is not understood, expected Isolated");
-    body_->cutter = WordCutter(*cut);
-  }
-
-  void read_byte_level(const Json& part) {
-    check_input(type_of(part) == "ByteLevel", path_, ": pre_tokenizer of type ",
-                printable(type_of(part)), " is not understood, expected ByteLevel");
-    Fields fields(part, path_, "pre_tokenizer");
-    check_input(!fields.boolean("add_prefix_space", true), path_,
-                ": pre_tokenizer.add_prefix_space is true, which is not supported");
-    body_->cutter = WordCutter(fields.boolean("use_regex", true) ? Cut::gpt2 : Cut::none);
-  }
-
-  void check_decoder(const Json& part) {
-    check_input(part.is_null() || type_of(part) == "ByteLevel", path_, ": decoder of type ",
-                printable(type_of(part)), " is not understood, expected ByteLevel");
-  }
-
   void read_model() {
     Fields model = top_.object("model");
     merges_ = &model.value("merges");
-    check_input(model.text("type", "BPE") == "BPE", path_, ": model of type ",
-                printable(model.text("type", "")), " is not understood, expected BPE");
-    for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (!model.text(affix, "").empty()) model.fail(affix, "expected none for bytes");
-    if (model.boolean("byte_fallback", false)) model.fail("byte_fallback", "expected false");
-    if (model.real("dropout", {}, 0) != 0) model.fail("dropout", "expected none");
-    body_->whole_words = model.boolean("ignore_merges", false);
-    const Json& vocabulary = model.value("vocab");
-    check_input(vocabulary.is_object() && std::cmp_less_equal(vocabulary.size(), max_entries),
-                path_, ": model.vocab is not an object of at most ", max_entries, " entries");
-    const Index entries = static_cast<Index>(vocabulary.size());
-    check_input(top_.value("added_tokens").is_null() || top_.value("added_tokens").is_array(),
-                path_, ": added_tokens is not a list");
+    vocabulary_ = &model.value("vocab");
+    std::string type = model.text("type", "");
+    if (type.empty())  // files of old do not say
+      type = vocabulary_->is_array()                 ? "Unigram"
+             : model.has("max_input_chars_per_word") ? "WordPiece"
+                                                     : "BPE";
+    if (type == "BPE")
+      read_bpe(model);
+    else if (type == "WordPiece")
+      read_word_piece(model);
+    else if (type == "WordLevel")
+      body_->kind = ModelKind::word_level;
+    else if (type == "Unigram")
+      body_->kind = ModelKind::unigram;
+    else
+      fail_input(path_, ": model of type ", printable(type), " is not understood");
     const auto added = static_cast<Index>(top_.value("added_tokens").size());
-    spellings_.resize(static_cast<std::size_t>(entries + added));
-    for (const auto& [spelling, id] : vocabulary.items()) place(spelling, id_of(id, spelling));
+    if (body_->kind == ModelKind::unigram) {
+      read_scores(model, added);
+      return;
+    }
+    check_input(vocabulary_->is_object() && std::cmp_less_equal(vocabulary_->size(), max_entries),
+                path_, ": model.vocab is not an object of at most ", max_entries, " entries");
+    spellings_.resize(vocabulary_->size() + static_cast<std::size_t>(added));
+    for (const auto& [spelling, id] : vocabulary_->items()) place(spelling, id_of(id, spelling));
+    const std::string unknown = model.text("unk_token", "");
+    if (unknown.empty()) return;
+    const auto found = ids_.find(unknown);
+    check_input(found != ids_.end(), path_, ": model.unk_token is ", printable(unknown),
+                ", which is not in model.vocab");
+    body_->options.unknown = static_cast<std::int32_t>(found->second);
+  }
+
+  void read_bpe(Fields& model) {
+    Bpe::Options& options = body_->options;
+    options.prefix = model.text("continuing_subword_prefix", "");
+    options.suffix = model.text("end_of_word_suffix", "");
+    options.byte_fallback = model.boolean("byte_fallback", false);
+    options.fuse_unknown = model.boolean("fuse_unk", false);
+    options.whole_words = model.boolean("ignore_merges", false);
+    if (model.real("dropout", {}, 0) != 0) model.fail("dropout", "expected none");
+  }
+
+  void read_word_piece(Fields& model) {
+    body_->kind = ModelKind::word_piece;
+    body_->options.prefix = model.text("continuing_subword_prefix", "##");
+    body_->longest_word =
+        static_cast<std::size_t>(model.integer("max_input_chars_per_word", {0, 1 << 30}, 100));
+  }
+
+  /// [["a", -1.5], ...]: ids are places.
+  void read_scores(Fields& model, Index added) {
+    check_input(vocabulary_->is_array() && std::cmp_less_equal(vocabulary_->size(), max_entries),
+                path_, ": model.vocab is not a list of at most ", max_entries, " entries");
+    const std::size_t count = vocabulary_->size();
+    spellings_.resize(count + static_cast<std::size_t>(added));
+    for (std::size_t id = 0; id < count; ++id) {
+      const Json& entry = (*vocabulary_)[id];
+      const bool sound = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
+                         entry[1].is_number() && std::isfinite(entry[1].get<double>());
+      check_input(sound, path_, ": model.vocab[", id, "] is not a token and its score");
+      place(entry[0], id);
+      body_->scores.push_back(entry[1]);
+    }
+    body_->options.byte_fallback = model.boolean("byte_fallback", false);
+    if (model.has("unk_id"))
+      body_->options.unknown = static_cast<std::int32_t>(
+          model.integer("unk_id", {0, std::max<Index>(static_cast<Index>(count) - 1, 0)}));
+    check_input(count > 0 || !body_->options.unknown, path_, ": model.vocab is empty");
   }
 
   /// An id that is one of those the file has room for: no array is as long as a number says.
@@ -109,55 +124,69 @@ class Reader {
     check_input(spellings_[id].empty(), path_, ": id ", id, " belongs to ",
                 printable(spellings_[id]), " and to ", printable(spelling));
     spellings_[id] = spelling;
-    ids_.emplace(spelling, id);
+    const auto [entry, fresh] = ids_.emplace(spelling, id);
+    check_input(fresh, path_, ": token ", printable(spelling), " has the ids ", entry->second,
+                " and ", id);
   }
 
   void read_added() {
-    std::vector<TokenKind> kinds(spellings_.size(), TokenKind::piece);
+    kinds_.assign(spellings_.size(), TokenKind::piece);
     for (const Json& entry : top_.value("added_tokens")) {
       Fields fields(entry, path_, "added_tokens");
-      const std::string content = fields.text("content");
-      const std::size_t id = id_of(fields.value("id"), content);
-      const bool special = fields.boolean("special", false);
-      check_input(content.size() <= longest_added, path_, ": added token ", printable(content),
-                  " is longer than ", longest_added, " bytes");
-      const bool plain = !fields.boolean("single_word", false) &&
-                         !fields.boolean("lstrip", false) && !fields.boolean("rstrip", false);
-      check_input(special || plain, path_, ": added token ", printable(content),
-                  " is to be stripped or a single word, which is not supported");
-      check_input(kinds[id] == TokenKind::piece, path_, ": id ", id, " is added twice");
-      const auto known = ids_.find(content);
-      check_input(known == ids_.end() || known->second == id, path_, ": token ", printable(content),
-                  " has the ids ", known == ids_.end() ? id : known->second, " and ", id);
-      if (known == ids_.end()) place(content, id);
-      kinds[id] = special ? TokenKind::special : TokenKind::added;
+      AddedToken token;
+      token.content = fields.text("content");
+      const std::size_t id = id_of(fields.value("id"), token.content);
+      token.id = static_cast<std::int32_t>(id);
+      token.special = fields.boolean("special", false);
+      token.single_word = fields.boolean("single_word", false);
+      token.lstrip = fields.boolean("lstrip", false);
+      token.rstrip = fields.boolean("rstrip", false);
+      token.normalized = fields.boolean("normalized", !token.special);
+      check_input(token.content.size() <= longest_added, path_, ": added token ",
+                  printable(token.content), " is longer than ", longest_added, " bytes");
+      check_input(kinds_[id] == TokenKind::piece, path_, ": id ", id, " is added twice");
+      const auto known = ids_.find(token.content);
+      check_input(known == ids_.end() || known->second == id, path_, ": token ",
+                  printable(token.content), " has the ids ",
+                  known == ids_.end() ? id : known->second, " and ", id);
+      if (known == ids_.end()) {
+        place(token.content, id);
+        outside_.push_back(id);
+      }
+      kinds_[id] = token.special ? TokenKind::special : TokenKind::added;
+      body_->added.push_back(std::move(token));
     }
-    fill_tokens(kinds);
   }
 
   /// Ids are all those from 0 to the last.
-  void fill_tokens(const std::vector<TokenKind>& kinds) {
+  void make_tokens() {
     const std::size_t count = ids_.size();
     for (std::size_t id = 0; id < count; ++id) {
       check_input(!spellings_[id].empty(), path_, ": no token has the id ", id, " of ", count);
-      if (kinds[id] != TokenKind::piece) {
-        body_->tokens.push_back({spellings_[id], kinds[id]});
-        continue;
-      }
-      std::optional<std::string> bytes = bytes_of_letters(spellings_[id]);
-      check_input(bytes.has_value(), path_, ": model.vocab ", printable(spellings_[id]),
-                  " has letters that stand for no byte");
-      body_->tokens.push_back({std::move(*bytes), TokenKind::piece});
+      body_->tokens.push_back({std::move(spellings_[id]), kinds_[id]});
+    }
+    for (const std::size_t id : outside_) body_->tokens[id].in_model = false;
+  }
+
+  void make_bytes() {
+    for (Tokenizer::Body::Token& token : body_->tokens) {
+      std::optional<std::string> bytes = bytes_of_letters(token.bytes);
+      token.foreign = !bytes;
+      if (bytes) token.bytes = std::move(*bytes);
     }
   }
 
   void read_merges() {
     check_input(merges_->is_array() && std::cmp_less_equal(merges_->size(), max_merges), path_,
                 ": model.merges is not a list of at most ", max_merges, " pairs");
+    const std::size_t prefix = body_->options.prefix.size();
     for (std::size_t rank = 0; rank < merges_->size(); ++rank) {
       const auto [left, right] = pair_of((*merges_)[rank], rank);
-      body_->merges.push_back(
-          {part_id(left, rank), part_id(right, rank), part_id(left + right, rank)});
+      check_input(right.size() >= prefix, path_, ": model.merges[", rank, "] has a right part ",
+                  printable(right), ", which is shorter than model.continuing_subword_prefix");
+      body_->merges.push_back({part_id(left, rank), part_id(right, rank),
+                               part_id(left + right.substr(prefix), rank),
+                               static_cast<std::uint32_t>(rank)});
     }
   }
 
@@ -176,27 +205,20 @@ class Reader {
 
   std::int32_t part_id(const std::string& spelling, std::size_t rank) const {
     const auto found = ids_.find(spelling);
-    check_input(found != ids_.end(), path_, ": model.merges[", rank, "] needs the token ",
-                printable(spelling), ", which is not in model.vocab");
-    check_input(body_->tokens[found->second].kind == TokenKind::piece, path_, ": model.merges[",
-                rank, "] merges ", printable(spelling), ", which is no piece of text");
+    check_input(found != ids_.end() && body_->tokens[found->second].in_model, path_,
+                ": model.merges[", rank, "] needs the token ", printable(spelling),
+                ", which is not in model.vocab");
     return static_cast<std::int32_t>(found->second);
-  }
-
-  void name_special(std::optional<std::int32_t>& which, std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      const auto found = ids_.find(name);
-      if (which || found == ids_.end()) continue;
-      if (body_->tokens[found->second].kind == TokenKind::special)
-        which = static_cast<std::int32_t>(found->second);
-    }
   }
 
   std::string path_;
   Fields top_;
-  const Json* merges_ = nullptr;  // in top_
+  const Json* merges_ = nullptr;      // in top_
+  const Json* vocabulary_ = nullptr;  // in top_
   std::shared_ptr<Tokenizer::Body> body_ = std::make_shared<Tokenizer::Body>();
   std::vector<std::string> spellings_;  // by id
+  std::vector<TokenKind> kinds_;        // by id
+  std::vector<std::size_t> outside_;    // ids of added tokens that the model does not have
   std::unordered_map<std::string, std::size_t> ids_;
 };
 

@@ -6,73 +6,86 @@
 namespace rapt {
 namespace {
 
-/// Special tokens and added words are text already.
-std::string spelled(const Tokenizer::Body::Token& token) {
-  return token.kind == TokenKind::piece ? letters_of(token.bytes) : token.bytes;
+using Body = Tokenizer::Body;
+
+std::string added_tokens(const Body& body) {
+  Json list = Json::array();
+  for (const AddedToken& token : body.added)
+    list.push_back({{"id", token.id},
+                    {"content", token.content},
+                    {"single_word", token.single_word},
+                    {"lstrip", token.lstrip},
+                    {"rstrip", token.rstrip},
+                    {"normalized", token.normalized},
+                    {"special", token.special}});
+  return list.dump();
 }
 
-std::string added_tokens(const Tokenizer::Body& body) {
-  Json added = Json::array();
-  for (std::size_t id = 0; id < body.tokens.size(); ++id) {
-    const auto& token = body.tokens[id];
-    if (token.kind == TokenKind::piece) continue;
-    added.push_back({{"id", id},
-                     {"content", token.bytes},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", token.kind == TokenKind::special}});
-  }
-  return added.dump();
-}
-
-/// ByteLevel cuts GPT-2's way or not at all; any other way goes before it.
-std::string pre_tokenizer(Cut cut) {
-  Json letters{{"type", "ByteLevel"},
-               {"add_prefix_space", false},
-               {"trim_offsets", true},
-               {"use_regex", cut == Cut::gpt2}};
-  if (cut == Cut::gpt2 || cut == Cut::none) return letters.dump();
-  const Json split{{"type", "Split"},
-                   {"pattern", {{"Regex", pattern_of(cut)}}},
-                   {"behavior", "Isolated"},
-                   {"invert", false}};
-  return Json{{"type", "Sequence"}, {"pretokenizers", {split, letters}}}.dump();
-}
+std::string quoted(const Body& body, std::int32_t id) { return Json(body.spelling(id)).dump(); }
 
 /// In the order of ids, which an object of our JSON would lose.
-std::string vocabulary(const Tokenizer::Body& body) {
-  std::string text = "{";
-  for (std::size_t id = 0; id < body.tokens.size(); ++id)
-    text += (id == 0 ? "" : ",") + Json(spelled(body.tokens[id])).dump() + ":" + std::to_string(id);
-  return text + "}";
+std::string vocabulary(const Body& body) {
+  const bool list = body.kind == ModelKind::unigram;
+  std::string text;
+  for (std::size_t id = 0; id < body.tokens.size(); ++id) {
+    if (!body.tokens[id].in_model) continue;
+    text += text.empty() ? "" : ",";
+    const std::string name = quoted(body, static_cast<std::int32_t>(id));
+    text += list ? "[" + name + "," + Json(body.scores[id]).dump() + "]"
+                 : name + ":" + std::to_string(id);
+  }
+  return list ? "[" + text + "]" : "{" + text + "}";
 }
 
-std::string merge_list(const Tokenizer::Body& body) {
-  const auto word = [&](std::int32_t id) {
-    return Json(spelled(body.tokens[static_cast<std::size_t>(id)])).dump();
-  };
+std::string merge_list(const Body& body) {
   std::string text = "[";
   for (const Merge& merge : body.merges)
-    text += (text.size() == 1 ? "[" : ",[") + word(merge.left) + "," + word(merge.right) + "]";
+    text += (text.size() == 1 ? "[" : ",[") + quoted(body, merge.left) + "," +
+            quoted(body, merge.right) + "]";
   return text + "]";
+}
+
+std::string text_or_null(const std::string& text) {
+  return text.empty() ? "null" : Json(text).dump();
+}
+std::string word(bool value) { return value ? "true" : "false"; }
+
+std::string model(const Body& body) {
+  const Bpe::Options& options = body.options;
+  const std::string unknown = options.unknown ? quoted(body, *options.unknown) : "null";
+  switch (body.kind) {
+    case ModelKind::word_piece:
+      return R"({"type":"WordPiece","unk_token":)" + unknown + R"(,"continuing_subword_prefix":)" +
+             Json(options.prefix).dump() + R"(,"max_input_chars_per_word":)" +
+             std::to_string(body.longest_word) + R"(,"vocab":)" + vocabulary(body) + "}";
+    case ModelKind::word_level:
+      return R"({"type":"WordLevel","vocab":)" + vocabulary(body) + R"(,"unk_token":)" + unknown +
+             "}";
+    case ModelKind::unigram:
+      return R"({"type":"Unigram","unk_id":)" +
+             (options.unknown ? std::to_string(*options.unknown) : "null") + R"(,"vocab":)" +
+             vocabulary(body) + R"(,"byte_fallback":)" + word(options.byte_fallback) + "}";
+    case ModelKind::bpe:
+      break;
+  }
+  return R"({"type":"BPE","dropout":null,"unk_token":)" + unknown +
+         R"(,"continuing_subword_prefix":)" + text_or_null(options.prefix) +
+         R"(,"end_of_word_suffix":)" + text_or_null(options.suffix) + R"(,"fuse_unk":)" +
+         word(options.fuse_unknown) + R"(,"byte_fallback":)" + word(options.byte_fallback) +
+         R"(,"ignore_merges":)" + word(options.whole_words) + R"(,"vocab":)" + vocabulary(body) +
+         R"(,"merges":)" + merge_list(body) + "}";
 }
 
 }  // namespace
 
 void Tokenizer::write(const std::string& path) const {
-  const std::string whole_words = body_->whole_words ? "true" : "false";
-  const std::string text =
-      R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" +
-      added_tokens(*body_) + R"(,"normalizer":null,"pre_tokenizer":)" +
-      pre_tokenizer(body_->cutter.cut()) +
-      R"(,"post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":false,)"
-      R"("trim_offsets":true,"use_regex":true},"model":{"type":"BPE","dropout":null,)"
-      R"("unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,)"
-      R"("fuse_unk":false,"byte_fallback":false,"ignore_merges":)" +
-      whole_words + R"(,"vocab":)" + vocabulary(*body_) + R"(,"merges":)" + merge_list(*body_) +
-      "}}\n";
+  const Body::Parts& parts = body_->parts;
+  const std::string text = R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":)" +
+                           added_tokens(*body_) + R"(,"normalizer":)" + parts.normalizer.dump() +
+                           R"(,"pre_tokenizer":)" + parts.pre_tokenizer.dump() +
+                           R"(,"post_processor":)" + parts.post_processor.dump() +
+                           R"(,"decoder":)" + parts.decoder.dump() + R"(,"model":)" +
+                           model(*body_) + "}\n";
   replace_file(path, text);
 }
 

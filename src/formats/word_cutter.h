@@ -1,14 +1,14 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string_view>
 
+#include "formats/pattern.h"
+
 namespace rapt {
 
-/// The ways of cutting text into words that are known; a pattern from a file is looked up here and
-/// never run, so no file can bring an expression that takes for ever.
+/// Ways of cutting text into words that have a name.
 enum class Cut {
   none,    // the text is one word
   gpt2,    // what ByteLevel does by itself
@@ -18,8 +18,6 @@ enum class Cut {
 
 /// The expression as tokenizer files spell it; empty for Cut::none.
 std::string_view pattern_of(Cut cut);
-/// Nothing if no cut is spelled so.
-std::optional<Cut> cut_of_pattern(std::string_view pattern);
 
 /// Cuts text into words, in time that grows with its length. The words together are the text; a
 /// byte that is not UTF-8 is a word of its own.
@@ -33,7 +31,7 @@ class WordCutter {
 
  private:
   Cut cut_;
-  std::shared_ptr<const void> code_;  // compiled, and shared between threads
+  std::optional<Pattern> pattern_;
 };
 
 }  // namespace rapt

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "formats/pair_table.h"
+#include "formats/word_model.h"
+
+namespace rapt {
+
+/// Two tokens that become one.
+struct Merge {
+  std::int32_t left, right, result;
+  std::uint32_t rank;  // the lowest goes first, of equal ones the leftmost
+};
+
+/// Byte-pair encoding: a word starts as its letters, then the pair of lowest rank is merged until
+/// none is left.
+class Bpe : public WordModel {
+ public:
+  enum class Letters { bytes, characters };
+  struct Options {
+    Letters letters = Letters::bytes;
+    bool whole_words = false;    // a word that is a token is not taken apart
+    bool byte_fallback = false;  // a character that is no token becomes its bytes, if they are
+    bool fuse_unknown = false;   // neighbouring unknown letters are one token
+    std::optional<std::int32_t> unknown;  // without it unknown letters are lost
+    std::string prefix, suffix;           // of letters that are not the first, and of the last
+  };
+  /// `pieces` are copied. Merges differ in their pairs.
+  Bpe(const std::vector<Trie::Entry>& pieces, const std::vector<Merge>& merges, Options options);
+  void append(std::string_view word, std::vector<std::int32_t>& ids) const override;
+  /// -1 if it has none.
+  std::int32_t byte_id(std::uint8_t byte) const { return byte_ids_[byte]; }
+
+ private:
+  using Ids = std::vector<std::int32_t>;
+  void append_letters(std::string_view word, Ids& ids) const;
+  void append_unknown(std::string_view letter, bool& waiting, Ids& ids) const;
+  void merge_short(std::size_t begin, Ids& ids) const;
+
+  Trie pieces_;
+  PairTable pairs_;
+  Options options_;
+  std::array<std::int32_t, 256> byte_ids_;  // of one-byte pieces, or of <0x..> tokens
+};
+
+}  // namespace rapt

@@ -1,0 +1,238 @@
+#include "formats/normalizer.h"
+
+#include "base/input.h"
+#include "formats/byte_letters.h"
+#include "formats/characters.h"
+#include "formats/charsmap.h"
+#include "formats/fields.h"
+#include "formats/pattern.h"
+#include "formats/unicode.h"
+
+namespace rapt {
+namespace {
+
+constexpr Index longest_affix = 1000;  // bytes that a step may put in for each match
+
+/// Puts together what a step makes of each character: nothing, itself or others.
+template <class Change>
+NormalText changed_characters(const NormalText& in, const Change& change) {
+  NormalText out{{}, in.front};
+  out.text.reserve(in.text.size());
+  bool first = true;
+  for_each_character(in.text, [&](char32_t code, std::string_view bytes) {
+    change(out.text, code, bytes);
+    if (first && out.text.empty()) out.front = false;
+    first = false;
+  });
+  return out;
+}
+
+template <class Keep>
+NormalText kept_characters(const NormalText& in, const Keep& keep) {
+  return changed_characters(in, [&](std::string& out, char32_t code, std::string_view bytes) {
+    if (keep(code)) out += bytes;
+  });
+}
+
+NormalText lowered(const NormalText& in) {
+  return changed_characters(in, [](std::string& out, char32_t code, std::string_view) {
+    if (code < 0x80)
+      out += static_cast<char>(code >= 'A' && code <= 'Z' ? code + 32 : code);
+    else
+      append_lower(out, code);
+  });
+}
+
+class BertStep : public NormalizerStep {
+ public:
+  explicit BertStep(Fields fields)
+      : clean_(fields.boolean("clean_text", true)),
+        ideographs_(fields.boolean("handle_chinese_chars", true)),
+        lower_(fields.boolean("lowercase", true)),
+        accents_(fields.boolean("strip_accents", lower_)) {}
+
+  NormalText run(NormalText in) const override {
+    if (clean_ || ideographs_) in = spaced(in);
+    if (accents_) {
+      in.text = normal_form(in.text, Form::nfd);
+      in = kept_characters(in, [](char32_t code) { return code < 0x300 || !is_accent(code); });
+    }
+    return lower_ ? lowered(in) : in;
+  }
+
+ private:
+  NormalText spaced(const NormalText& in) const {
+    return changed_characters(in, [&](std::string& out, char32_t code, std::string_view bytes) {
+      if (clean_) {
+        if (code > 0x20 && code < 0x7F) {
+          out += static_cast<char>(code);
+          return;
+        }
+        const bool line = code == '\t' || code == '\n' || code == '\r';
+        if (!line && (code == replacement_character || is_control(code))) return;
+        if (line || is_space(code)) {
+          out += ' ';
+          return;
+        }
+      }
+      if (ideographs_ && is_ideograph(code))
+        (out += ' ').append(bytes) += ' ';
+      else
+        out += bytes;
+    });
+  }
+  bool clean_, ideographs_, lower_, accents_;
+};
+
+class FormStep : public NormalizerStep {
+ public:
+  explicit FormStep(Form form) : form_(form) {}
+  NormalText run(NormalText in) const override {
+    in.text = normal_form(in.text, form_);
+    return in;
+  }
+
+ private:
+  Form form_;
+};
+
+class LowerStep : public NormalizerStep {
+ public:
+  NormalText run(NormalText in) const override { return lowered(in); }
+};
+
+class AccentStep : public NormalizerStep {
+ public:
+  NormalText run(NormalText in) const override {
+    return kept_characters(in, [](char32_t code) { return code < 0x300 || !is_mark(code); });
+  }
+};
+
+/// What Google's translation models do to controls and spaces.
+class NmtStep : public NormalizerStep {
+ public:
+  NormalText run(NormalText in) const override {
+    return changed_characters(in, [](std::string& out, char32_t code, std::string_view bytes) {
+      const bool space = code == 0x9 || code == 0xA || code == 0xC || code == 0xD ||
+                         code == 0x1680 || (code >= 0x200B && code <= 0x200F) || code == 0x2028 ||
+                         code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
+      const bool gone = (code > 0 && code < 0x20) || code == 0x7F || code == 0x8F || code == 0x9F;
+      if (space)
+        out += ' ';
+      else if (!gone)
+        out += bytes;
+    });
+  }
+};
+
+class ReplaceStep : public NormalizerStep {
+ public:
+  ReplaceStep(Pattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  NormalText run(NormalText in) const override {
+    NormalText out{{}, in.front};
+    bool first = true;
+    pattern_.for_each(in.text, [&](std::string_view part, bool match) {
+      out.text += match ? std::string_view(content_) : part;
+      if (first && out.text.empty()) out.front = false;
+      first = false;
+    });
+    return out;
+  }
+
+ private:
+  Pattern pattern_;
+  std::string content_;
+};
+
+class PrependStep : public NormalizerStep {
+ public:
+  explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
+  NormalText run(NormalText in) const override {
+    if (!in.text.empty()) in.text.insert(0, prefix_);
+    return in;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+class StripStep : public NormalizerStep {
+ public:
+  explicit StripStep(Fields fields)
+      : left_(fields.boolean("strip_left", true)), right_(fields.boolean("strip_right", true)) {}
+  NormalText run(NormalText in) const override {
+    std::string_view text = in.text;
+    while (left_ && !text.empty() && is_space(first_character(text).code))
+      text.remove_prefix(first_character(text).length);
+    while (right_ && !text.empty() && is_space(last_character(text).code))
+      text.remove_suffix(last_character(text).length);
+    return {std::string(text), in.front && text.data() == in.text.data()};
+  }
+
+ private:
+  bool left_, right_;
+};
+
+class LetterStep : public NormalizerStep {
+ public:
+  NormalText run(NormalText in) const override { return {letters_of(in.text), in.front}; }
+};
+
+using Steps = std::vector<std::shared_ptr<const NormalizerStep>>;
+
+std::string short_text(Fields& fields, const std::string& key) {
+  std::string text = fields.text(key);
+  if (static_cast<Index>(text.size()) > longest_affix)
+    fields.fail(key, "expected at most " + std::to_string(longest_affix) + " bytes");
+  return text;
+}
+
+std::shared_ptr<const NormalizerStep> step_of(const std::string& type, Fields& fields,
+                                              const std::string& source) {
+  if (type == "BertNormalizer") return std::make_shared<BertStep>(fields);
+  if (type == "NFC") return std::make_shared<FormStep>(Form::nfc);
+  if (type == "NFD") return std::make_shared<FormStep>(Form::nfd);
+  if (type == "NFKC") return std::make_shared<FormStep>(Form::nfkc);
+  if (type == "NFKD") return std::make_shared<FormStep>(Form::nfkd);
+  if (type == "Lowercase") return std::make_shared<LowerStep>();
+  if (type == "StripAccents") return std::make_shared<AccentStep>();
+  if (type == "Nmt") return std::make_shared<NmtStep>();
+  if (type == "Strip") return std::make_shared<StripStep>(fields);
+  if (type == "ByteLevel") return std::make_shared<LetterStep>();
+  if (type == "Prepend") return std::make_shared<PrependStep>(short_text(fields, "prepend"));
+  if (type == "Replace")
+    return std::make_shared<ReplaceStep>(
+        Pattern::read(fields.value("pattern"), source + ": normalizer.pattern"),
+        short_text(fields, "content"));
+  if (type == "Precompiled")
+    return std::make_shared<CharsMapStep>(fields.text("precompiled_charsmap", ""), source);
+  fail_input(source, ": normalizer of type ", printable(type), " is not understood");
+}
+
+void add_steps(const Json& part, const std::string& source, Steps& steps) {
+  Fields fields(part, source, "normalizer");
+  const std::string type = fields.text("type");
+  if (type != "Sequence") {
+    steps.push_back(step_of(type, fields, source));
+    return;
+  }
+  const Json& list = fields.value("normalizers");
+  check_input(list.is_array(), source, ": normalizer.normalizers is not a list");
+  for (const Json& inner : list) add_steps(inner, source, steps);
+  check_input(steps.size() <= 100, source, ": normalizer has more than 100 steps");
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const Json& part, const std::string& source) {
+  if (!part.is_null()) add_steps(part, source, steps_);
+}
+
+NormalText Normalizer::run(std::string_view text) const {
+  NormalText result{std::string(text), true};
+  for (const auto& step : steps_) result = step->run(std::move(result));
+  return result;
+}
+
+}  // namespace rapt
