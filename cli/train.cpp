@@ -90,8 +90,11 @@ void run(const TrainCommand& command) {
     say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
     return;
   }
-  say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step, text(result.end),
-                  result.loss, command.folder));
+  if (result.taken == 0 && result.end == TrainResult::End::stopped)
+    say("stopped before a step was taken; nothing has changed");
+  else
+    say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step, text(result.end),
+                    result.loss, command.folder));
   if (result.end == TrainResult::End::stopped) throw Stopped{StopSignals::caught()};
 }
 

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
+#include "formats/json.h"
 #include "rapt/train.h"
 #include "support/bound.h"
 #include "support/folder.h"
@@ -39,10 +41,9 @@ Ran run(const RunConfig& config, const std::string& folder, Index stop_after = 0
         const Context& context = {}) {
   Ran ran;
   TrainEvents events;
-  Index steps = 0;
   events.progress = [&](const TrainProgress& p) { ran.losses.push_back(p.loss); };
   events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
-  events.stop = [&] { return stop_after > 0 && steps++ == stop_after; };
+  events.stop = [&] { return stop_after > 0 && std::ssize(ran.losses) >= stop_after; };
   ran.result = train(config, folder, events, context);
   return ran;
 }
@@ -73,20 +74,67 @@ TEST(Train, GoesOnWithTheSameBits) {
   }
 }
 
+/// What metrics.jsonl says, without how fast it was.
+std::vector<Json> metrics_in(const std::string& folder) {
+  std::vector<Json> lines;
+  std::istringstream all(get(folder + "/metrics.jsonl"));
+  for (std::string line; std::getline(all, line);) {
+    lines.push_back(Json::parse(line));
+    lines.back().erase("tokens_per_second");
+    lines.back().erase("of_peak");
+  }
+  return lines;
+}
+
 TEST(Train, AStoppedRunTellsItsMetricsOnce) {
   const TemporaryFolder folder;
   const RunConfig config = tiny_run();
   run(config, folder / "whole");
   run(config, folder / "parts", 6);
   run(config, folder / "parts");
-  const auto steps_in = [](const std::string& text) {
-    std::vector<std::string> steps;
-    for (std::size_t at = 0; (at = text.find("\"step\":", at)) != std::string::npos; ++at)
-      steps.push_back(text.substr(at + 7, 3));
-    return steps;
-  };
-  EXPECT_EQ(steps_in(get(folder / "parts/metrics.jsonl")),
-            steps_in(get(folder / "whole/metrics.jsonl")));
+  EXPECT_EQ(metrics_in(folder / "parts"), metrics_in(folder / "whole"));
+}
+
+/// Whenever it is asked: while a tokenizer is learnt, data read, a step taken, an evaluation made.
+TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
+  const TemporaryFolder folder;
+  put(folder / "text.txt", [] {
+    std::string text;
+    for (int i = 0; i < 900; ++i) text += "word" + std::to_string(i * i % 37) + ' ';
+    return text;
+  }());
+  RunConfig config = tiny_run();
+  config.data.path = folder / "text.txt";
+  config.tokenizer.kind = TokenizerOptions::Kind::bpe;
+  config.tokenizer.entries = 262;
+  config.train.steps = 4;
+  config.train.evaluate_every = config.train.save_every = 2;
+  config.train.patience = 5;
+  run(config, folder / "whole");
+  Index stops = 0, early = 0, within = 0;
+  for (bool stopped = true; stopped; ++stops) {
+    const std::string name = folder / ("stopped" + std::to_string(stops));
+    Index asked = 0;
+    Ran ran;
+    TrainEvents events;
+    events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
+    events.stop = [&] { return asked++ == stops; };
+    ran.result = train(config, name, events);
+    stopped = ran.result.end == TrainResult::End::stopped;
+    if (stopped && !std::filesystem::exists(name + "/config.toml")) {
+      ++early;
+      EXPECT_FALSE(std::filesystem::exists(name + "/tokenizer.json"));
+      EXPECT_FALSE(std::filesystem::exists(name + "/metrics.jsonl"));
+    }
+    within += stopped && ran.result.step == 2 && ran.evaluations.empty();
+    if (stopped) run(config, name);
+    EXPECT_EQ(metrics_in(name), metrics_in(folder / "whole")) << stops;
+    expect_same_weights(name, folder / "whole");
+    EXPECT_EQ(run(config, name).result.taken, 0);  // nothing is left
+    EXPECT_EQ(metrics_in(name), metrics_in(folder / "whole")) << stops;
+  }
+  EXPECT_GE(early, 3);   // learning, reading
+  EXPECT_GE(within, 1);  // the evaluation of step 2
 }
 
 TEST(Train, SameBitsForAnyNumberOfThreads) {

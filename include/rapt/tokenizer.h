@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,8 +46,10 @@ class RAPT_API Tokenizer {
   /// Every byte is a token, 0 to 255; 256 ends a text, 257 fills up. No text is foreign to it.
   static Tokenizer bytes();
   /// Byte-level BPE learnt from texts: 256 bytes, then the most frequent pairs, `entries` in all
-  /// with the two special tokens. The same texts give the same tokenizer.
-  static Tokenizer learn(std::span<const std::string> texts, Index entries);
+  /// with the two special tokens. The same texts give the same tokenizer. `pause` is called now and
+  /// then; what it throws ends the learning.
+  static Tokenizer learn(std::span<const std::string> texts, Index entries,
+                         const std::function<void()>& pause = {});
   /// A tokenizer.json. Throws std::runtime_error if the file is not one that is understood.
   static Tokenizer read(const std::string& path);
   /// Writes a tokenizer.json that others read too.

@@ -121,7 +121,8 @@ struct TrainEvents {
   std::function<void(const std::string& line)> notice = {};  // what the user should know
   std::function<void(const TrainProgress&)> progress = {};
   std::function<void(const Evaluation&)> evaluation = {};
-  /// Asked before the first step and after every one: true saves and ends the run.
+  /// Asked while data is read and a tokenizer learnt, where true ends the run and nothing has
+  /// changed, and before every step and every batch of an evaluation, where it saves first.
   std::function<bool()> stop = {};
 };
 

@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "base/pause.h"
 #include "formats/byte_letters.h"
 #include "formats/tokenizer_body.h"
 #include "formats/word_cutter.h"
@@ -16,11 +17,18 @@ constexpr Index fewest = 2;
 
 using WordCounts = std::unordered_map<std::string_view, Index>;
 
-WordCounts count_words(std::span<const std::string> texts) {
+/// Words, places or merges between two pauses.
+constexpr std::size_t stretch = std::size_t{1} << 16;
+
+WordCounts count_words(std::span<const std::string> texts, const Pause& pause) {
   const WordCutter cutter(Cut::gpt2);
   WordCounts counts;
+  std::size_t words = 0;
   for (const std::string& text : texts)
-    cutter.for_each_word(text, [&](std::string_view word) { ++counts[word]; });
+    cutter.for_each_word(text, [&](std::string_view word) {
+      ++counts[word];
+      if (++words % stretch == 0) call(pause);
+    });
   return counts;
 }
 
@@ -41,14 +49,16 @@ struct PairHash {
 /// how often it occurs and where. Merging a pair visits only the places where it stands.
 class Words {
  public:
-  explicit Words(const WordCounts& counts, std::span<const std::int32_t> byte_order) {
+  Words(const WordCounts& counts, std::span<const std::int32_t> byte_order, const Pause& pause) {
     std::size_t letters = 0;
     for (const auto& [word, count] : counts) letters += word.size();
     check(letters < none, "Tokenizer::learn: ", letters, " bytes of different words are too many");
     links_.reserve(letters);
     for (const auto& [word, count] : counts) add_word(word, count, byte_order);
-    for (std::uint32_t i = 0; i < links_.size(); ++i)
+    for (std::uint32_t i = 0; i < links_.size(); ++i) {
       if (links_[i].next != none) add({links_[i].token, links_[links_[i].next].token}, i);
+      if (i % stretch == 0) call(pause);
+    }
     for (const auto& [pair, places] : pairs_) heap_.push({places.count, pair});
     raised_.clear();
   }
@@ -154,7 +164,7 @@ std::vector<std::int32_t> bytes_by_letter() {
 
 }  // namespace
 
-Tokenizer Tokenizer::learn(std::span<const std::string> texts, Index entries) {
+Tokenizer Tokenizer::learn(std::span<const std::string> texts, Index entries, const Pause& pause) {
   check(entries >= 258 && entries <= max_entries, "Tokenizer::learn: entries is ", entries,
         ", expected 258 (256 bytes, end, padding) to ", max_entries);
   std::shared_ptr<Body> body = byte_body();
@@ -166,8 +176,9 @@ Tokenizer Tokenizer::learn(std::span<const std::string> texts, Index entries) {
     return token < 256 ? bytes[static_cast<std::size_t>(token)] : token;
   };
   std::unordered_map<std::string, std::int32_t> known;
-  Words words(count_words(texts), order);
+  Words words(count_words(texts, pause), order, pause);
   while (static_cast<Index>(body->tokens.size()) < entries - 2) {
+    call(pause);
     const std::optional<Pair> pair = words.most_frequent();
     if (!pair) break;
     const std::int32_t left = id_of(pair->left), right = id_of(pair->right);

@@ -9,11 +9,11 @@
 
 namespace rapt {
 
-Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
+Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause& pause)
     : narrow_(tokenizer.entries() <= 0x10000), end_(tokenizer.end()) {
   Hasher hasher;
   for (const std::string& file : files_of(path)) {
-    read(file, tokenizer, hasher);
+    read(file, tokenizer, hasher, pause);
     ++files_;
   }
   if (end_ && size_ > 0) append({{*end_}});
@@ -21,9 +21,10 @@ Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
   fingerprint_ = hasher.hash().low;
 }
 
-void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher) {
+void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher,
+                  const Pause& pause) {
   bool opened = false;
-  read_pieces(path, [&](std::string_view piece) {
+  const auto take = [&](std::string_view piece) {
     const std::vector<std::int32_t> tokens = tokenizer.encode(piece);
     if (tokens.empty()) return;
     const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
@@ -35,7 +36,8 @@ void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& h
     }
     append(tokens);
     hasher.add(std::as_bytes(std::span(tokens)));
-  });
+  };
+  read_pieces(path, take, pause);
 }
 
 void Corpus::append(std::span<const std::int32_t> tokens) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/pause.h"
 #include "rapt/tokenizer.h"
 
 namespace rapt {
@@ -18,7 +19,7 @@ namespace rapt {
 /// begins at the one before it.
 class Corpus {
  public:
-  Corpus(const std::string& path, const Tokenizer& tokenizer);
+  Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause& pause = {});
 
   Index tokens() const { return size_; }
   std::int32_t token(Index place) const {
@@ -36,7 +37,8 @@ class Corpus {
 
  private:
   void append(std::span<const std::int32_t> tokens);
-  void read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher);
+  void read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher,
+            const Pause& pause);
 
   // Deques grow without a moment at which everything exists twice.
   std::deque<std::uint16_t> short_tokens_;

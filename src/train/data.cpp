@@ -31,12 +31,13 @@ void check_options(const DataOptions& options) {
 bool is_task(const DataOptions& options) { return options.path.starts_with("task:"); }
 
 std::unique_ptr<const Data> open_data(const DataOptions& options,
-                                      const std::optional<Tokenizer>& tokenizer) {
+                                      const std::optional<Tokenizer>& tokenizer,
+                                      const Pause& pause) {
   check_options(options);
   if (is_task(options)) return task_data(options);
   check(tokenizer.has_value(), "data: ", options.path, " needs a tokenizer, none was given");
-  if (options.learning == Learning::pairs) return pair_data(options, *tokenizer);
-  return text_data(options, *tokenizer);
+  if (options.learning == Learning::pairs) return pair_data(options, *tokenizer, pause);
+  return text_data(options, *tokenizer, pause);
 }
 
 void check_step(Index step, Index items) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/pause.h"
 #include "rapt/tokenizer.h"
 #include "rapt/train.h"
 #include "train/batch.h"
@@ -40,6 +41,7 @@ bool is_task(const DataOptions& options);
 /// Throws std::invalid_argument if an option is out of its range, and std::runtime_error if the
 /// data cannot be read, do not hold what they should or are too short.
 std::unique_ptr<const Data> open_data(const DataOptions& options,
-                                      const std::optional<Tokenizer>& tokenizer = {});
+                                      const std::optional<Tokenizer>& tokenizer = {},
+                                      const Pause& pause = {});
 
 }  // namespace rapt

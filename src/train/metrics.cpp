@@ -37,12 +37,13 @@ MetricsFile::MetricsFile(const std::string& path)
 
 MetricsFile::~MetricsFile() { ::close(descriptor_); }
 
-void MetricsFile::cut_after(Index step) {
+void MetricsFile::cut_after(Index step, Index evaluated) {
   std::istringstream all(read_file(path_, most_bytes));
   std::string kept, line;
   while (std::getline(all, line)) {
     const Json object = Json::parse(line, nullptr, false);  // a torn last line is no object
-    if (number_in(object, "step", step + 1) <= step) kept += line + '\n';
+    const Index last = object.is_object() && object.contains("evaluation_loss") ? evaluated : step;
+    if (number_in(object, "step", step + 1) <= last) kept += line + '\n';
   }
   replace_file(path_, kept);
   ::close(descriptor_);

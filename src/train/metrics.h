@@ -17,8 +17,8 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  /// Leaves out the lines of steps above this one.
-  void cut_after(Index step);
+  /// Leaves out the lines of steps above this one, and of evaluations at steps above the other.
+  void cut_after(Index step, Index evaluated);
   /// False if the disk refuses the line; training goes on without it.
   bool add(const TrainProgress& progress);
   bool add(const Evaluation& evaluation);

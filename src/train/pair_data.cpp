@@ -19,15 +19,15 @@ constexpr Index batches_per_group = 64;
 
 class PairData : public Data {
  public:
-  PairData(const DataOptions& options, const Tokenizer& tokenizer)
+  PairData(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause)
       : options_(options),
         tokenizer_(tokenizer),
-        training_(std::make_shared<const Pairs>(options.path, tokenizer, options.tokens)),
+        training_(std::make_shared<const Pairs>(options.path, tokenizer, options.tokens, pause)),
         evaluated_(training_) {
     check(tokenizer.end().has_value(), "data: pairs need a tokenizer with a token that ends texts");
     chosen_.resize(static_cast<std::size_t>(training_->count()));
     std::iota(chosen_.begin(), chosen_.end(), Index{0});
-    if (options.evaluations > 0) hold_out();
+    if (options.evaluations > 0) hold_out(pause);
     if (chosen_.empty()) fail_input("data: ", options.path, " gives no pairs for training");
   }
 
@@ -79,11 +79,11 @@ class PairData : public Data {
  private:
   static constexpr Index order_stream = 1, group_stream = 2;
 
-  void hold_out() {
+  void hold_out(const Pause& pause) {
     const Index most = options_.evaluations * options_.items;
     if (!options_.held_out_path.empty()) {
       evaluated_ =
-          std::make_shared<const Pairs>(options_.held_out_path, tokenizer_, options_.tokens);
+          std::make_shared<const Pairs>(options_.held_out_path, tokenizer_, options_.tokens, pause);
       held_out_.resize(static_cast<std::size_t>(evaluated_->count()));
       std::iota(held_out_.begin(), held_out_.end(), Index{0});
     } else {
@@ -171,8 +171,9 @@ class PairData : public Data {
 
 }  // namespace
 
-std::unique_ptr<const Data> pair_data(const DataOptions& options, const Tokenizer& tokenizer) {
-  return std::make_unique<PairData>(options, tokenizer);
+std::unique_ptr<const Data> pair_data(const DataOptions& options, const Tokenizer& tokenizer,
+                                      const Pause& pause) {
+  return std::make_unique<PairData>(options, tokenizer, pause);
 }
 
 }  // namespace rapt

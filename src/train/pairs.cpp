@@ -4,7 +4,6 @@
 
 #include "base/input.h"
 #include "base/random.h"
-#include "train/text_files.h"
 
 namespace rapt {
 namespace {
@@ -20,21 +19,23 @@ std::uint64_t hash(std::string_view text) {
 
 }  // namespace
 
-Pairs::Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest) {
-  for (const std::string& file : files_of(path)) read(file, tokenizer, longest);
+Pairs::Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest,
+             const Pause& pause) {
+  for (const std::string& file : files_of(path)) {
+    FileReader reader(file, pause);
+    read(reader, tokenizer, {file, 1, longest});
+  }
 }
 
-void Pairs::read(const std::string& path, const Tokenizer& tokenizer, Index longest) {
-  FileReader reader(path);
-  Where where{path, 1, longest};
+void Pairs::read(FileReader& reader, const Tokenizer& tokenizer, Where where) {
   std::string line;
   for (std::string_view bytes = reader.next(); !bytes.empty(); bytes = reader.next())
     while (!bytes.empty()) {
       const std::size_t end = std::min(bytes.find('\n'), bytes.size());
       line += bytes.substr(0, end);
       if (line.size() > longest_line_bytes)
-        fail_input("data: ", path, ", line ", where.line, " is longer than ", longest_line_bytes,
-                   " bytes");
+        fail_input("data: ", where.path, ", line ", where.line, " is longer than ",
+                   longest_line_bytes, " bytes");
       bytes.remove_prefix(end);
       if (bytes.empty()) break;
       bytes.remove_prefix(1);

@@ -7,6 +7,7 @@
 
 #include "rapt/tokenizer.h"
 #include "train/data.h"
+#include "train/text_files.h"
 
 namespace rapt {
 
@@ -16,7 +17,8 @@ class Pairs {
  public:
   /// Throws std::runtime_error with path and line where a line has not exactly one tab, an empty
   /// side, or more than `longest` tokens on a side with the one that ends it.
-  Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest);
+  Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest,
+        const Pause& pause = {});
 
   Index count() const { return static_cast<Index>(keys_.size()); }
   /// Without the token that ends a text.
@@ -38,7 +40,7 @@ class Pairs {
     return std::span(tokens_).subspan(static_cast<std::size_t>(begins_[at]),
                                       static_cast<std::size_t>(begins_[at + 1] - begins_[at]));
   }
-  void read(const std::string& path, const Tokenizer& tokenizer, Index longest);
+  void read(FileReader& reader, const Tokenizer& tokenizer, Where where);
   void append_line(std::string_view line, const Tokenizer& tokenizer, const Where& where);
   void append_side(std::string_view text, const Tokenizer& tokenizer, const Where& where);
 

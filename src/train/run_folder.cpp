@@ -20,10 +20,11 @@ constexpr Index sample_bytes = Index{32} << 20;
 std::string config_path(const std::string& folder) { return folder + "/config.toml"; }
 std::string tokenizer_path(const std::string& folder) { return folder + "/tokenizer.json"; }
 
-Tokenizer new_tokenizer(const RunConfig& config) {
+Tokenizer new_tokenizer(const RunConfig& config, const Pause& pause) {
   if (!config.tokenizer.path.empty()) return Tokenizer::read(config.tokenizer.path);
   if (config.tokenizer.kind == TokenizerOptions::Kind::bytes) return Tokenizer::bytes();
-  return Tokenizer::learn(sample_texts(config.data.path, sample_bytes), config.tokenizer.entries);
+  return Tokenizer::learn(sample_texts(config.data.path, sample_bytes, pause),
+                          config.tokenizer.entries, pause);
 }
 
 /// Different tokens that the data may have.
@@ -66,7 +67,7 @@ std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string
 }
 
 PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
-                        const CheckpointStore& store, OldRun old_run) {
+                        const CheckpointStore& store, OldRun old_run, const Pause& pause) {
   PreparedRun run{given, {}, old_run == OldRun::go_on && !store.steps().empty()};
   check(old_run != OldRun::refuse || store.steps().empty(), "train: ", folder,
         " holds a run already; --resume goes on with it, --force starts it over, --out takes "
@@ -74,7 +75,7 @@ PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
   RunConfig& config = run.config;
   config.train.schedule.steps = config.train.steps;
   if (!is_task(config.data))
-    run.tokenizer = run.goes_on ? tokenizer_of(config, folder) : new_tokenizer(config);
+    run.tokenizer = run.goes_on ? tokenizer_of(config, folder) : new_tokenizer(config, pause);
   if (config.model.vocabulary == 0) config.model.vocabulary = entries_of(config, run.tokenizer);
   config.model.check();
   if (run.goes_on)
@@ -110,7 +111,8 @@ void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config
               {"adam_steps", steps},
               {"best_loss", state.best_loss},
               {"waits", state.waits},
-              {"evaluated", state.evaluated}});
+              {"evaluated", state.evaluated},
+              {"pending", state.pending}});
 }
 
 namespace {
@@ -160,9 +162,9 @@ RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& da
     if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
       fail_input("checkpoint of step ", checkpoint.step,
                  ": the data or how it is read has changed since");
-    const RunState state{checkpoint.state.at("best_loss").get<double>(),
-                         checkpoint.state.at("waits").get<Index>(),
-                         checkpoint.state.at("evaluated").get<bool>()};
+    const RunState state{
+        checkpoint.state.at("best_loss").get<double>(), checkpoint.state.at("waits").get<Index>(),
+        checkpoint.state.at("evaluated").get<bool>(), checkpoint.state.value("pending", false)};
     optimizer.restore(moments(checkpoint, optimizer.parameters()));
     for (Parameter& parameter : model.parameters()) {
       const Shape shape = parameter.value.shape();

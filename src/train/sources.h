@@ -5,8 +5,10 @@
 namespace rapt {
 
 /// What open_data chooses from; options are checked as far as they are common to all.
-std::unique_ptr<const Data> text_data(const DataOptions& options, const Tokenizer& tokenizer);
-std::unique_ptr<const Data> pair_data(const DataOptions& options, const Tokenizer& tokenizer);
+std::unique_ptr<const Data> text_data(const DataOptions& options, const Tokenizer& tokenizer,
+                                      const Pause& pause);
+std::unique_ptr<const Data> pair_data(const DataOptions& options, const Tokenizer& tokenizer,
+                                      const Pause& pause);
 std::unique_ptr<const Data> task_data(const DataOptions& options);
 
 /// Throws unless a source has this step, or this evaluation.

@@ -34,11 +34,11 @@ struct Parts {
   std::optional<Part> held_out;
 };
 
-Parts parts_of(const DataOptions& options, const Tokenizer& tokenizer) {
-  const auto corpus = std::make_shared<const Corpus>(options.path, tokenizer);
+Parts parts_of(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause) {
+  const auto corpus = std::make_shared<const Corpus>(options.path, tokenizer, pause);
   if (options.evaluations == 0) return {{corpus, 0, corpus->tokens(), options}, {}};
   if (!options.held_out_path.empty()) {
-    const auto other = std::make_shared<const Corpus>(options.held_out_path, tokenizer);
+    const auto other = std::make_shared<const Corpus>(options.held_out_path, tokenizer, pause);
     return {{corpus, 0, corpus->tokens(), options}, {{other, 0, other->tokens(), options}}};
   }
   const Index cut = split_place(*corpus, options.held_out);
@@ -55,8 +55,10 @@ void check_long_enough(const std::string& path, const char* purpose, const Part&
 
 class TextData : public Data {
  public:
-  TextData(const DataOptions& options, const Tokenizer& tokenizer)
-      : options_(options), parts_(parts_of(options, tokenizer)), entries_(tokenizer.entries()) {
+  TextData(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause)
+      : options_(options),
+        parts_(parts_of(options, tokenizer, pause)),
+        entries_(tokenizer.entries()) {
     check_long_enough(options.path, "training", parts_.training, options);
     if (options.learning == Learning::masked_token) {
       masking_.emplace(tokenizer, options.masked);
@@ -156,8 +158,9 @@ class TextData : public Data {
 
 }  // namespace
 
-std::unique_ptr<const Data> text_data(const DataOptions& options, const Tokenizer& tokenizer) {
-  return std::make_unique<TextData>(options, tokenizer);
+std::unique_ptr<const Data> text_data(const DataOptions& options, const Tokenizer& tokenizer,
+                                      const Pause& pause) {
+  return std::make_unique<TextData>(options, tokenizer, pause);
 }
 
 }  // namespace rapt

@@ -60,10 +60,14 @@ std::vector<std::string> files_of(const std::string& path) {
   return std::move(walk.files);
 }
 
-FileReader::FileReader(const std::string& path)
-    : file_(path), time_(fs::last_write_time(path)), room_(piece_bytes, '\0') {}
+FileReader::FileReader(const std::string& path, Pause pause)
+    : file_(path),
+      time_(fs::last_write_time(path)),
+      room_(piece_bytes, '\0'),
+      pause_(std::move(pause)) {}
 
 std::string_view FileReader::next() {
+  call(pause_);
   const auto left = static_cast<std::size_t>(file_.size() - offset_);
   const std::span<char> bytes = std::span(room_).first(std::min(left, room_.size()));
   file_.read(offset_, std::as_writable_bytes(bytes));
@@ -92,8 +96,9 @@ std::size_t character_cut(std::string_view text) {
   return text.size();
 }
 
-void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take) {
-  FileReader reader(path);
+void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take,
+                 const Pause& pause) {
+  FileReader reader(path, pause);
   std::string text;
   std::size_t searched = 0;  // no cut up to here
   for (std::string_view bytes = reader.next(); !bytes.empty(); bytes = reader.next()) {
@@ -109,7 +114,7 @@ void read_pieces(const std::string& path, const std::function<void(std::string_v
   if (!text.empty()) take(text);
 }
 
-std::vector<std::string> sample_texts(const std::string& path, Index limit) {
+std::vector<std::string> sample_texts(const std::string& path, Index limit, const Pause& pause) {
   check(limit >= 1, "sample_texts: limit is ", limit, " bytes, expected at least 1");
   const std::vector<std::string> files = files_of(path);
   double total = 0;
@@ -120,7 +125,7 @@ std::vector<std::string> sample_texts(const std::string& path, Index limit) {
     const auto size = static_cast<std::size_t>(fs::file_size(file));
     const auto share = static_cast<std::size_t>(part * static_cast<double>(size));
     std::string text;
-    FileReader reader(file);
+    FileReader reader(file, pause);
     while (text.size() < share) {
       const std::string_view bytes = reader.next();
       if (bytes.empty()) break;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/pause.h"
 #include "rapt/tensor.h"
 
 namespace rapt {
@@ -20,9 +21,9 @@ std::vector<std::string> files_of(const std::string& path);
 /// if size or time of the file are not the same at its end as they were at its beginning.
 class FileReader {
  public:
-  explicit FileReader(const std::string& path);
+  explicit FileReader(const std::string& path, Pause pause = {});
 
-  /// Up to a MiB, valid until the next call; empty at the end.
+  /// A pause, then up to a MiB, valid until the next call; empty at the end.
   std::string_view next();
 
  private:
@@ -30,17 +31,20 @@ class FileReader {
   std::filesystem::file_time_type time_;
   Index offset_ = 0;
   std::string room_;
+  Pause pause_;
 };
 
 /// Hands the bytes of a file on in pieces of a MiB or little more, cut where every byte-level
 /// tokenizer begins a word: before a space that follows a visible ASCII character. A text that goes
 /// on for 16 MiB without such a place is cut between two characters all the same, so that memory
 /// stays bounded.
-void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take);
+void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take,
+                 const Pause& pause = {});
 
 /// The beginnings of all files of a path, `limit` bytes in all and from each the same part of it:
 /// enough to learn a tokenizer from. They end where read_pieces would cut.
-std::vector<std::string> sample_texts(const std::string& path, Index limit);
+std::vector<std::string> sample_texts(const std::string& path, Index limit,
+                                      const Pause& pause = {});
 
 /// Where to cut a text, not empty, whose continuation is not known: behind byte `after`; 0:
 /// nowhere.

@@ -38,12 +38,15 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                  const Context& context, OldRun old_run)
     : store_(folder, {.keep = config.train.keep}),
-      prepared_(prepare_run(config, folder, store_, old_run)),
-      config_(prepared_.config),
       events_(events),
+      pause_([&events] {
+        if (events.stop && events.stop()) throw StopAsked();
+      }),
+      prepared_(prepare_run(config, folder, store_, old_run, pause_)),
+      config_(prepared_.config),
       context_(context),
       model_(config_.model),
-      data_(open_data(config_.data, prepared_.tokenizer)),
+      data_(open_data(config_.data, prepared_.tokenizer, pause_)),
       optimizer_(pointers(model_.parameters()), config.train.optimizer),
       metrics_(folder + "/metrics.jsonl") {
   check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
@@ -52,7 +55,10 @@ Trainer::Trainer(const RunConfig& config, const std::string& folder, const Train
   if (prepared_.goes_on) resume();
   // All is well: from here on the folder is this run's.
   if (!prepared_.goes_on) store_.clear();
-  metrics_.cut_after(prepared_.goes_on ? step_ : -1);
+  if (prepared_.goes_on)
+    metrics_.cut_after(step_, pending_ ? step_ - 1 : step_);
+  else
+    metrics_.cut_after(-1, -1);
   write_run(prepared_, folder);
 }
 
@@ -74,6 +80,7 @@ void Trainer::resume() {
   best_loss_ = state.best_loss;
   waits_ = state.waits;
   evaluated_ = state.evaluated;
+  pending_ = state.pending;
   notice("going on from step " + std::to_string(step_));
 }
 
@@ -160,6 +167,7 @@ Evaluation Trainer::evaluate() {
   Accuracy accuracy;
   double total = 0;
   for (Index i = 0; i < data_->evaluations(); ++i) {
+    pause_();
     const Batch batch = data_->evaluation(i);
     const PackedBatch rows = packed(batch);
     Tape tape(Tape::Mode::forward, context_);
@@ -203,7 +211,7 @@ bool Trainer::ends(const Evaluation& evaluation) {
 
 void Trainer::save() {
   if (saved_ == step_) return;
-  const RunState state{best_loss_, waits_, evaluated_};
+  const RunState state{best_loss_, waits_, evaluated_, pending_};
   save_checkpoint(store_, step_, config_, *data_, model_, optimizer_, state);
   saved_ = step_;
   pass_notices();
@@ -235,28 +243,43 @@ TrainResult Trainer::run() {
                      static_cast<double>((both ? 2 : 1) * config_.data.tokens);
   notice(data_->describe());
   const KeepMemory keep(step_memory);
-  bool ended = step_ >= config_.train.steps;
-  if (!ended && events_.stop && events_.stop()) {  // while the data was read
-    result_.end = TrainResult::End::stopped;
-    ended = true;
-  }
-  while (!ended) {
-    take_step();
-    ended = step_ >= config_.train.steps;
-    if (evaluation_due() && ends(evaluate())) ended = true;
-    if (!ended && events_.stop && events_.stop()) {
-      result_.end = TrainResult::End::stopped;
-      ended = true;
+  bool ended = step_ >= config_.train.steps && !pending_;
+  try {
+    while (!ended) {
+      pause_();
+      ended = !goes_further();
+      save_if_due(ended);
     }
-    save_if_due(ended);
+  } catch (const StopAsked&) {
+    result_.end = TrainResult::End::stopped;
+    if (result_.taken > 0) save_if_due(true);
   }
   result_.step = step_;
   return result_;
 }
 
+bool Trainer::goes_further() {
+  if (!pending_) {
+    take_step();
+    pending_ = evaluation_due();
+  }
+  bool ended = step_ >= config_.train.steps;
+  if (pending_) {
+    const Evaluation evaluation = evaluate();
+    pending_ = false;
+    if (saved_ == step_) saved_ = -1;  // that one still waits for it
+    ended |= ends(evaluation);
+  }
+  return !ended;
+}
+
 TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                   const Context& context, OldRun old_run) {
-  return Trainer(config, folder, events, context, old_run).run();
+  try {
+    return Trainer(config, folder, events, context, old_run).run();
+  } catch (const StopAsked&) {  // while data was read: nothing has changed
+    return {.end = TrainResult::End::stopped};
+  }
 }
 
 }  // namespace rapt

@@ -11,6 +11,9 @@
 
 namespace rapt {
 
+/// Thrown by a pause when whoever watches wants the run to end.
+struct StopAsked {};
+
 /// One run, from the newest checkpoint of its folder to its end.
 class Trainer {
  public:
@@ -33,6 +36,8 @@ class Trainer {
   void check_finite(double loss, const GradientNorm& norm);
   void report(const StepLoss& loss, double learning_rate, double norm, double seconds);
   Evaluation evaluate();
+  /// Takes a step unless an evaluation is left from the last one; false at the end of the run.
+  bool goes_further();
   void save();
   void save_if_due(bool last);
   bool evaluation_due() const;
@@ -42,9 +47,10 @@ class Trainer {
   void pass_notices();
 
   CheckpointStore store_;  // first: it has the lock
+  const TrainEvents& events_;
+  const Pause pause_;
   const PreparedRun prepared_;
   const RunConfig& config_;
-  const TrainEvents& events_;
   const Context context_;
   Transformer model_;
   std::unique_ptr<const Data> data_;
@@ -55,6 +61,7 @@ class Trainer {
   double best_loss_ = 0;  // of evaluations
   Index waits_ = 0;       // evaluations since then
   bool evaluated_ = false;
+  bool pending_ = false;  // an evaluation of this step has not been made yet
   double peak_gflops_ = 0, flops_per_token_ = 0;
   TrainResult result_;
 };

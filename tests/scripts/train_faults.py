@@ -102,6 +102,64 @@ def check_signal(folder, expected, number, code):
     expect(outcome(folder) == expected, f"another outcome after {number.name}")
 
 
+def interrupted(folder, *more, ready):
+    """Interrupts once something is so; seconds until the end, and what it said."""
+    process = start(folder, *more)
+    while not ready() and process.poll() is None:
+        time.sleep(0.002)
+    expect(process.poll() is None, "was done before it could be interrupted")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    waited = time.monotonic() - began
+    expect(process.returncode == 130, f"interrupted: exit {process.returncode}: {errors}")
+    return waited, errors
+
+
+def check_reading(folder, rng):
+    """Ctrl-C while data is read or a tokenizer learnt ends the run at once and leaves nothing."""
+    text = folder.parent / "text.txt"
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(rng.choices(letters, k=rng.randint(3, 12))) for _ in range(300000)]
+    text.write_text(" ".join(words * 12))
+    longest = 0
+    for kind, entries in (("bytes", 258), ("bpe", 30000)):
+        more = ["--data", text, "--set", f"tokenizer.kind={kind}", "--set"]
+        more += [f"tokenizer.entries={entries}", "--set", "train.steps=1000000"]
+        for delay in (0.0, 0.1, 0.4):
+            began = time.monotonic()
+            waited, errors = interrupted(
+                folder,
+                *more,
+                ready=lambda: folder.exists() and time.monotonic() > began + delay,
+            )
+            longest = max(longest, waited)
+            if "before a step" in errors:
+                left = [path.name for path in folder.iterdir() if path.name != "lock"]
+                expect(not left or "config.toml" in left, f"half a run was left: {left}")
+            shutil.rmtree(folder)
+    expect(longest < 2, f"an interruption took {longest:.2f} s")
+    return longest
+
+
+def check_evaluation(folder):
+    """Ctrl-C within an evaluation: it is made up for, with the bits of an undisturbed run."""
+    more = ["--set", "data.evaluations=4000", "--set", f"train.steps={STEPS}", "--set"]
+    more += ["train.evaluate_every=40"]
+    code, errors = finish(folder.parent / "calm", *more)
+    expect(code == 0, errors)
+    metrics = folder / "metrics.jsonl"
+    waited, errors = interrupted(
+        folder, *more, ready=lambda: metrics.exists() and '"step":40,' in metrics.read_text()
+    )
+    expect("step 40: stopped" in errors and "evaluation" not in errors, errors)
+    expect(waited < 2, f"an evaluation was interrupted after {waited:.2f} s")
+    code, errors = finish(folder, "--resume", *more)
+    expect(code == 0, errors)
+    expect(outcome(folder) == outcome(folder.parent / "calm"), "another outcome: evaluation")
+    return waited
+
+
 def check_divergence(folder):
     keys = ("learning_rate=1e30", "clip=0", "decay=constant", "warmup=0", "evaluate_every=1")
     code, errors = finish(folder, *(word for key in keys for word in ("--set", "train." + key)))
@@ -156,10 +214,15 @@ def main():
             runs += 1
         check_signal(home / "interrupted", expected, signal.SIGINT, 130)
         check_signal(home / "terminated", expected, signal.SIGTERM, 143)
+        reading = check_reading(home / "reading", rng)
+        evaluating = check_evaluation(home / "evaluating")
         check_divergence(home / "diverged")
         check_force(home / "whole")
         check_refusals(home / "whole")
-    print(f"{kills} kills in {runs} runs, the same bits as without")
+    print(
+        f"{kills} kills in {runs} runs, the same bits as without; interrupted within "
+        f"{1000 * reading:.0f} ms while reading, {1000 * evaluating:.0f} ms while evaluating"
+    )
 
 
 if __name__ == "__main__":
