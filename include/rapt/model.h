@@ -124,8 +124,9 @@ class RAPT_API Transformer {
  public:
   /// With its first weights, drawn from config.seed.
   explicit Transformer(const ModelConfig& config);
-  /// The numbers of a parameter, f32 of the given shape.
-  using WeightSource = std::function<Tensor(const std::string& name, const Shape& shape)>;
+  /// Puts numbers into a parameter, which has a name and no numbers yet: `value`, f32 of the given
+  /// shape, or for a matrix `quantized`.
+  using WeightSource = std::function<void(Parameter& parameter, const Shape& shape)>;
   /// With weights from elsewhere; nothing is drawn.
   Transformer(const ModelConfig& config, const WeightSource& source);
   ~Transformer();

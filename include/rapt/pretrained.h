@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 namespace rapt {
 
 /// Tokens that mean something to a model, as its files say; where they say nothing, none.
-struct SpecialTokens {
+struct ModelTokens {
   std::optional<std::int32_t> begin;  // stands before a text
   std::vector<std::int32_t> ends;     // any of them ends one
   std::optional<std::int32_t> padding;
@@ -30,24 +31,47 @@ struct Pretrained {
   std::string family;  // "llama", "bert", ...
   Transformer model;
   std::optional<Tokenizer> tokenizer;
-  SpecialTokens special = {};
+  ModelTokens special = {};
   Pooling pooling = {};
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
+};
+
+/// What the matrices of a model become as it is read.
+enum class WeightForm {
+  stored,  // few bits stay few bits; f32, f16 and bf16 become f32
+  f32,
+  q8_0,
+  q4_0,
+  q4_1,
+};
+
+struct LoadOptions {
+  WeightForm weights = WeightForm::stored;
 };
 
 /// Reads a folder with config.json, model.safetensors (or several, with an index) and
 /// tokenizer.json, as Hugging Face's save_pretrained writes them, or a GGUF file. Every tensor is
 /// checked by name and shape. Throws std::runtime_error naming what is missing, unknown or
 /// mis-shaped.
-RAPT_API Pretrained read_pretrained(const std::string& path);
+RAPT_API Pretrained read_pretrained(const std::string& path, const LoadOptions& options = {});
 /// The config alone: no weights are read.
 RAPT_API ModelConfig read_pretrained_config(const std::string& path);
+
+/// Where a model is: the path itself if there is one, else a folder or file of that name in the
+/// folders of $RAPT_MODELS, else one that an installed Python package carries ("minilm",
+/// "smollm2"). Throws std::runtime_error saying where it was looked for and what to install.
+RAPT_API std::string find_model(const std::string& name);
+
+/// One vector for each text, [texts, width], as `pooling` says. Texts are read side by side and
+/// none is padded; a text gives the same vector alone and in company within rounding.
+RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
+                            const Context& context = {});
 
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
 /// and, if there is a tokenizer, tokenizer.json. The folder must not exist or be empty. Throws
 /// std::invalid_argument if no family of models is like this one, naming what stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
-                               const SpecialTokens& special = {});
+                               const ModelTokens& special = {});
 
 }  // namespace rapt

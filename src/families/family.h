@@ -16,7 +16,6 @@ enum class Lie {
   by_head,       // queries, keys and values of each head one below the other: BLOOM
   grid_rows,     // [rows, 1, width]: Reformer's axial tables
   grid_columns,  // [1, rows, width]
-  turned,        // rows of a head that rope turns, pair by pair: GGUF's llama
 };
 
 /// What one of our parameters is called in files of a family: '*' is the number of the layer, '@'

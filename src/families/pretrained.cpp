@@ -80,6 +80,7 @@ void check_tied(const ModelConfig& config, const StoredTensors& tensors, const s
                 const Transformer& model, std::vector<std::string>& notices) {
   if (!config.tied || !config.head || !tensors.has(copy)) return;
   const Tensor stored = tensors.read(copy).converted(Type::f32);
+  if (!model.parameters()[0].quantized.empty()) return;
   const Tensor& embedding = model.parameters()[0].value;
   if (stored.shape() != embedding.shape() ||
       !std::equal(stored.data(), stored.data() + stored.elements(), embedding.data()))
@@ -90,16 +91,18 @@ void check_tied(const ModelConfig& config, const StoredTensors& tensors, const s
 
 }  // namespace
 
-Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors) {
+Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights) {
   const Family& family = *what.family;
   const std::string prefix = prefix_in(family, tensors);
   const ModelConfig config = without_missing_head(what.config, family, tensors, prefix);
   const std::vector<NameRow> names = family.names(config);
   std::set<std::string> used;
-  const auto source = [&](const std::string& name, const Shape& shape) {
-    const std::vector<StoredPart> parts = parts_of(config, names, prefix, name, shape);
+  const auto source = [&](Parameter& parameter, const Shape& shape) {
+    const std::vector<StoredPart> parts = parts_of(config, names, prefix, parameter.name, shape);
     for (const StoredPart& part : parts) used.insert(part.name);
-    return gather(tensors, parts, shape, config);
+    parameter.value = gather(tensors, parts, shape, config);
+    if (weights > WeightForm::f32 && shape.rank() == 2)
+      parameter.quantize(quantization_of(weights));
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
   check_tied(config, tensors, "lm_head.weight", made.model, made.notices);
@@ -108,9 +111,21 @@ Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors) {
   return made;
 }
 
-Pretrained read_pretrained(const std::string& path) {
+Quantization quantization_of(WeightForm form) {
+  switch (form) {
+    case WeightForm::q4_0:
+      return Quantization::q4_0;
+    case WeightForm::q4_1:
+      return Quantization::q4_1;
+    default:
+      return Quantization::q8_0;
+  }
+}
+
+Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
+  if (!std::filesystem::is_directory(path)) return read_gguf_model(path, options);
   const auto weights = std::make_shared<const Weights>(path);
-  Pretrained made = model_from(read_family_config(path), tensors_of(weights, path));
+  Pretrained made = model_from(read_family_config(path), tensors_of(weights, path), options.weights);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))
@@ -119,6 +134,7 @@ Pretrained read_pretrained(const std::string& path) {
 }
 
 ModelConfig read_pretrained_config(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return read_gguf_config(path);
   return read_family_config(path).config;
 }
 

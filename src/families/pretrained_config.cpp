@@ -25,7 +25,7 @@ std::vector<std::int32_t> ids_from(Fields& fields, const char* key) {
 Fields fields_of(const std::string& path) { return Fields(read_json(path), path); }
 
 /// What the second says where it says something.
-SpecialTokens merged(SpecialTokens first, const SpecialTokens& second) {
+ModelTokens merged(ModelTokens first, const ModelTokens& second) {
   if (second.begin) first.begin = second.begin;
   if (!second.ends.empty()) first.ends = second.ends;
   if (second.padding) first.padding = second.padding;
@@ -35,7 +35,7 @@ SpecialTokens merged(SpecialTokens first, const SpecialTokens& second) {
 
 }  // namespace
 
-SpecialTokens special_tokens_from(Fields& fields) {
+ModelTokens special_tokens_from(Fields& fields) {
   return {id_from(fields, "bos_token_id"), ids_from(fields, "eos_token_id"),
           id_from(fields, "pad_token_id"), id_from(fields, "decoder_start_token_id")};
 }

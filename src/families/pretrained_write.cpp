@@ -79,7 +79,7 @@ Expression expressed(const ModelConfig& given) {
        nearest_type, ", which cannot have ", list);
 }
 
-void add_special(const SpecialTokens& special, Json& config) {
+void add_special(const ModelTokens& special, Json& config) {
   if (special.begin) config["bos_token_id"] = *special.begin;
   if (special.padding) config["pad_token_id"] = *special.padding;
   if (special.decoder_start) config["decoder_start_token_id"] = *special.decoder_start;
@@ -90,7 +90,7 @@ void add_special(const SpecialTokens& special, Json& config) {
 }  // namespace
 
 void write_pretrained(const std::string& folder, const Transformer& model,
-                      const std::optional<Tokenizer>& tokenizer, const SpecialTokens& special) {
+                      const std::optional<Tokenizer>& tokenizer, const ModelTokens& special) {
   Expression how = expressed(model.config());
   add_special(special, how.config);
   how.config["dtype"] = "float32";

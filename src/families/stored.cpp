@@ -14,10 +14,6 @@ Index stored_row(Index r, Lie lie, const ModelConfig& config) {
     const Index part = r / (heads * dim), head = r / dim % heads;
     return (head * 3 + part) * dim + r % dim;
   }
-  if (lie == Lie::turned) {  // [2, dim / 2] of a head is [dim / 2, 2]
-    const Index head = r / dim, channel = r % dim, half = dim / 2;
-    return head * dim + 2 * (channel % half) + channel / half;
-  }
   return r;
 }
 

@@ -33,10 +33,10 @@ Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     Parameter& parameter = parameters()[i];
     const Shape& shape = body_->weights.plans[i].shape;
-    parameter.value = source(parameter.name, shape);
-    check(parameter.value.shape() == shape && parameter.value.type() == Type::f32,
-          "model: ", parameter.name, " is ", text(parameter.value.type()), " of shape ",
-          parameter.value.shape(), ", expected f32 of shape ", shape);
+    source(parameter, shape);
+    check(parameter.shape() == shape && parameter.value.type() == Type::f32, "model: ",
+          parameter.name, " is ", text(parameter.value.type()), " of shape ", parameter.shape(),
+          ", expected f32 of shape ", shape);
   }
   refresh();
 }
@@ -64,7 +64,7 @@ Index Transformer::count() const {
 void Transformer::refresh() {
   if (body_->config.weights == Type::f32) return;
   for (Parameter& parameter : parameters())
-    if (parameter.value.shape().rank() == 2)
+    if (parameter.value.shape().rank() == 2)  // a quantized one has no value
       parameter.working = parameter.value.converted(body_->config.weights);
 }
 

@@ -182,8 +182,8 @@ LoadedRun load_run(const std::string& folder) {
   if (!latest) fail_input("load: ", folder, " has no checkpoint yet");
   Checkpoint checkpoint = store.load(*latest);
   read_state(checkpoint, [&] { check_model(checkpoint, config); });
-  const auto saved = [&](const std::string& name, const Shape& shape) {
-    return take(checkpoint, name, shape);
+  const auto saved = [&](Parameter& parameter, const Shape& shape) {
+    parameter.value = take(checkpoint, parameter.name, shape);
   };
   return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest,
           store.take_notices()};

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "rapt/pretrained.h"
+
+namespace rapt {
+namespace {
+
+/// Tokens that are read in one pass: enough for full products, few enough to stay near the core.
+constexpr Index tokens_at_once = 2048;
+
+/// The vector of rows [tokens, width].
+void pool(const float* rows, Index tokens, Index width, const Pooling& how, float* to) {
+  std::vector<double> sums(static_cast<std::size_t>(width));
+  const Index counted = how.kind == Pooling::Kind::first ? 1 : tokens;
+  for (Index t = 0; t < counted; ++t)
+    for (Index c = 0; c < width; ++c)
+      sums[static_cast<std::size_t>(c)] += static_cast<double>(rows[t * width + c]);
+  double factor = 1 / static_cast<double>(counted);
+  if (how.normalized) {
+    const double squares = std::inner_product(sums.begin(), sums.end(), sums.begin(), 0.0);
+    factor = 1 / std::max(std::sqrt(squares), 1e-12);
+  }
+  for (Index c = 0; c < width; ++c)
+    to[c] = static_cast<float>(sums[static_cast<std::size_t>(c)] * factor);
+}
+
+/// Ids of a text, cut to the length that the model reads; what frames it stays around it.
+std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& text) {
+  const ModelConfig& config = loaded.model.config();
+  Index longest = loaded.pooling.max_tokens;
+  if (config.positions == ModelConfig::Positions::learned)
+    longest = longest == 0 ? config.max_tokens : std::min(longest, config.max_tokens);
+  EncodeOptions bare;
+  bare.frame = false;
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, EncodeOptions()).ids;
+  if (longest == 0 || std::ssize(ids) <= longest) return ids;
+  // The frame is what is left of a text without tokens: its first part stands before, the rest
+  // behind.
+  const std::vector<std::int32_t> inside = tokenizer.encode(text, bare).ids;
+  const auto start = std::search(ids.begin(), ids.end(), inside.begin(), inside.end());
+  const Index before = start - ids.begin();
+  const Index after = std::ssize(ids) - before - std::ssize(inside);
+  check(before + after < longest, "embed: texts are cut to ", longest,
+        " tokens, which the frame of ", before + after, " fills");
+  ids.erase(start + (longest - before - after), start + std::ssize(inside));
+  return ids;
+}
+
+}  // namespace
+
+Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
+                   const Context& context) {
+  check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
+  check(loaded.model.config().kind == ModelConfig::Kind::encoder,
+        "embed: the model is no encoder, expected one like BERT");
+  std::vector<std::vector<std::int32_t>> ids;
+  for (const std::string& text : texts) ids.push_back(ids_of(loaded, text));
+  // Texts of one length next to one another: they are items of a batch without a mask.
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ids[a].size() < ids[b].size(); });
+  const Index width = loaded.model.config().width;
+  Tensor all({std::ssize(texts), width});
+  for (std::size_t first = 0; first < order.size();) {
+    Tokens tokens;
+    std::size_t end = first;
+    while (end < order.size() &&
+           (end == first || std::ssize(tokens.ids) + std::ssize(ids[order[end]]) <= tokens_at_once)) {
+      const auto& text = ids[order[end++]];
+      tokens.ids.insert(tokens.ids.end(), text.begin(), text.end());
+      tokens.lengths.push_back(std::ssize(text));
+    }
+    Tape tape(Tape::Mode::forward, context);
+    const Tensor rows = Tape::take(loaded.model.forward(tape, tokens));
+    const float* from = rows.data();
+    for (; first < end; ++first) {
+      const Index count = std::ssize(ids[order[first]]);
+      pool(from, count, width, loaded.pooling, all.data() + static_cast<Index>(order[first]) * width);
+      from += count * width;
+    }
+  }
+  return all;
+}
+
+}  // namespace rapt

