@@ -17,6 +17,8 @@ void add_explain(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_embed(CLI::App& app);
+void add_convert(CLI::App& app);
 
 /// What `rapt --version` prints.
 void print_version(bool json);

@@ -2,10 +2,9 @@
 #include <iterator>
 
 #include "cli/commands.h"
+#include "cli/models.h"
 #include "cli/output.h"
 #include "cli/signals.h"
-#include "rapt/generate.h"
-#include "rapt/train.h"
 
 namespace rapt::cli {
 namespace {
@@ -14,7 +13,8 @@ struct GenerateCommand {
   std::string model;
   std::vector<std::string> prompts;
   GenerateOptions options;
-  std::string overflow = "stop", cache = "f32";
+  std::string overflow = "stop", cache = "f32", weights = "stored";
+  bool chat = false;
   Index threads = 0;
   bool json = false;
 };
@@ -47,31 +47,42 @@ std::vector<std::int32_t> numbers_in(const std::string& text) {
 
 class Speech {
  public:
-  Speech(const LoadedRun& run, bool streams) : run_(run), streams_(streams) {}
+  Speech(const OpenedModel& opened, bool streams) : opened_(opened), streams_(streams) {
+    if (opened.tokenizer) stream_.emplace(*opened.tokenizer);
+  }
 
-  std::vector<std::int32_t> ids_of(const std::string& prompt) const {
-    if (!run_.tokenizer) return numbers_in(prompt);
-    std::vector<std::int32_t> ids = run_.tokenizer->encode(prompt);
-    const bool translates = run_.config.model.kind == ModelConfig::Kind::encoder_decoder;
-    if (run_.tokenizer->end() && (translates || ids.empty())) ids.push_back(*run_.tokenizer->end());
+  std::vector<std::int32_t> ids_of(const std::string& prompt, bool chat) const {
+    if (!opened_.tokenizer) return numbers_in(prompt);
+    const Tokenizer& tokenizer = *opened_.tokenizer;
+    if (chat) return chat_ids(tokenizer, prompt);
+    std::vector<std::int32_t> ids =
+        opened_.framed ? tokenizer.encode(prompt, EncodeOptions()).ids : tokenizer.encode(prompt);
+    const bool translates =
+        opened_.model.config().kind == ModelConfig::Kind::encoder_decoder && !opened_.framed;
+    if (tokenizer.end() && (translates || ids.empty())) ids.push_back(*tokenizer.end());
     return ids;
   }
-  void say(std::int32_t id) const {
+  void say(std::int32_t id) {
     if (!streams_) return;
-    fmt::print("{}", run_.tokenizer ? run_.tokenizer->bytes_of(id) : std::to_string(id) + ' ');
+    fmt::print("{}", stream_ ? stream_->add(id) : std::to_string(id) + ' ');
     std::fflush(stdout);
   }
+  /// What is left when the last token has come.
+  void end() {
+    if (streams_ && stream_) fmt::print("{}", stream_->finish());
+  }
   std::string text_of(std::span<const std::int32_t> ids) const {
-    if (run_.tokenizer) return run_.tokenizer->decode(ids);
+    if (opened_.tokenizer) return opened_.tokenizer->decode(ids);
     return fmt::format("{}", fmt::join(ids, " "));
   }
 
  private:
-  const LoadedRun& run_;
+  const OpenedModel& opened_;
   bool streams_;
+  std::optional<TextStream> stream_;
 };
 
-GenerateOptions options_of(const GenerateCommand& command, const LoadedRun& run) {
+GenerateOptions options_of(const GenerateCommand& command, const OpenedModel& opened) {
   GenerateOptions options = command.options;
   options.overflow = command.overflow == "slide" ? GenerateOptions::Overflow::slide
                                                  : GenerateOptions::Overflow::stop;
@@ -79,26 +90,26 @@ GenerateOptions options_of(const GenerateCommand& command, const LoadedRun& run)
                   : command.cache == "int8" ? CacheType::int8
                                             : CacheType::f32;
   if (options.beams > 1) options.sampling.temperature = 0;
-  if (run.tokenizer) options.entries = run.tokenizer->entries();
-  if (run.tokenizer && run.tokenizer->end()) {
-    options.ends = {*run.tokenizer->end()};
-    options.start = *run.tokenizer->end();
-  }
+  if (opened.tokenizer) options.entries = opened.tokenizer->entries();
+  options.ends = opened.special.ends;
+  if (command.chat && opened.tokenizer)
+    if (const auto end = opened.tokenizer->id_of("<|im_end|>")) options.ends.push_back(*end);
+  options.start = opened.special.decoder_start.value_or(opened.special.padding.value_or(0));
   return options;
 }
 
 void run(GenerateCommand& command) {
-  LoadedRun loaded = load_run(command.model);
-  for (const std::string& line : loaded.notices) fmt::print(stderr, "{}\n", line);
+  OpenedModel loaded = open_model(command.model, load_options(command.weights));
   if (command.prompts.empty()) {
     command.prompts.emplace_back(std::istreambuf_iterator<char>(std::cin),
                                  std::istreambuf_iterator<char>());
   }
   const bool alone = command.prompts.size() == 1 && !command.json && command.options.beams == 1;
-  const Speech speech(loaded, alone);
+  Speech speech(loaded, alone);
   std::vector<std::vector<std::int32_t>> prompts;
-  for (const std::string& prompt : command.prompts) prompts.push_back(speech.ids_of(prompt));
-  if (const std::string why = why_no_cache(loaded.config.model); !why.empty())
+  for (const std::string& prompt : command.prompts)
+    prompts.push_back(speech.ids_of(prompt, command.chat));
+  if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
   const StopSignals signals;
   GenerateEvents events;
@@ -106,6 +117,7 @@ void run(GenerateCommand& command) {
   events.cancelled = [] { return StopSignals::caught() != 0; };
   const std::vector<Generated> made = generate(loaded.model, prompts, options_of(command, loaded),
                                                events, Context(command.threads));
+  speech.end();
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::string said = speech.text_of(made[i].ids);
@@ -133,8 +145,15 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Go on from a prompt with a trained model");
   const auto c = std::make_shared<GenerateCommand>();
   c->options.sampling.temperature = 0.8;
-  command->add_option("model", c->model, "Folder of a run")->required();
+  command
+      ->add_option("model", c->model,
+                   "Folder of a run or of a model, GGUF file, or a name: smollm2")
+      ->required();
   command->add_option("prompt", c->prompts, "Texts to go on from (default: standard input)");
+  command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
+  command->add_option("--weights", c->weights, "What matrices of a model of others are kept as")
+      ->check(CLI::IsMember(weight_words()))
+      ->capture_default_str();
   command->add_option("--tokens", c->options.tokens, "Most tokens to write")
       ->check(whole_number(1))
       ->capture_default_str();

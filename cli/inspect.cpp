@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/models.h"
 #include "cli/output.h"
-#include "rapt/train.h"
 
 namespace rapt::cli {
 namespace {
@@ -174,12 +173,21 @@ Json json_of(const RunStatus& run) {
 }
 
 void run(const InspectCommand& command) {
-  const bool folder = std::filesystem::is_directory(command.path);
-  if (folder && !command.sets.empty())
-    throw std::invalid_argument("inspect: --set with the folder of a run, expected a config file");
+  const bool toml = command.path.ends_with(".toml");
+  const std::string path = toml ? command.path : find_model(command.path);
+  const bool folder = !toml && is_run(path);
+  if (!toml && !command.sets.empty())
+    throw std::invalid_argument("inspect: --set with a model, expected a config file (.toml)");
   std::optional<RunStatus> status;
-  if (folder) status = run_status(command.path);
-  const RunConfig config = folder ? status->config : read_run_config(command.path, command.sets);
+  RunConfig config;
+  if (folder) {
+    status = run_status(path);
+    config = status->config;
+  } else if (toml) {
+    config = read_run_config(path, command.sets);
+  } else {
+    config.model = read_pretrained_config(path);
+  }
   const Inspection model = inspect(config.model, command.options);
   if (command.json) {
     Json object = json_of(model, command.options);
@@ -201,9 +209,10 @@ void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "inspect", "Show the shapes, parameters, arithmetic and memory of a model");
   const auto options = std::make_shared<InspectCommand>();
-  command->add_option("model", options->path, "TOML file, or folder of a run")
-      ->required()
-      ->check(CLI::ExistingPath);
+  command
+      ->add_option("model", options->path,
+                   "TOML file, folder of a run or of a model, GGUF file, or a name")
+      ->required();
   command->add_option("--batch", options->options.batch, "Sequences at a time")
       ->check(whole_number(1))
       ->capture_default_str();

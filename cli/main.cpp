@@ -22,6 +22,8 @@ constexpr const char* examples = R"text(Examples:
   rapt inspect examples/encoder-decoder.toml --batch 32 --tokens 2048
   rapt train --data texts/ --set model.layers=4 --out run
   rapt generate run "Once upon a time"
+  rapt generate smollm2 --chat "Why is the sky blue?"
+  rapt embed minilm --cosine "a cat sleeps" "a kitten is napping"
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
 Exit codes: 0 success, 1 failure while running, 2 wrong usage, 130 and 143 interrupted.)text";
@@ -39,6 +41,8 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_inspect(app);
   rapt::cli::add_train(app);
   rapt::cli::add_generate(app);
+  rapt::cli::add_embed(app);
+  rapt::cli::add_convert(app);
   app.footer(examples);  // last: commands would inherit it
   try {
     app.parse(argc, argv);

@@ -97,7 +97,9 @@ void answer(const Arguments& words) {
 
 void copy(const Arguments& words) {
   const Pretrained loaded = read_pretrained(words[0]);
-  write_pretrained(words[1], loaded.model, loaded.tokenizer, loaded.special);
+  WriteOptions options;
+  options.tokens = loaded.special;
+  write_pretrained(words[1], loaded.model, loaded.tokenizer, options);
 }
 
 void steps(const Arguments& words) {

@@ -67,11 +67,17 @@ RAPT_API std::string find_model(const std::string& name);
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {});
 
+struct WriteOptions {
+  Type type = Type::f32;              // what numbers are rounded to
+  Index shard_bytes = 5'000'000'000;  // a file that would be larger becomes several
+  ModelTokens tokens = {};
+};
+
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
 /// and, if there is a tokenizer, tokenizer.json. The folder must not exist or be empty. Throws
 /// std::invalid_argument if no family of models is like this one, naming what stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
-                               const ModelTokens& special = {});
+                               const WriteOptions& options = {});
 
 }  // namespace rapt

@@ -52,8 +52,7 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
 
 }  // namespace
 
-Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
-                   const Context& context) {
+Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context) {
   check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
   check(loaded.model.config().kind == ModelConfig::Kind::encoder,
         "embed: the model is no encoder, expected one like BERT");
@@ -69,8 +68,9 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
   for (std::size_t first = 0; first < order.size();) {
     Tokens tokens;
     std::size_t end = first;
-    while (end < order.size() &&
-           (end == first || std::ssize(tokens.ids) + std::ssize(ids[order[end]]) <= tokens_at_once)) {
+    while (
+        end < order.size() &&
+        (end == first || std::ssize(tokens.ids) + std::ssize(ids[order[end]]) <= tokens_at_once)) {
       const auto& text = ids[order[end++]];
       tokens.ids.insert(tokens.ids.end(), text.begin(), text.end());
       tokens.lengths.push_back(std::ssize(text));
@@ -80,7 +80,8 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
     const float* from = rows.data();
     for (; first < end; ++first) {
       const Index count = std::ssize(ids[order[first]]);
-      pool(from, count, width, loaded.pooling, all.data() + static_cast<Index>(order[first]) * width);
+      pool(from, count, width, loaded.pooling,
+           all.data() + static_cast<Index>(order[first]) * width);
       from += count * width;
     }
   }

@@ -13,6 +13,7 @@ namespace rapt {
 enum class Lie {
   rows,          // as ours
   transposed,    // [in, out]: GPT-2
+  turned,        // rows of heads that rope turns: ours pair by pair, theirs by halves
   by_head,       // queries, keys and values of each head one below the other: BLOOM
   grid_rows,     // [rows, 1, width]: Reformer's axial tables
   grid_columns,  // [1, rows, width]
@@ -45,6 +46,8 @@ struct Family {
   std::vector<std::string> unused = {};
   /// Tensors that follow from the config, which others expect in a file; null: none.
   std::vector<DerivedTensor> (*derived)(const ModelConfig& config) = nullptr;
+  /// Whether its names hold for both layouts of rope, rows of queries and keys being moved.
+  bool turns = false;
 };
 
 /// All there are, the likeliest first.

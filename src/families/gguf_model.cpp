@@ -50,8 +50,8 @@ RopeScaling scaling_of(const GgufFile& file, const Section& section, const Model
   if (!section.has("rope.scaling.type")) return {};
   const std::string type(file.metadata().text(section.key("rope.scaling.type")));
   const double factor = section.number("rope.scaling.factor", 1);
-  const Index trained = section.integer("rope.scaling.original_context_length", sizes,
-                                        config.max_tokens);
+  const Index trained =
+      section.integer("rope.scaling.original_context_length", sizes, config.max_tokens);
   if (type == "none") return {};
   if (type == "linear") return LinearRope{factor};
   if (type == "yarn") return YarnRope{factor, trained};
@@ -95,8 +95,7 @@ ModelConfig config_of(const GgufFile& file) {
   config.tied = file.find("output.weight") == nullptr;
   config.positions = ModelConfig::Positions::rope;
   config.rope_base = section.number("rope.freq_base", 10000);
-  config.rope_layout =
-      architecture == "llama" ? RopeLayout::interleaved : RopeLayout::half_split;
+  config.rope_layout = architecture == "llama" ? RopeLayout::interleaved : RopeLayout::half_split;
   if (section.integer("rope.dimension_count", sizes, config.dim()) != config.dim())
     fail_input(file.path(), ": ", section.key("rope.dimension_count"), " is not the ", config.dim(),
                " of a head; nothing else is computed here");
@@ -184,7 +183,8 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
     if (options.weights > WeightForm::f32 && shape.rank() == 2)
       parameter.quantize(quantization_of(options.weights));
   };
-  Pretrained made{architecture_of(file), Transformer(config, source), {}, tokens_of(file.metadata())};
+  Pretrained made{
+      architecture_of(file), Transformer(config, source), {}, tokens_of(file.metadata())};
   made.tokenizer = gguf_tokenizer(file.metadata(), path);
   for (const std::string& name : tensors.names)
     if (!used.contains(name)) made.notices.push_back(path + ": " + name + " is not used");

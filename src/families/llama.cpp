@@ -162,12 +162,14 @@ Json write_qwen3(const ModelConfig& config) {
   return made;
 }
 
-std::vector<NameRow> llama_names(const ModelConfig&) {
+std::vector<NameRow> llama_names(const ModelConfig& config) {
   const std::string ours = "decoder.layers.*.", theirs = "@layers.*.";
+  const Lie turned = config.rope_layout == RopeLayout::interleaved ? Lie::turned : Lie::rows;
   return {{"embedding", {"@embed_tokens"}},
           {ours + "attention.norm", {theirs + "input_layernorm"}},
           {ours + "attention.qkv",
-           {theirs + "self_attn.q_proj", theirs + "self_attn.k_proj", theirs + "self_attn.v_proj"}},
+           {theirs + "self_attn.q_proj", theirs + "self_attn.k_proj", theirs + "self_attn.v_proj"},
+           {turned, turned, Lie::rows}},
           {ours + "attention.query_norm", {theirs + "self_attn.q_norm"}},
           {ours + "attention.key_norm", {theirs + "self_attn.k_norm"}},
           {ours + "attention.out", {theirs + "self_attn.o_proj"}},
@@ -181,8 +183,10 @@ std::vector<NameRow> llama_names(const ModelConfig&) {
 Family like_llama(const char* type, ModelConfig (*read)(Fields&),
                   Json (*write)(const ModelConfig&)) {
   // Older files carry the frequencies of their rotations.
-  return {type,  "model.",    read,
-          write, llama_names, {"rotary_emb.", "layers.*.self_attn.rotary_emb."}};
+  Family made{type,  "model.",    read,
+              write, llama_names, {"rotary_emb.", "layers.*.self_attn.rotary_emb."}};
+  made.turns = true;
+  return made;
 }
 
 }  // namespace

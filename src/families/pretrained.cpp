@@ -125,7 +125,8 @@ Quantization quantization_of(WeightForm form) {
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
   if (!std::filesystem::is_directory(path)) return read_gguf_model(path, options);
   const auto weights = std::make_shared<const Weights>(path);
-  Pretrained made = model_from(read_family_config(path), tensors_of(weights, path), options.weights);
+  Pretrained made =
+      model_from(read_family_config(path), tensors_of(weights, path), options.weights);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))

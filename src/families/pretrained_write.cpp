@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <filesystem>
 
 #include "base/check.h"
@@ -65,6 +66,7 @@ Expression expressed(const ModelConfig& given) {
     } catch (const std::runtime_error&) {
       continue;  // this family has no words for it
     }
+    if (family.turns) read.rope_layout = config.rope_layout;
     if (!config.head) read.head = read.masked_head = read.head_bias = false;
     const std::vector<std::string> keys = differences(comparable(config), comparable(read));
     if (keys.empty()) return {&family, written};
@@ -89,36 +91,85 @@ void add_special(const ModelTokens& special, Json& config) {
 
 }  // namespace
 
+namespace {
+
+/// Tensors of a family's file, rounded to the type that is asked for.
+std::vector<DerivedTensor> stored_tensors(const Transformer& model, const Family& family,
+                                          Type type) {
+  const ModelConfig& config = model.config();
+  const std::vector<NameRow> names = family.names(config);
+  const std::string prefix = config.head ? family.prefix : "";
+  std::vector<DerivedTensor> made;
+  for (const Parameter& parameter : model.parameters()) {
+    check(parameter.quantized.empty(), "write_pretrained: ", parameter.name,
+          " is in few bits; read the model with f32 weights");
+    for (const StoredPart& part :
+         parts_of(config, names, prefix, parameter.name, parameter.value.shape()))
+      made.push_back({part.name, scatter(parameter.value, part, config)});
+  }
+  if (family.derived != nullptr)
+    for (DerivedTensor& derived : family.derived(config)) {
+      if (derived.name.starts_with('@')) derived.name = prefix + derived.name.substr(1);
+      made.push_back(std::move(derived));
+    }
+  if (type != Type::f32)
+    for (DerivedTensor& tensor : made) tensor.numbers = tensor.numbers.converted(type);
+  return made;
+}
+
+std::string shard_name(std::size_t index, std::size_t count) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name;
+}
+
+/// One file, or several with an index of who is where.
+void write_tensors(const std::string& folder, const std::vector<DerivedTensor>& tensors,
+                   Index shard_bytes) {
+  std::vector<std::vector<NamedTensor>> shards(1);
+  Index bytes = 0, total = 0;
+  for (const DerivedTensor& tensor : tensors) {
+    const Index size =
+        tensor.numbers.elements() * static_cast<Index>(size_of(tensor.numbers.type()));
+    if (bytes > 0 && bytes + size > shard_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    shards.back().push_back({tensor.name, tensor.numbers});
+    bytes += size;
+    total += size;
+  }
+  if (shards.size() == 1) {
+    write_safetensors(folder + "/model.safetensors", shards[0], {{"format", "pt"}});
+    return;
+  }
+  Json places = Json::object();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(i, shards.size());
+    write_safetensors(folder + "/" + name, shards[i], {{"format", "pt"}});
+    for (const NamedTensor& tensor : shards[i]) places[tensor.name] = name;
+  }
+  const Json index{{"metadata", {{"total_size", total}}}, {"weight_map", places}};
+  replace_file(folder + "/model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+const char* torch_name(Type type) {
+  return type == Type::bf16 ? "bfloat16" : type == Type::f16 ? "float16" : "float32";
+}
+
+}  // namespace
+
 void write_pretrained(const std::string& folder, const Transformer& model,
-                      const std::optional<Tokenizer>& tokenizer, const ModelTokens& special) {
+                      const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
   Expression how = expressed(model.config());
-  add_special(special, how.config);
-  how.config["dtype"] = "float32";
+  add_special(options.tokens, how.config);
+  how.config["dtype"] = torch_name(options.type);
   check(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder),
         "write_pretrained: ", folder, " exists and is not empty");
-  const ModelConfig& config = model.config();
-  const std::vector<NameRow> names = how.family->names(config);
-  const std::string prefix = config.head ? how.family->prefix : "";
-  std::vector<Tensor> tensors;
-  std::vector<std::string> stored;
-  for (const Parameter& parameter : model.parameters())
-    for (const StoredPart& part :
-         parts_of(config, names, prefix, parameter.name, parameter.value.shape())) {
-      tensors.push_back(scatter(parameter.value, part, config));
-      stored.push_back(part.name);
-    }
-  if (how.family->derived != nullptr)
-    for (DerivedTensor& derived : how.family->derived(config)) {
-      stored.push_back(derived.name.starts_with('@') ? prefix + derived.name.substr(1)
-                                                     : derived.name);
-      tensors.push_back(std::move(derived.numbers));
-    }
-  std::vector<NamedTensor> named;
-  for (std::size_t i = 0; i < tensors.size(); ++i) named.push_back({stored[i], tensors[i]});
   const std::string parts = folder + ".part";
   std::filesystem::remove_all(parts);
   std::filesystem::create_directories(parts);
-  write_safetensors(parts + "/model.safetensors", named, {{"format", "pt"}});
+  write_tensors(parts, stored_tensors(model, *how.family, options.type), options.shard_bytes);
   if (tokenizer) tokenizer->write(parts + "/tokenizer.json");
   replace_file(parts + "/config.json", how.config.dump(2) + "\n");
   std::filesystem::remove(folder);

@@ -14,6 +14,10 @@ Index stored_row(Index r, Lie lie, const ModelConfig& config) {
     const Index part = r / (heads * dim), head = r / dim % heads;
     return (head * 3 + part) * dim + r % dim;
   }
+  if (lie == Lie::turned) {  // [dim / 2, 2] of a head is [2, dim / 2] of theirs
+    const Index head = r / dim, channel = r % dim;
+    return head * dim + channel % 2 * (dim / 2) + channel / 2;
+  }
   return r;
 }
 

@@ -34,9 +34,9 @@ Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
     Parameter& parameter = parameters()[i];
     const Shape& shape = body_->weights.plans[i].shape;
     source(parameter, shape);
-    check(parameter.shape() == shape && parameter.value.type() == Type::f32, "model: ",
-          parameter.name, " is ", text(parameter.value.type()), " of shape ", parameter.shape(),
-          ", expected f32 of shape ", shape);
+    check(parameter.shape() == shape && parameter.value.type() == Type::f32,
+          "model: ", parameter.name, " is ", text(parameter.value.type()), " of shape ",
+          parameter.shape(), ", expected f32 of shape ", shape);
   }
   refresh();
 }

@@ -1,0 +1,46 @@
+#include "cli/commands.h"
+#include "cli/models.h"
+#include "cli/output.h"
+
+namespace rapt::cli {
+namespace {
+
+struct ConvertCommand {
+  std::string model, out, type = "f32";
+  double shard = 5;
+};
+
+Type type_of(const std::string& word) {
+  return word == "bf16" ? Type::bf16 : word == "f16" ? Type::f16 : Type::f32;
+}
+
+void run(const ConvertCommand& command) {
+  const OpenedModel opened = open_model(command.model, {WeightForm::f32});
+  WriteOptions options;
+  options.type = type_of(command.type);
+  options.shard_bytes = static_cast<Index>(command.shard * 1e9);
+  options.tokens = opened.special;
+  write_pretrained(command.out, opened.model, opened.tokenizer, options);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("convert", "Write a model as Transformers reads it with from_pretrained");
+  const auto c = std::make_shared<ConvertCommand>();
+  command
+      ->add_option("model", c->model,
+                   "Folder of a run or of a model, GGUF file, or a name: smollm2")
+      ->required();
+  command->add_option("folder", c->out, "New folder")->required();
+  command->add_option("--dtype", c->type, "What numbers are rounded to")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
+  command->add_option("--shard", c->shard, "Most GB of a file; more become several")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->capture_default_str();
+  command->callback([c] { run(*c); });
+}
+
+}  // namespace rapt::cli

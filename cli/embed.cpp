@@ -1,0 +1,101 @@
+#include <cmath>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/models.h"
+#include "cli/output.h"
+
+namespace rapt::cli {
+namespace {
+
+struct EmbedCommand {
+  std::string model;
+  std::vector<std::string> texts;
+  std::string weights = "stored";
+  Index threads = 0;
+  bool json = false, cosine = false;
+};
+
+std::vector<std::string> lines_of(std::istream& in) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+double cosine_of(const float* a, const float* b, Index width) {
+  double ab = 0, aa = 0, bb = 0;
+  for (Index i = 0; i < width; ++i) {
+    const double x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  return ab / std::max(std::sqrt(aa * bb), 1e-300);
+}
+
+void print_cosines(const EmbedCommand& command, const Tensor& vectors) {
+  const Index width = vectors.shape()[1];
+  std::vector<Json> cases;
+  for (std::size_t i = 0; i + 1 < command.texts.size(); i += 2) {
+    const float* first = vectors.data() + static_cast<Index>(i) * width;
+    const double cosine = cosine_of(first, first + width, width);
+    if (command.json)
+      cases.push_back(
+          {{"first", command.texts[i]}, {"second", command.texts[i + 1]}, {"cosine", cosine}});
+    else
+      fmt::print("{:.6f}\t{}\t{}\n", cosine, command.texts[i], command.texts[i + 1]);
+  }
+  if (command.json) print_cases(cases);
+}
+
+void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
+  const Index width = vectors.shape()[1];
+  for (std::size_t i = 0; i < command.texts.size(); ++i) {
+    const float* first = vectors.data() + static_cast<Index>(i) * width;
+    const std::vector<float> row(first, first + width);
+    if (command.json)
+      fmt::print("{}\n", Json({{"text", command.texts[i]}, {"vector", row}})
+                             .dump(-1, ' ', false, Json::error_handler_t::replace));
+    else
+      fmt::print("{:.8g}\n", fmt::join(row, " "));
+  }
+}
+
+void run(EmbedCommand& command) {
+  Pretrained loaded = read_pretrained(find_model(command.model), load_options(command.weights));
+  for (const std::string& line : loaded.notices) fmt::print(stderr, "{}\n", line);
+  if (command.texts.empty()) command.texts = lines_of(std::cin);
+  if (command.cosine && command.texts.size() % 2 != 0)
+    throw std::invalid_argument(
+        fmt::format("embed: --cosine of {} texts, expected pairs", command.texts.size()));
+  // So many at a time that vectors appear as they are made.
+  constexpr std::size_t together = 1024;
+  std::vector<std::string> texts;
+  texts.swap(command.texts);
+  for (std::size_t first = 0; first < texts.size(); first += together) {
+    const std::size_t end = std::min(texts.size(), first + together);
+    command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
+                         texts.begin() + static_cast<std::ptrdiff_t>(end));
+    const Tensor vectors = embed_texts(loaded, command.texts, Context(command.threads));
+    command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);
+  }
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("embed", "One vector for each text");
+  const auto c = std::make_shared<EmbedCommand>();
+  command->add_option("model", c->model, "Folder of a model, or a name: minilm")->required();
+  command->add_option("text", c->texts, "Texts (default: lines of standard input)");
+  command->add_flag("--cosine", c->cosine, "Of pairs of texts, how alike they are: -1 to 1");
+  command->add_option("--weights", c->weights, "What matrices are kept as")
+      ->check(CLI::IsMember(weight_words()))
+      ->capture_default_str();
+  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
+      ->check(whole_number(1));
+  command->add_flag("--json", c->json, "A JSON object for each text, one on a line");
+  command->callback([c] { run(*c); });
+}
+
+}  // namespace rapt::cli
