@@ -175,7 +175,7 @@ Json json_of(const RunStatus& run) {
 void run(const InspectCommand& command) {
   const bool toml = command.path.ends_with(".toml");
   const std::string path = toml ? command.path : find_model(command.path);
-  const bool folder = !toml && is_run(path);
+  const bool folder = !toml && is_run_folder(path);
   if (!toml && !command.sets.empty())
     throw std::invalid_argument("inspect: --set with a model, expected a config file (.toml)");
   std::optional<RunStatus> status;

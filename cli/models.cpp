@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <stdexcept>
 
 namespace rapt::cli {
@@ -43,11 +42,9 @@ OpenedModel opened(Pretrained loaded) {
 
 }  // namespace
 
-bool is_run(const std::string& path) { return std::filesystem::exists(path + "/config.toml"); }
-
 OpenedModel open_model(const std::string& name, const LoadOptions& options) {
   const std::string path = find_model(name);
-  if (is_run(path)) return opened(load_run(path));
+  if (is_run_folder(path)) return opened(load_run(path));
   return opened(read_pretrained(path, options));
 }
 

@@ -17,7 +17,6 @@ struct OpenedModel {
 /// Prints what the user should know.
 OpenedModel open_model(const std::string& name, const LoadOptions& options);
 
-bool is_run(const std::string& path);
 /// The words of --weights.
 LoadOptions load_options(const std::string& weights);
 std::vector<std::string> weight_words();

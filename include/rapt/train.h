@@ -161,6 +161,8 @@ struct LoadedRun {
   std::vector<std::string> notices = {};
 };
 RAPT_API LoadedRun load_run(const std::string& folder);
+/// Whether the folder is one that train writes.
+RAPT_API bool is_run_folder(const std::string& path);
 
 /// How a run in a folder stands, without its weights.
 struct RunStatus {

@@ -14,5 +14,6 @@ void bind_blocks(nanobind::module_& module);
 void bind_longformer(nanobind::module_& module);
 void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);
+void bind_model(nanobind::module_& module);
 
 }  // namespace rapt::python

@@ -13,4 +13,7 @@ NB_MODULE(_core, module) {
   bind_blocks(module);
   bind_rope(module);
   bind_positions(module);
+#ifdef RAPT_MODELS
+  bind_model(module);
+#endif
 }

@@ -175,6 +175,8 @@ RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& da
   });
 }
 
+bool is_run_folder(const std::string& path) { return std::filesystem::exists(config_path(path)); }
+
 LoadedRun load_run(const std::string& folder) {
   const RunConfig config = run_config_from(read_toml(config_path(folder)), config_path(folder));
   CheckpointStore store(folder, {.reads_only = true});

@@ -1,0 +1,89 @@
+"""Models that others trained, and those of `rapt train`: read, run, write."""
+
+from __future__ import annotations
+
+import warnings
+
+from rapt import _core
+
+Tokenizer = getattr(_core, "Tokenizer", None)
+
+
+def load(path, weights="stored"):
+    """Reads a model: a folder of Hugging Face's, a GGUF file, a run of `rapt train`, or a name such
+    as "minilm" or "smollm2" that an installed package stands for.
+
+    weights is what matrices are kept as: "stored" (few bits stay few bits, all else is f32), "f32",
+    "q8_0", "q4_0" or "q4_1".
+    """
+    if Tokenizer is None:
+        raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "
+                           "build it again")
+    model = _core.load(str(path), weights)
+    for line in model.notices:
+        warnings.warn(line, stacklevel=2)
+    return Model(model)
+
+
+class Model:
+    """A Transformer with its tokenizer. Arrays are numpy's.
+
+    tokenizer is None for models of tasks, whose prompts are lists of ids.
+    """
+
+    def __init__(self, core):
+        self._core = core
+        self.tokenizer = core.tokenizer
+
+    family = property(lambda self: self._core.family)
+    width = property(lambda self: self._core.width)
+    vocabulary = property(lambda self: self._core.vocabulary)
+
+    def __repr__(self):
+        return (f"<rapt.Model {self.family}: {self._core.count:,} parameters, width {self.width}, "
+                f"vocabulary {self.vocabulary:,}>")
+
+    def parameters(self):
+        """Names to arrays that are the model's own memory: what is written into them is used after
+        refresh(). Matrices in few bits are left out."""
+        return self._core.parameters()
+
+    def refresh(self):
+        """After parameters have changed."""
+        self._core.refresh()
+
+    def forward(self, sequences, sources=None, *, logits=False, context=None):
+        """[tokens of all sequences, width]: the last layer's rows, or with logits=True
+        [tokens, vocabulary]. sequences is a list of lists of ids; nothing is padded. sources are
+        what an encoder-decoder's encoder reads, one for each sequence."""
+        return self._core._forward(_ids(sequences), None if sources is None else _ids(sources), logits,
+                                   context or _core.Context())
+
+    def embed(self, texts, *, context=None):
+        """[texts, width]: one vector for each text, as the model's folder says."""
+        return self._core._embed([texts] if isinstance(texts, str) else list(texts),
+                                 context or _core.Context())
+
+    def generate(self, prompts, *, tokens=128, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0,
+                 repetition=1.0, seed=0, beams=1, cache="f32", token=None, context=None):
+        """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
+        are the answers. token(prompt, id) is called as tokens come; true ends the writing."""
+        alone = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
+        asked = [prompts] if alone else list(prompts)
+        text = any(isinstance(prompt, str) for prompt in asked)
+        if text and self.tokenizer is None:
+            raise ValueError("generate: the model has no tokenizer, expected lists of ids")
+        ids = [self.tokenizer.encode(p) if isinstance(p, str) else [int(i) for i in p] for p in asked]
+        options = _core.generate_options(tokens, temperature, top_k, top_p, min_p, repetition, seed,
+                                         beams, cache)
+        made = self._core._generate(ids, options, token, context or _core.Context())
+        answers = [self.tokenizer.decode(i) for i in made] if text else made
+        return answers[0] if alone else answers
+
+    def save(self, folder, dtype="f32"):
+        """Writes a new folder that Transformers loads with from_pretrained."""
+        self._core._save(str(folder), dtype)
+
+
+def _ids(sequences):
+    return [[int(i) for i in sequence] for sequence in sequences]

@@ -1,0 +1,217 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "python/src/bind.h"
+#include "python/src/mistake.h"
+#include "rapt/generate.h"
+#include "rapt/pretrained.h"
+#include "rapt/train.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using NumpyArray = nb::ndarray<nb::numpy, float>;
+
+/// Numbers that move into an array of numpy's.
+nb::object array_of(Tensor tensor) {
+  std::vector<std::size_t> shape;
+  for (Index i = 0; i < tensor.shape().rank(); ++i)
+    shape.push_back(static_cast<std::size_t>(tensor.shape()[i]));
+  auto* kept = new Tensor(std::move(tensor));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  return NumpyArray(kept->data(), shape.size(), shape.data(), owner).cast();
+}
+
+WeightForm form_of(const std::string& word) {
+  if (word == "stored") return WeightForm::stored;
+  if (word == "f32") return WeightForm::f32;
+  switch (parse_quantization(word)) {
+    case Quantization::q8_0:
+      return WeightForm::q8_0;
+    case Quantization::q4_0:
+      return WeightForm::q4_0;
+    case Quantization::q4_1:
+      return WeightForm::q4_1;
+    default:
+      wrong_value("load: weights is ", word, ", expected stored, f32, q8_0, q4_0 or q4_1");
+  }
+}
+
+Pretrained opened(const std::string& name, const std::string& weights) {
+  const LoadOptions options{form_of(weights)};
+  const nb::gil_scoped_release release;
+  const std::string path = find_model(name);
+  if (!is_run_folder(path)) return read_pretrained(path, options);
+  LoadedRun run = load_run(path);
+  Pretrained made{"rapt", std::move(run.model), std::move(run.tokenizer)};
+  if (made.tokenizer && made.tokenizer->end()) made.special.ends = {*made.tokenizer->end()};
+  made.special.decoder_start = made.tokenizer ? made.tokenizer->end() : std::nullopt;
+  made.notices = std::move(run.notices);
+  return made;
+}
+
+/// Sequences of ids, one after the other.
+Tokens tokens_of(const std::vector<Ids>& sequences) {
+  Tokens tokens;
+  for (const Ids& ids : sequences) {
+    tokens.ids.insert(tokens.ids.end(), ids.begin(), ids.end());
+    tokens.lengths.push_back(static_cast<Index>(ids.size()));
+  }
+  return tokens;
+}
+
+nb::object forward(Pretrained& self, const std::vector<Ids>& sequences,
+                   const std::optional<std::vector<Ids>>& sources, bool logits,
+                   const Context& context) {
+  Tensor rows;
+  {
+    const nb::gil_scoped_release release;
+    Tape tape(Tape::Mode::forward, context);
+    rows = Tape::take(sources ? self.model.forward(tape, tokens_of(sequences), tokens_of(*sources))
+                              : self.model.forward(tape, tokens_of(sequences)));
+    if (logits) rows = self.model.logits(rows, context);
+  }
+  return array_of(std::move(rows));
+}
+
+nb::object embed(Pretrained& self, const std::vector<std::string>& texts, const Context& context) {
+  Tensor vectors;
+  {
+    const nb::gil_scoped_release release;
+    vectors = embed_texts(self, texts, context);
+  }
+  return array_of(std::move(vectors));
+}
+
+/// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
+std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, GenerateOptions options,
+                       nb::object token, const Context& context) {
+  if (options.ends.empty()) options.ends = self.special.ends;
+  if (self.tokenizer && options.entries == 0) options.entries = self.tokenizer->entries();
+  options.start = self.special.decoder_start.value_or(self.special.padding.value_or(0));
+  bool ended = false;
+  GenerateEvents events;
+  events.token = [&](Index prompt, std::int32_t id) {
+    const nb::gil_scoped_acquire acquire;
+    if (!token.is_none() && nb::cast<bool>(token(prompt, id))) ended = true;
+  };
+  events.cancelled = [&] {
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return ended;
+  };
+  std::vector<Generated> made;
+  {
+    const nb::gil_scoped_release release;
+    made = rapt::generate(self.model, prompts, options, events, context);
+  }
+  std::vector<Ids> ids;
+  for (Generated& each : made) ids.push_back(std::move(each.ids));
+  return ids;
+}
+
+GenerateOptions options_of(Index tokens, double temperature, Index top_k, double top_p,
+                           double min_p, double repetition, std::uint64_t seed, Index beams,
+                           const std::string& cache) {
+  GenerateOptions options;
+  options.tokens = tokens;
+  options.sampling.temperature = temperature;
+  options.sampling.top_k = top_k;
+  options.sampling.top_p = top_p;
+  options.sampling.min_p = min_p;
+  options.sampling.repetition = repetition;
+  options.sampling.seed = seed;
+  options.beams = beams;
+  options.cache = parse_cache_type(cache);
+  return options;
+}
+
+/// Views of the numbers themselves; the model lives as long as they do.
+nb::dict parameters(nb::handle self) {
+  Pretrained& loaded = nb::cast<Pretrained&>(self);
+  nb::dict views;
+  for (Parameter& parameter : loaded.model.parameters()) {
+    if (!parameter.quantized.empty()) continue;
+    std::vector<std::size_t> shape;
+    for (Index i = 0; i < parameter.value.shape().rank(); ++i)
+      shape.push_back(static_cast<std::size_t>(parameter.value.shape()[i]));
+    views[parameter.name.c_str()] =
+        NumpyArray(parameter.value.data(), shape.size(), shape.data(), self).cast();
+  }
+  return views;
+}
+
+void save(const Pretrained& self, const std::string& folder, const std::string& type) {
+  WriteOptions options;
+  options.type = parse_type(type);
+  options.tokens = self.special;
+  const nb::gil_scoped_release release;
+  write_pretrained(folder, self.model, self.tokenizer, options);
+}
+
+void bind_tokenizer(nb::module_& module) {
+  nb::class_<Tokenizer>(module, "Tokenizer", "Text to numbers and back.")
+      .def_static("read", &Tokenizer::read, "path"_a, "A tokenizer.json.")
+      .def_static("bytes", &Tokenizer::bytes, "Every byte is a token.")
+      .def("write", &Tokenizer::write, "path"_a)
+      .def(
+          "encode",
+          [](const Tokenizer& self, const std::string& text, bool frame, bool special) {
+            return self.encode(text, EncodeOptions{frame, special}).ids;
+          },
+          "text"_a, "frame"_a = true, "special"_a = false,
+          "Ids; `frame` puts the tokens around a text that models expect, `special` finds special "
+          "tokens that the text spells out.")
+      .def(
+          "encode_pair",
+          [](const Tokenizer& self, const std::string& first, const std::string& second) {
+            Encoding made = self.encode_pair(first, second);
+            return nb::make_tuple(made.ids, made.types);
+          },
+          "first"_a, "second"_a, "Ids and types of two texts.")
+      .def(
+          "decode",
+          [](const Tokenizer& self, const Ids& ids, bool special) {
+            const std::string text = self.decode(ids, DecodeOptions{special});
+            return nb::steal<nb::object>(
+                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+          },
+          "ids"_a, "special"_a = false)
+      .def("id_of", &Tokenizer::id_of, "token"_a)
+      .def("spelling_of", &Tokenizer::spelling_of, "id"_a)
+      .def("__len__", &Tokenizer::entries);
+}
+
+}  // namespace
+
+void bind_model(nb::module_& module) {
+  bind_tokenizer(module);
+  nb::class_<GenerateOptions>(module, "GenerateOptions");
+  module.def("generate_options", &options_of);
+  nb::class_<Pretrained>(module, "Model")
+      .def_ro("family", &Pretrained::family)
+      .def_ro("notices", &Pretrained::notices)
+      .def_prop_ro("tokenizer", [](const Pretrained& self) { return self.tokenizer; })
+      .def_prop_ro("width", [](const Pretrained& self) { return self.model.config().width; })
+      .def_prop_ro("vocabulary",
+                   [](const Pretrained& self) { return self.model.config().vocabulary; })
+      .def_prop_ro("count", [](const Pretrained& self) { return self.model.count(); })
+      .def("refresh", [](Pretrained& self) { self.model.refresh(); })
+      .def("parameters", &parameters)
+      .def("_forward", &forward)
+      .def("_embed", &embed)
+      .def("_generate", &write, "prompts"_a, "options"_a, "token"_a.none(), "context"_a)
+      .def("_save", &save);
+  module.def("load", &opened, "path"_a, "weights"_a = "stored");
+  module.def("find_model", &find_model, "name"_a);
+}
+
+}  // namespace rapt::python
