@@ -100,6 +100,23 @@ TEST(Generate, APromptGivesTheSameTokensAloneAndInCompany) {
   }
 }
 
+/// A model may have more entries than its tokenizer; what lies beyond is never said.
+TEST(Generate, ChoosesAmongTheEntriesOfTheTokenizer) {
+  Transformer model = noisy_model(tiny_config());
+  const std::vector<Ids> prompts = {{1, 2, 3}, {4, 0}};
+  for (const Index beams : {1, 3}) {
+    GenerateOptions options{.sampling = {.temperature = beams == 1 ? 5.0 : 0.0}, .tokens = 40};
+    options.beams = beams;
+    Index beyond = 0;
+    for (const Generated& made : generate(model, prompts, options))
+      for (const std::int32_t id : made.ids) beyond += id >= 3;
+    EXPECT_GT(beyond, 0) << beams;
+    options.entries = 3;
+    for (const Generated& made : generate(model, prompts, options))
+      for (const std::int32_t id : made.ids) EXPECT_LT(id, 3) << beams;
+  }
+}
+
 TEST(Generate, SeedsDecide) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> prompts = {{1, 2}, {1, 2}};

@@ -3,26 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/memory_use.h"
+#include "support/models.h"
 
-namespace rapt {
+namespace rapt::test {
 namespace {
-
-/// d_model 1024, 4 heads of 192, ffn 512, 12 + 8 layers: worked out by hand in the specification.
-ModelConfig worked_example() {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder_decoder;
-  config.vocabulary = 0;
-  config.width = 1024;
-  config.heads = 4;
-  config.head_dim = 192;
-  config.ffn = 512;
-  config.encoder_layers = 12;
-  config.layers = 8;
-  config.activation = Activation::relu;
-  config.norm_place = ModelConfig::NormPlace::after;
-  config.positions = ModelConfig::Positions::none;
-  return config;
-}
 
 ModelConfig small_decoder() {
   ModelConfig config;
@@ -179,9 +163,19 @@ TEST(Inspect, TakesNoMemoryForWeights) {
 TEST(Inspect, RefusesWhatMakesNoSense) {
   EXPECT_THROW(inspect(small_decoder(), {.batch = 0}), std::invalid_argument);
   ModelConfig config = small_decoder();
-  config.patterns = {"causal & tokens({600})"};
-  EXPECT_THROW(inspect(config, {.tokens = 100}), std::invalid_argument);
+  config.heads = 5;
+  EXPECT_THROW(inspect(config), std::invalid_argument);
+}
+
+/// Tokens that a pattern names and a length does not have cost nothing.
+TEST(Inspect, LeavesOutTokensThatAreNotThere) {
+  ModelConfig config = small_decoder();
+  config.patterns = {"causal & (window(5, 0) | tokens({600}))"};
+  const double some = inspect(config, {.tokens = 100}).flops;
+  EXPECT_LT(some, inspect(small_decoder(), {.tokens = 100}).flops);
+  config.patterns = {"causal & window(5, 0)"};
+  EXPECT_EQ(some, inspect(config, {.tokens = 100}).flops);
 }
 
 }  // namespace
-}  // namespace rapt
+}  // namespace rapt::test

@@ -50,6 +50,28 @@ TEST(Model, PackedSequencesAreWhatTheyAreAlone) {
   }
 }
 
+/// Angles follow the length of the sequence: a rope of that length, said once and for all.
+TEST(Model, RopesThatGrowAreThoseOfTheLength) {
+  const auto same = [](const RopeScaling& growing, const RopeScaling& fixed, Index tokens) {
+    ModelConfig config = tiny_config();
+    config.rope_scaling = growing;
+    Transformer model = noisy_model(config);
+    config.rope_scaling = fixed;
+    Transformer other = noisy_model(config);
+    const Sample sample = sample_of(config, {tokens});
+    return different_bits("", hidden_of(model, sample).numbers(),
+                          hidden_of(other, sample).numbers()) == "";
+  };
+  // Dynamic NTK with factor f is NTK with f * tokens / trained - (f - 1).
+  EXPECT_TRUE(same(DynamicNtkRope{2, 10}, NtkRope{4}, 25));
+  EXPECT_FALSE(same(DynamicNtkRope{2, 10}, NtkRope{4}, 24));
+  EXPECT_TRUE(same(DynamicNtkRope{2, 10}, NtkRope{1}, 10));
+  const std::vector<double> near = {1, 1, 1.5, 2}, far = {1, 2, 4, 8};
+  EXPECT_TRUE(same(LongRope{near, far, 16, 4}, LongRope{near, near, 16, 4}, 16));
+  EXPECT_TRUE(same(LongRope{near, far, 16, 4}, LongRope{far, far, 16, 4}, 17));
+  EXPECT_FALSE(same(LongRope{near, far, 16, 4}, LongRope{near, near, 16, 4}, 17));
+}
+
 /// Gradients of all sequences together are the sums of those alone, each loss counted by its
 /// targets.
 TEST(Model, GradientsOfPackedSequencesAddUp) {

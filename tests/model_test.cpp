@@ -33,22 +33,6 @@ LayerCounts layer_counts(ModelConfig config) {
   return {least - encoder_layer - layer, encoder_layer, layer};
 }
 
-ModelConfig worked_example() {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder_decoder;
-  config.vocabulary = 0;
-  config.width = 1024;
-  config.heads = 4;
-  config.head_dim = 192;
-  config.ffn = 512;
-  config.encoder_layers = 12;
-  config.layers = 8;
-  config.activation = Activation::relu;
-  config.norm_place = ModelConfig::NormPlace::after;
-  config.positions = ModelConfig::Positions::none;
-  return config;
-}
-
 TEST(Model, CountsOfTheWorkedExample) {
   const LayerCounts counts = layer_counts(worked_example());
   EXPECT_EQ(counts.rest, 0);

@@ -8,6 +8,7 @@
 #include "support/bound.h"
 #include "support/folder.h"
 #include "support/models.h"
+#include "train/checkpoint.h"
 
 namespace rapt::test {
 namespace {
@@ -186,6 +187,61 @@ TEST(Train, LearnsToCopy) {
   const Ran ran = run(config, folder / "copy");
   EXPECT_EQ(ran.result.end, TrainResult::End::accuracy)
       << "exact " << ran.result.evaluation->exact << ", loss " << ran.result.evaluation->loss;
+}
+
+/// Masks that happen to fall on nothing leave batches without a target.
+TEST(Train, BatchesWithoutTargetsAreNoCrash) {
+  const TemporaryFolder folder;
+  put(folder / "text.txt", std::string(2000, 'a'));
+  RunConfig config = tiny_run();
+  config.model.kind = ModelConfig::Kind::encoder;
+  config.model.patterns = {"full"};
+  config.data.path = folder / "text.txt";
+  config.data.learning = Learning::masked_token;
+  config.data.items = 1;
+  config.data.tokens = 4;
+  config.data.evaluations = 3;
+  config.data.masked = 1e-9;
+  const Ran ran = run(config, folder / "run");
+  EXPECT_EQ(ran.result.step, config.train.steps);
+  for (const Evaluation& evaluation : ran.evaluations) EXPECT_TRUE(std::isfinite(evaluation.loss));
+}
+
+/// Lines that are no objects, or objects of other things, are passed over; so is a torn last one.
+TEST(Train, DamagedMetricsAreReadAsFarAsTheyGo) {
+  const TemporaryFolder folder;
+  const RunConfig config = tiny_run();
+  run(config, folder / "run", 6);
+  const std::string path = folder / "run/metrics.jsonl", good = get(path);
+  put(path, good + "[1, 2]\n{\"step\": \"six\"}\n\xFF\xFE\n{\"step\": 7, \"lo");
+  const RunStatus status = run_status(folder / "run");
+  ASSERT_TRUE(status.last.has_value());
+  EXPECT_EQ(status.saved, 6);
+  run(config, folder / "run");
+  run(config, folder / "whole");
+  EXPECT_EQ(metrics_in(folder / "run"), metrics_in(folder / "whole"));
+}
+
+TEST(Train, AStateThatLacksSomethingIsNamed) {
+  const TemporaryFolder folder;
+  const RunConfig config = tiny_run();
+  run(config, folder / "run", 3);
+  {
+    CheckpointStore store(folder / "run");
+    Checkpoint checkpoint = store.load(3);
+    checkpoint.state.erase("adam_steps");
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, tensor] : checkpoint.tensors) tensors.push_back({name, tensor});
+    store.save(4, tensors, checkpoint.state);
+  }
+  try {
+    run(config, folder / "run");
+    ADD_FAILURE() << "a run went on without the steps of its moments";
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("checkpoint of step 4"), std::string::npos) << text;
+    EXPECT_NE(text.find("adam_steps"), std::string::npos) << text;
+  }
 }
 
 TEST(Train, ALossThatIsNoNumberMovesNothing) {

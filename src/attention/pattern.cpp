@@ -27,6 +27,17 @@ class Operator : public Pattern::Node {
     for (const auto& operand : operands_) operand->fit(lengths);
   }
 
+  std::shared_ptr<const Node> among(Index keys) const override {
+    std::vector<Pattern> parts;
+    bool changed = false;
+    for (const auto& operand : operands_) {
+      const std::shared_ptr<const Node> other = operand->among(keys);
+      changed |= other != nullptr;
+      parts.emplace_back(other == nullptr ? operand : other);
+    }
+    return changed ? join(binding_, parts).node() : nullptr;
+  }
+
   void write(std::string& text) const override {
     const std::string_view sign = binding_ == Binding::both ? " & " : " | ";
     std::string_view between;
@@ -135,6 +146,11 @@ Pattern join(Binding binding, std::span<const Pattern> parts) {
         " levels");
   if (binding == Binding::both) return Pattern(std::make_shared<const Both>(std::move(operands)));
   return Pattern(std::make_shared<const Either>(std::move(operands)));
+}
+
+Pattern among(const Pattern& pattern, Index keys) {
+  const std::shared_ptr<const Pattern::Node> node = pattern.node()->among(keys);
+  return node == nullptr ? pattern : Pattern(node);
 }
 
 SplitPattern split_lsh(const Pattern& pattern) {

@@ -76,6 +76,12 @@ struct Tokens {
     check(last < lengths.keys, "tokens: position ", last, " does not exist among ", lengths.keys,
           " keys");
   }
+  Tokens among(Index keys) const {
+    Tokens some;
+    for (const Range& range : positions)
+      if (range.begin < keys) some.positions.push_back({range.begin, std::min(range.end, keys)});
+    return some;
+  }
   std::string text() const {
     std::vector<Index> all;
     for (const Range& range : positions)

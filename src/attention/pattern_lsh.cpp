@@ -21,6 +21,7 @@ class LshNode final : public Pattern::Node {
   }
   Binding binding() const override { return Binding::leaf; }
   Index height() const override { return 0; }
+  std::shared_ptr<const Node> among(Index) const override { return nullptr; }
   bool has_lsh() const override { return true; }
   const Lsh& options() const { return options_; }
 

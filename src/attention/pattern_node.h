@@ -41,6 +41,8 @@ struct Pattern::Node {
   /// `scratch` has room for buffers_per_level * height() buffers, whose storage is reused.
   virtual void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const = 0;
   virtual void fit(Lengths lengths) const = 0;
+  /// The same without positions that are not among so many keys; null: it names none.
+  virtual std::shared_ptr<const Node> among(Index keys) const = 0;
   virtual void write(std::string& text) const = 0;
   virtual bool equals(const Node& other) const = 0;
   virtual Binding binding() const = 0;
@@ -61,6 +63,12 @@ class LeafNode final : public Pattern::Node {
   }
   void fit(Lengths lengths) const override {
     if constexpr (requires { leaf_.fit(lengths); }) leaf_.fit(lengths);
+  }
+  std::shared_ptr<const Node> among(Index keys) const override {
+    if constexpr (requires { leaf_.among(keys); })
+      return std::make_shared<const LeafNode>(leaf_.among(keys));
+    else
+      return nullptr;
   }
   void write(std::string& text) const override { text += leaf_.text(); }
   bool equals(const Node& other) const override {
@@ -84,6 +92,10 @@ inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
   return std::vector<Ranges>(
       static_cast<std::size_t>(Pattern::Node::buffers_per_level * node.height()));
 }
+
+/// The pattern for so many keys or fewer: tokens(...) that are not there are left out, as nobody
+/// sees them and they see nobody. A sequence that grows meets them when they come.
+Pattern among(const Pattern& pattern, Index keys);
 
 /// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.
 Pattern join(Binding binding, std::span<const Pattern> parts);

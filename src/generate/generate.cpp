@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/pattern_node.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "generate/beams.h"
@@ -43,7 +44,7 @@ bool reads_in_pieces(const ModelConfig& config, Index tokens) {
     return false;
   const Lengths lengths{tokens, tokens};
   for (const std::string& text : config.patterns) {
-    const Pattern pattern = Pattern::parse(text);
+    const Pattern pattern = among(Pattern::parse(text), tokens);
     if (lsh_part(pattern)) return false;
     for (Index query = 0; query < lengths.queries; ++query) {
       const Ranges seen = pattern.keys_of(query, lengths);

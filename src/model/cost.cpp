@@ -1,5 +1,6 @@
 #include "model/cost.h"
 
+#include "attention/pattern_node.h"
 #include "rapt/inspect.h"
 #include "rapt/lsh.h"
 #include "rapt/plan.h"
@@ -9,7 +10,7 @@ namespace rapt {
 double pairs_of(const Pattern& pattern, Lengths lengths) {
   if (const std::optional<Lsh> hashed = lsh_part(pattern))
     return static_cast<double>(lsh_pairs(*hashed, lengths.keys));
-  return static_cast<double>(Plan(pattern, lengths).pairs());
+  return static_cast<double>(Plan(among(pattern, lengths.keys), lengths).pairs());
 }
 
 double forward_flops(const Transformer& model, Index items, Index tokens) {

@@ -22,8 +22,9 @@ Pattern moved(const Pattern& pattern, const std::vector<Index>& lengths, Index k
   std::vector<Ranges> seen;
   Index start = 0;
   for (const Index length : lengths) {
+    const Pattern own = among(pattern, length);
     for (Index query = 0; query < length; ++query) {
-      seen.push_back(pattern.keys_of(query, {length, length}));
+      seen.push_back(own.keys_of(query, {length, length}));
       for (Range& range : seen.back()) range = {range.begin + start, range.end + start};
     }
     start += length;
@@ -46,7 +47,7 @@ SequenceLayout::SequenceLayout(std::vector<Index> lengths) : lengths_(std::move(
 }
 
 Pattern SequenceLayout::apart(const Pattern& pattern) const {
-  if (!packed_) return pattern;
+  if (!packed_) return among(pattern, tokens());
   return names_places(pattern) ? moved(pattern, lengths_, rows_) : pattern & documents(lengths_);
 }
 

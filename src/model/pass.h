@@ -110,7 +110,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   void append(KvCache& cache, const HeadColumns& k, const HeadColumns& v,
               const SequenceLayout& layout) const;
   /// Queries of every sequence over what a cache has of it.
-  Variable over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, const Attention& how,
+  Variable over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, Attention how,
                       const SequenceLayout& layout) const;
   void keep_stats(const std::string& layer, const Attended& attended) const;
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "attention/pattern_node.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "model/pass.h"
@@ -159,7 +160,6 @@ Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput
                                 const LayerPlace& at) {
   const SequenceLayout& layout = *in.layout;
   Attention how = score(in, at);
-  how.pattern = in.layer(at.layer).pattern;
   how.stats = false;
   const bool again = at.orders != nullptr && !at.orders->empty();
   const auto order = [&](std::size_t i) { return again ? (*at.orders)[i] : nullptr; };
@@ -167,13 +167,16 @@ Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput
   if (at.orders != nullptr && !again)
     extras.seen = [&at](const Attended& attended) { at.orders->push_back(attended.rows.order); };
   const HeadShape shape{layout.items(), config_.heads, config_.dim()};
+  const Pattern& pattern = in.layer(at.layer).pattern;
   if (!layout.packed()) {
+    how.pattern = among(pattern, layout.tokens());
     how.order = order(0);
     return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how, extras);
   }
   std::vector<SequenceCall> calls;
   for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
     calls.push_back({layout.lengths()[i], how});
+    calls.back().how.pattern = among(pattern, layout.lengths()[i]);
     calls.back().how.order = order(i);
     calls.back().how.dropout.seed = random_bits(how.dropout.seed, {static_cast<Index>(i)});
   }
@@ -246,14 +249,16 @@ void Pass::append(KvCache& cache, const HeadColumns& k, const HeadColumns& v,
   }
 }
 
-Variable Pass::over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache,
-                          const Attention& how, const SequenceLayout& layout) const {
+Variable Pass::over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, Attention how,
+                          const SequenceLayout& layout) const {
+  const Pattern pattern = how.pattern;
   const HeadShape shape{1, config_.heads, config_.dim()};
   Tensor out = Tensor::uninitialized({layout.rows(), shape.heads * shape.dim});
   float* to = out.data();
   Index row = 0;
   for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
     const Index tokens = layout.lengths()[i];
+    how.pattern = among(pattern, cache.tokens(use_.sequences[i]));
     const Attended attended = attend(heads_in(q.of.value(), row, tokens, shape, q.first), cache,
                                      use_.sequences.subspan(i, 1), how, tape.context());
     const View from = attended.out;

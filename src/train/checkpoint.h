@@ -49,6 +49,8 @@ class CheckpointStore {
   /// std::invalid_argument if a name comes twice or the state is not what JSON can say (NaN).
   void save(Index step, std::span<const NamedTensor> tensors, const Json& state);
 
+  const std::string& folder() const { return folder_; }
+
   /// Removes all checkpoints.
   void clear();
 

@@ -24,7 +24,7 @@ struct PreparedRun {
 /// Looks at the folder and changes nothing. Throws std::runtime_error if a run that goes on has
 /// another model or other data, and std::invalid_argument if there is one and there must not be.
 PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
-                        const CheckpointStore& store, OldRun old_run, const Pause& pause);
+                        const CheckpointStore& store, OldRun old_run, const Pause& pause = {});
 /// config.toml and tokenizer.json of a run that begins or goes on.
 void write_run(const PreparedRun& run, const std::string& folder);
 /// The tokenizer of the folder, if its data is text.

@@ -73,7 +73,8 @@ void Trainer::pass_notices() {
 void Trainer::resume() {
   const std::optional<Index> latest = store_.latest();
   pass_notices();
-  if (!latest) fail_input("train: no checkpoint of this run is whole; --force starts it over");
+  if (!latest)
+    fail_input("train: no checkpoint in ", store_.folder(), " is whole; --force starts it over");
   Checkpoint checkpoint = store_.load(*latest);
   RunState state = restore(checkpoint, config_, *data_, model_, optimizer_);
   step_ = saved_ = *latest;

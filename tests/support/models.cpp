@@ -116,6 +116,9 @@ std::vector<ModelCase> pattern_cases() {
               }),
       changed("window and global tokens",
               [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({0}))"}; }),
+      changed(
+          "global tokens that come late",
+          [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({1, 6, 22}))"}; }),
       changed("chunks", [](ModelConfig& c) { c.patterns = {"causal & chunks(6, 1, 0)"}; }),
       changed("shared query and key",
               [](ModelConfig& c) { c.shared_query_key = ModelConfig::SharedKeys::always; }),
@@ -230,6 +233,22 @@ ModelConfig tiny_config() {
   return config;
 }
 
+ModelConfig worked_example() {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::encoder_decoder;
+  config.vocabulary = 0;
+  config.width = 1024;
+  config.heads = 4;
+  config.head_dim = 192;
+  config.ffn = 512;
+  config.encoder_layers = 12;
+  config.layers = 8;
+  config.activation = Activation::relu;
+  config.norm_place = ModelConfig::NormPlace::after;
+  config.positions = ModelConfig::Positions::none;
+  return config;
+}
+
 std::vector<ModelCase> model_cases() {
   std::vector<ModelCase> all;
   for (const auto& some :
@@ -253,7 +272,7 @@ std::vector<ModelCase> growing_model_cases() {
   };
   const auto one_reversible = [](ModelConfig& c) {
     c.shared_query_key = ModelConfig::SharedKeys::always;
-    c.patterns = {"lsh(4, 2, {2, 4}, 3) & causal & (window(12, 0) | tokens({0, 1}))"};
+    c.patterns = {"lsh(4, 2, {2, 4}, 3) & causal & (window(12, 0) | tokens({0, 1, 25}))"};
     c.layers = 1;
     c.reversible = true;
     c.tied = false;

@@ -16,6 +16,8 @@ struct ModelCase {
 
 /// Two layers, two heads of 8, 13 tokens: what cases start from.
 ModelConfig tiny_config();
+/// d_model 1024, 4 heads of 192, ffn 512, 12 + 8 layers: worked out by hand in the specification.
+ModelConfig worked_example();
 /// One case for every thing a config may say.
 std::vector<ModelCase> model_cases();
 /// Those whose tokens stay what they are when others follow, so that a cache goes on as if all had
