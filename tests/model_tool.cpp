@@ -85,6 +85,7 @@ Transformer model_of(const RunConfig& config, const std::string& weights) {
           value.shape(), ", expected ", parameter.value.shape());
     parameter.value = std::move(value);
   }
+  model.refresh();
   return model;
 }
 
@@ -138,6 +139,7 @@ double train_step(const RunConfig& config, Transformer& model, Optimizer& optimi
   const GradientNorm norm = gradient_norm(optimizer.parameters());
   optimizer.step({.learning_rate = learning_rate_at(config.train.schedule, step),
                   .gradient_factor = clip_factor(norm.norm, config.train.clip)});
+  model.refresh();
   return loss.total / static_cast<double>(loss.counted);
 }
 
