@@ -51,16 +51,22 @@ HWY_INLINE __m256i LoadQuad(const std::int8_t* x) {
   return _mm256_set1_epi32(quad);
 }
 
+/// The sum as it is written: left to itself, GCC adds up in an order that needs forty registers.
+HWY_INLINE __m256i InOrder(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
 /// A pair of products is at most 2 * 128 * 127, which fits 16 bits.
 HWY_INLINE IntLanes AddQuad(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
   const __m256i pairs = _mm256_maddubs_epi16(w.size, _mm256_sign_epi8(LoadQuad(x), w.sign));
-  return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  return InOrder(_mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
-  return _mm256_add_epi16(sums, _mm256_maddubs_epi16(w.lower, LoadQuad(x)));
+  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.lower, LoadQuad(x))));
 }
 HWY_INLINE ShortLanes AddUpper(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
-  return _mm256_add_epi16(sums, _mm256_maddubs_epi16(w.upper, LoadQuad(x)));
+  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.upper, LoadQuad(x))));
 }
 HWY_INLINE IntLanes SumPairs(ShortLanes shorts) {
   return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1));
@@ -80,6 +86,105 @@ HWY_INLINE FloatLanes AddProduct(FloatLanes to, FloatLanes x, float factor) {
   return _mm256_fmadd_ps(x, _mm256_set1_ps(factor), to);
 }
 HWY_INLINE void StoreFloats(FloatLanes x, float* to) { _mm256_storeu_ps(to, x); }
+
+#elif HWY_TARGET == HWY_SSE4
+
+// The same in halves: rows 0 to 3 and 4 to 7.
+struct IntLanes {
+  __m128i of[2];
+};
+using ShortLanes = IntLanes;
+struct FloatLanes {
+  __m128 of[2];
+};
+struct SignedCodes {
+  __m128i size[2], sign[2];
+};
+struct NibbleCodes {
+  __m128i lower[2], upper[2];
+};
+
+HWY_INLINE IntLanes ZeroInts() { return {{_mm_setzero_si128(), _mm_setzero_si128()}}; }
+HWY_INLINE ShortLanes ZeroShorts() { return ZeroInts(); }
+HWY_INLINE FloatLanes ZeroFloats() { return {{_mm_setzero_ps(), _mm_setzero_ps()}}; }
+
+HWY_INLINE __m128i LoadBytes(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+HWY_INLINE SignedCodes LoadSigned(const std::byte* from) {
+  const __m128i first = LoadBytes(from), second = LoadBytes(from + 16);
+  return {{_mm_abs_epi8(first), _mm_abs_epi8(second)}, {first, second}};
+}
+HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
+  const __m128i mask = _mm_set1_epi8(15);
+  NibbleCodes codes;
+  for (int half = 0; half < 2; ++half) {
+    const __m128i both = LoadBytes(from + 16 * half);
+    codes.lower[half] = _mm_and_si128(both, mask);
+    codes.upper[half] = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
+  }
+  return codes;
+}
+HWY_INLINE __m128i LoadQuad(const std::int8_t* x) {
+  std::int32_t quad;
+  std::memcpy(&quad, x, sizeof quad);
+  return _mm_set1_epi32(quad);
+}
+HWY_INLINE __m128i InOrder(__m128i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+HWY_INLINE IntLanes AddQuad(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
+  const __m128i quad = LoadQuad(x);
+  for (int half = 0; half < 2; ++half) {
+    const __m128i pairs = _mm_maddubs_epi16(w.size[half], _mm_sign_epi8(quad, w.sign[half]));
+    sums.of[half] = InOrder(_mm_add_epi32(sums.of[half], _mm_madd_epi16(pairs, _mm_set1_epi16(1))));
+  }
+  return sums;
+}
+HWY_INLINE ShortLanes AddNibbles(ShortLanes sums, const __m128i (&w)[2], const std::int8_t* x) {
+  const __m128i quad = LoadQuad(x);
+  for (int half = 0; half < 2; ++half)
+    sums.of[half] = InOrder(_mm_add_epi16(sums.of[half], _mm_maddubs_epi16(w[half], quad)));
+  return sums;
+}
+HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
+  return AddNibbles(sums, w.lower, x);
+}
+HWY_INLINE ShortLanes AddUpper(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
+  return AddNibbles(sums, w.upper, x);
+}
+HWY_INLINE IntLanes SumPairs(ShortLanes shorts) {
+  const __m128i ones = _mm_set1_epi16(1);
+  return {{_mm_madd_epi16(shorts.of[0], ones), _mm_madd_epi16(shorts.of[1], ones)}};
+}
+HWY_INLINE IntLanes Subtract(IntLanes sums, std::int32_t x) {
+  const __m128i all = _mm_set1_epi32(x);
+  return {{_mm_sub_epi32(sums.of[0], all), _mm_sub_epi32(sums.of[1], all)}};
+}
+HWY_INLINE FloatLanes LoadHalves(const std::byte* from) {
+  const hn::Rebind<std::uint16_t, DF> d16;
+  const auto* halves = reinterpret_cast<const std::uint16_t*>(from);
+  return {{Widen16(DF(), F16(), hn::LoadU(d16, halves)).raw,
+           Widen16(DF(), F16(), hn::LoadU(d16, halves + 4)).raw}};
+}
+HWY_INLINE FloatLanes AddScaled(FloatLanes to, IntLanes sums, FloatLanes scale, float factor) {
+  for (int half = 0; half < 2; ++half)
+    to.of[half] =
+        _mm_add_ps(to.of[half], _mm_mul_ps(_mm_cvtepi32_ps(sums.of[half]),
+                                           _mm_mul_ps(scale.of[half], _mm_set1_ps(factor))));
+  return to;
+}
+HWY_INLINE FloatLanes AddProduct(FloatLanes to, FloatLanes x, float factor) {
+  for (int half = 0; half < 2; ++half)
+    to.of[half] = _mm_add_ps(to.of[half], _mm_mul_ps(x.of[half], _mm_set1_ps(factor)));
+  return to;
+}
+HWY_INLINE void StoreFloats(FloatLanes x, float* to) {
+  _mm_storeu_ps(to, x.of[0]);
+  _mm_storeu_ps(to + 4, x.of[1]);
+}
 
 #else
 
