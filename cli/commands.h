@@ -19,6 +19,7 @@ void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_convert(CLI::App& app);
+void add_tokenize(CLI::App& app);
 
 /// What `rapt --version` prints.
 void print_version(bool json);

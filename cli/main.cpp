@@ -43,6 +43,7 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_generate(app);
   rapt::cli::add_embed(app);
   rapt::cli::add_convert(app);
+  rapt::cli::add_tokenize(app);
   app.footer(examples);  // last: commands would inherit it
   try {
     app.parse(argc, argv);

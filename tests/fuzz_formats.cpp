@@ -16,6 +16,7 @@
 #include "formats/safetensors_header.h"
 #include "rapt/tokenizer.h"
 #include "support/folder.h"
+#include "support/tokenizers.h"
 #include "train/manifest.h"
 
 namespace {
@@ -146,16 +147,78 @@ Kind safetensors_kind() {
           }};
 }
 
-Kind tokenizer_kind(const TemporaryFolder& folder) {
-  const std::string path = folder / "tokenizer.json";
-  const std::vector<std::string> texts{"abab abab ab <|endoftext|> 12 12 12"};
-  Tokenizer::learn(texts, 270).write(path);
-  return {"tokenizer", get(path), [path](const std::string& text) {
+/// Whatever a file has become, ids are tokens.
+Kind tokenizer_kind(const char* name, const TemporaryFolder& folder, const Json& file) {
+  const std::string path = folder / std::string(name);
+  return {name, file.dump(), [path](const std::string& text) {
             put(path, text);
             const Tokenizer tokenizer = Tokenizer::read(path);
-            const std::string sample = "abab <|endoftext|> \xFF 12";
-            expect(tokenizer.decode(tokenizer.encode(sample)) == sample, "text does not come back");
+            const EncodeOptions special{.special = true};
+            for (const char* sample : {"ab A\u0301b [SEP] <l>", "\xFF\xE6 \u65e5 aaaab", ""}) {
+              const Encoding encoding = tokenizer.encode_pair(sample, "bab", special);
+              expect(encoding.ids.size() == encoding.types.size(), "ids without types");
+              for (const std::int32_t id : encoding.ids)
+                expect(id >= 0 && id < tokenizer.entries(), "an id that is no token");
+              tokenizer.decode(encoding.ids, {.special = true});
+            }
           }};
+}
+
+Json bytes_file(const TemporaryFolder& folder) {
+  const std::vector<std::string> texts{"abab abab ab <|endoftext|> 12 12 12"};
+  Tokenizer::learn(texts, 270).write(folder / "learnt");
+  return Json::parse(get(folder / "learnt"));
+}
+
+Json unigram_file() {
+  return {
+      {"added_tokens", Json::array({added_token(0, "<unk>", true), added_token(7, "<l>", false)})},
+      {"normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", table_of_one()}}},
+      {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+      {"decoder", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 0},
+        {"vocab",
+         Json::array({Json::array({"<unk>", 0}), Json::array({"\u2581", -3.0}),
+                      Json::array({"a", -2.0}), Json::array({"b", -2.0}), Json::array({"ab", -5.0}),
+                      Json::array({"bab", -4.0}), Json::array({"[", -4.0})})}}}};
+}
+
+Json word_piece_file() {
+  return {{"added_tokens", Json::array({added_token(1, "[SEP]", true)})},
+          {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", true}}},
+          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+          {"post_processor",
+           {{"type", "BertProcessing"}, {"sep", {"[SEP]", 1}}, {"cls", {"[SEP]", 1}}}},
+          {"decoder", {{"type", "WordPiece"}}},
+          {"model",
+           {{"type", "WordPiece"},
+            {"unk_token", "[UNK]"},
+            {"vocab", vocabulary_of({"[UNK]", "[SEP]", "a", "##b", "b", "ab", "##ab"})}}}};
+}
+
+Json bpe_file() {
+  return {{"added_tokens", Json::array({added_token(0, "<unk>", true)})},
+          {"normalizer",
+           {{"type", "Sequence"},
+            {"normalizers",
+             {{{"type", "NFKC"}},
+              {{"type", "Replace"}, {"pattern", {{"Regex", " +"}}}, {"content", "_"}}}}}},
+          {"pre_tokenizer",
+           {{"type", "Split"},
+            {"pattern", {{"Regex", "_?\\p{L}+|[^\\s\\p{L}]"}}},
+            {"behavior", "Isolated"},
+            {"invert", false}}},
+          {"decoder",
+           {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"vocab", vocabulary_of({"<unk>", "a", "b", "ab", "_", "_ab", "<0xE6>", "<0x97>"})},
+            {"merges", {"a b", "_ ab"}}}}};
 }
 
 /// Under a hash that is right: otherwise no mutant would get past it.
@@ -198,7 +261,12 @@ int fuzz(double seconds, std::uint64_t seed) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   const TemporaryFolder folder;
-  std::vector<Kind> kinds{safetensors_kind(), tokenizer_kind(folder), manifest_kind()};
+  std::vector<Kind> kinds{safetensors_kind(),
+                          tokenizer_kind("bytes", folder, bytes_file(folder)),
+                          tokenizer_kind("unigram", folder, unigram_file()),
+                          tokenizer_kind("word pieces", folder, word_piece_file()),
+                          tokenizer_kind("bpe", folder, bpe_file()),
+                          manifest_kind()};
   for (Kind& kind : kinds) kind.tables = peak_of(kind, kind.good) + (1 << 16);
   for (std::uint64_t done = 0; done < 10'000 || Clock::now() < end; ++done)
     for (Kind& kind : kinds) {

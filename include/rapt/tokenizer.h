@@ -33,7 +33,8 @@ struct DecodeOptions {
 
 /// Tokens that stand for no text, as far as a tokenizer has them.
 struct SpecialTokens {
-  std::optional<std::int32_t> unknown, begin, end, padding, classify, separator, mask;
+  std::optional<std::int32_t> unknown = {}, begin = {}, end = {}, padding = {};
+  std::optional<std::int32_t> classify = {}, separator = {}, mask = {};
 };
 
 /// Text to numbers and back: bytes, byte-level BPE, BPE, WordPiece, Unigram. Cheap to copy; every

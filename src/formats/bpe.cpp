@@ -11,28 +11,33 @@ namespace rapt {
 namespace {
 
 constexpr std::uint32_t none = 0xFFFFFFFF;
+constexpr std::size_t longest_short = 40;  // letters; beyond, a heap is faster
 
 /// A list of tokens and a heap of pairs, so a long word costs n log n.
 class LongMerger {
  public:
-  LongMerger(const PairTable& pairs, std::vector<std::int32_t>& ids, std::size_t begin)
-      : pairs_(pairs), ids_(ids), begin_(begin) {
-    check(ids.size() - begin < none, "tokenizer: a word of ", ids.size() - begin,
-          " letters is too long");
-    const auto size = static_cast<std::uint32_t>(ids.size() - begin);
-    links_.resize(size);
+  LongMerger(const PairTable& pairs, std::int32_t* word, std::size_t count)
+      : pairs_(pairs), word_(word), links_(count) {
+    check(count < none, "tokenizer: a word of ", count, " letters is too long");
+    const auto size = static_cast<std::uint32_t>(count);
     for (std::uint32_t i = 0; i < size; ++i)
-      links_[i] = {ids[begin + i], i == 0 ? none : i - 1, i + 1 == size ? none : i + 1};
-    for (std::uint32_t i = 0; i < size; ++i) consider(i);
+      links_[i] = {word[i], i == 0 ? none : i - 1, i + 1 == size ? none : i + 1};
+    std::vector<std::uint64_t> candidates;
+    candidates.reserve(count);
+    for (std::uint32_t i = 0; i < size; ++i)
+      if (const Joined* joined = joined_at(i)) candidates.push_back(candidate(joined->rank, i));
+    candidates_ = Heap(std::greater<>(), std::move(candidates));
   }
-  void run() {
+  /// How many tokens are left.
+  std::size_t run() {
     while (!candidates_.empty()) {
-      const Candidate next = candidates_.top();
+      const std::uint64_t next = candidates_.top();
       candidates_.pop();
-      merge(next);
+      merge(static_cast<std::uint32_t>(next >> 32), static_cast<std::uint32_t>(next));
     }
-    ids_.resize(begin_);
-    for (std::uint32_t at = 0; at != none; at = links_[at].next) ids_.push_back(links_[at].id);
+    std::size_t count = 0;
+    for (std::uint32_t at = 0; at != none; at = links_[at].next) word_[count++] = links_[at].id;
+    return count;
   }
 
  private:
@@ -40,40 +45,37 @@ class LongMerger {
     std::int32_t id;  // -1: has gone into the one before it
     std::uint32_t previous, next;
   };
-  struct Candidate {
-    std::uint32_t rank, place;
-    std::int32_t left, right, result;
-    bool operator>(const Candidate& other) const {
-      return std::pair(rank, place) > std::pair(other.rank, other.place);
-    }
-  };
+  using Heap = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
 
-  void consider(std::uint32_t place) {
-    const Link& link = links_[place];
-    if (link.next == none) return;
-    const std::int32_t right = links_[link.next].id;
-    if (const Joined* joined = pairs_.find(link.id, right))
-      candidates_.push({joined->rank, place, link.id, right, joined->result});
+  static std::uint64_t candidate(std::uint32_t rank, std::uint32_t place) {
+    return static_cast<std::uint64_t>(rank) << 32 | place;
   }
-  void merge(const Candidate& candidate) {
-    Link& left = links_[candidate.place];
+  const Joined* joined_at(std::uint32_t place) const {
+    const Link& link = links_[place];
+    if (link.id < 0 || link.next == none) return nullptr;
+    return pairs_.find(link.id, links_[link.next].id);
+  }
+  void consider(std::uint32_t place) {
+    if (const Joined* joined = joined_at(place)) candidates_.push(candidate(joined->rank, place));
+  }
+  void merge(std::uint32_t rank, std::uint32_t place) {
+    const Joined* joined = joined_at(place);
     // A candidate of the past: one of the two has been merged otherwise.
-    if (left.id != candidate.left || left.next == none || links_[left.next].id != candidate.right)
-      return;
+    if (joined == nullptr || joined->rank != rank) return;
+    Link& left = links_[place];
     Link& right = links_[left.next];
-    left.id = candidate.result;
+    left.id = joined->result;
     left.next = right.next;
     right.id = -1;
-    if (left.next != none) links_[left.next].previous = candidate.place;
-    consider(candidate.place);
+    if (left.next != none) links_[left.next].previous = place;
+    consider(place);
     if (left.previous != none) consider(left.previous);
   }
 
   const PairTable& pairs_;
-  std::vector<std::int32_t>& ids_;
-  std::size_t begin_;
+  std::int32_t* word_;
   std::vector<Link> links_;
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates_;
+  Heap candidates_;
 };
 
 }  // namespace
@@ -88,22 +90,67 @@ Bpe::Bpe(const std::vector<Trie::Entry>& pieces, const std::vector<Merge>& merge
     byte_ids_[value] =
         pieces_.find(options_.letters == Letters::bytes ? letter : byte_token(value));
   }
+  find_bridges(merges);
+}
+
+void Bpe::find_bridges(const std::vector<Merge>& merges) {
+  if (!options_.prefix.empty() || !options_.suffix.empty()) return;  // letters have many spellings
+  struct Ends {
+    std::int32_t first = -1, last = -1;  // letters; -1 until known
+  };
+  std::int32_t highest = -1;
+  for (const Merge& merge : merges)
+    highest = std::max({highest, merge.left, merge.right, merge.result});
+  std::vector<Ends> ends(static_cast<std::size_t>(highest + 1));
+  const auto at = [&](std::int32_t id) -> Ends& { return ends[static_cast<std::size_t>(id)]; };
+  for (std::int32_t id = 0; id <= highest; ++id) at(id) = {id, id};
+  for (const Merge& merge : merges) at(merge.result) = {};
+  // A token that is a letter at times and the result of a merge at others has no ends of its own.
+  for (const std::int32_t id : byte_ids_)
+    if (id >= 0 && id <= highest && at(id).first < 0) return;
+  if (options_.unknown && *options_.unknown <= highest && at(*options_.unknown).first < 0) return;
+  // Parts are made before the whole in most files, so one pass will do; what never gets ends can
+  // never be made.
+  int passes = 0;
+  for (bool fresh = true; fresh; ++passes) {
+    if (passes == 20) return;
+    fresh = false;
+    for (const Merge& merge : merges) {
+      if (at(merge.result).first >= 0) continue;
+      const std::int32_t first = at(merge.left).first, last = at(merge.right).last;
+      if (first >= 0 && last >= 0) at(merge.result) = {first, last}, fresh = true;
+    }
+  }
+  PairTable bridges(merges.size());
+  for (const Merge& merge : merges) {
+    const std::int32_t left = at(merge.left).last, right = at(merge.right).first;
+    if (left >= 0 && right >= 0) bridges.insert(left, right, {0, 0});
+  }
+  bridges_ = std::move(bridges);
 }
 
 void Bpe::append(std::string_view word, Ids& ids) const {
-  constexpr std::size_t longest_short = 40;
   if (options_.whole_words) {
     const std::int32_t whole = pieces_.find(word);
     if (whole != Trie::none) return ids.push_back(whole);
   }
   const std::size_t begin = ids.size();
   append_letters(word, ids);
-  const std::size_t count = ids.size() - begin;
-  if (count < 2) return;
-  if (count <= longest_short)
-    merge_short(begin, ids);
-  else
-    LongMerger(pairs_, ids, begin).run();
+  std::size_t written = begin;
+  for (std::size_t at = begin; at < ids.size();) {
+    std::size_t end = at + 1;
+    while (end < ids.size() && (!bridges_ || bridges_->find(ids[end - 1], ids[end]))) ++end;
+    const std::size_t count = merged(ids.data() + at, end - at);
+    std::copy_n(ids.data() + at, count, ids.data() + written);
+    written += count;
+    at = end;
+  }
+  ids.resize(written);
+}
+
+std::size_t Bpe::merged(std::int32_t* word, std::size_t count) const {
+  if (count < 2) return count;
+  return count <= longest_short ? merged_short(word, count) : LongMerger(pairs_, word, count).run();
 }
 
 void Bpe::append_letters(std::string_view word, Ids& ids) const {
@@ -147,11 +194,9 @@ void Bpe::append_unknown(std::string_view letter, bool& waiting, Ids& ids) const
   waiting = true;
 }
 
-void Bpe::merge_short(std::size_t begin, Ids& ids) const {
-  std::array<std::uint32_t, 64> ranks;
-  std::array<std::int32_t, 64> results;
-  std::int32_t* word = ids.data() + begin;
-  std::size_t count = ids.size() - begin;
+std::size_t Bpe::merged_short(std::int32_t* word, std::size_t count) const {
+  std::array<std::uint32_t, longest_short> ranks;
+  std::array<std::int32_t, longest_short> results;
   const auto consider = [&](std::size_t i) {
     const Joined* joined = pairs_.find(word[i], word[i + 1]);
     ranks[i] = joined == nullptr ? none : joined->rank;
@@ -170,7 +215,7 @@ void Bpe::merge_short(std::size_t begin, Ids& ids) const {
     if (at + 1 < count) consider(at);
     if (at > 0) consider(at - 1);
   }
-  ids.resize(begin + count);
+  return count;
 }
 
 }  // namespace rapt

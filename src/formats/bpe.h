@@ -37,10 +37,15 @@ class Bpe : public WordModel {
   using Ids = std::vector<std::int32_t>;
   void append_letters(std::string_view word, Ids& ids) const;
   void append_unknown(std::string_view letter, bool& waiting, Ids& ids) const;
-  void merge_short(std::size_t begin, Ids& ids) const;
+  void find_bridges(const std::vector<Merge>& merges);
+  std::size_t merged(std::int32_t* word, std::size_t count) const;
+  std::size_t merged_short(std::int32_t* word, std::size_t count) const;
 
   Trie pieces_;
   PairTable pairs_;
+  /// Letters that end and begin the two parts of some merge; no token reaches across others, so a
+  /// word falls apart there. Nothing if that cannot be told.
+  std::optional<PairTable> bridges_;
   Options options_;
   std::array<std::int32_t, 256> byte_ids_;  // of one-byte pieces, or of <0x..> tokens
 };

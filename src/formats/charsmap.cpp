@@ -88,7 +88,7 @@ std::optional<std::string_view> CharsMapStep::find(std::string_view text) const 
 
 NormalText CharsMapStep::run(NormalText in) const {
   constexpr std::size_t longest_cluster = 6;
-  NormalText out{{}, in.front};
+  NormalText out;
   out.text.reserve(in.text.size());
   const std::string_view text = in.text;
   for (std::size_t at = 0; at < text.size();) {
@@ -103,7 +103,7 @@ NormalText CharsMapStep::run(NormalText in) const {
       for_each_character(cluster, [&](char32_t, std::string_view bytes) {
         out.text += find(bytes).value_or(bytes);
       });
-    if (at == 0 && out.text.empty()) out.front = false;
+    if (at < in.front) out.front = out.text.size();
     at += length;
   }
   return out;

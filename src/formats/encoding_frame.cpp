@@ -4,6 +4,13 @@
 #include "formats/fields.h"
 
 namespace rapt {
+namespace {
+
+bool is_id(const Json& value, Index entries) {
+  return value.is_number_integer() && value.get<Index>() >= 0 && value.get<Index>() < entries;
+}
+
+}  // namespace
 
 EncodingFrame::EncodingFrame()
     : single_{{Content::first, {}, 0}}, pair_{{Content::first, {}, 0}, {Content::second, {}, 1}} {}
@@ -36,9 +43,8 @@ void EncodingFrame::read(const Json& part, const std::string& source, Index entr
 void EncodingFrame::read_template(const Json& part, const std::string& source, Index entries) {
   const auto where = source + ": post_processor";
   const auto id_in = [&](const Json& value) {
-    check_input(value.is_number_unsigned() &&
-                    value.get<std::uint64_t>() < static_cast<std::uint64_t>(entries),
-                where, " has an id that is no token's, expected 0 to ", entries - 1);
+    check_input(is_id(value, entries), where, " has an id that is no token's, expected 0 to ",
+                entries - 1);
     return value.get<std::int32_t>();
   };
   Fields fields(part, source, "post_processor");
@@ -80,9 +86,8 @@ void EncodingFrame::read_template(const Json& part, const std::string& source, I
 void EncodingFrame::read_classic(const Json& part, const std::string& source, Index entries) {
   const auto token = [&](const char* key) {
     const Json value = part.value(key, Json());
-    const bool sound = value.is_array() && value.size() == 2 && value[0].is_string() &&
-                       value[1].is_number_unsigned() &&
-                       value[1].get<std::uint64_t>() < static_cast<std::uint64_t>(entries);
+    const bool sound =
+        value.is_array() && value.size() == 2 && value[0].is_string() && is_id(value[1], entries);
     check_input(sound, source, ": post_processor.", key, " is not a token and its id");
     return Ids{value[1].get<std::int32_t>()};
   };

@@ -1,5 +1,7 @@
 #include "formats/normalizer.h"
 
+#include <algorithm>
+
 #include "base/input.h"
 #include "formats/byte_letters.h"
 #include "formats/characters.h"
@@ -16,13 +18,11 @@ constexpr Index longest_affix = 1000;  // bytes that a step may put in for each 
 /// Puts together what a step makes of each character: nothing, itself or others.
 template <class Change>
 NormalText changed_characters(const NormalText& in, const Change& change) {
-  NormalText out{{}, in.front};
+  NormalText out;
   out.text.reserve(in.text.size());
-  bool first = true;
   for_each_character(in.text, [&](char32_t code, std::string_view bytes) {
     change(out.text, code, bytes);
-    if (first && out.text.empty()) out.front = false;
-    first = false;
+    if (bytes.data() < in.text.data() + in.front) out.front = out.text.size();
   });
   return out;
 }
@@ -32,6 +32,21 @@ NormalText kept_characters(const NormalText& in, const Keep& keep) {
   return changed_characters(in, [&](std::string& out, char32_t code, std::string_view bytes) {
     if (keep(code)) out += bytes;
   });
+}
+
+NormalText formed(const NormalText& in, Form form) {
+  NormalText out{normal_form(in.text, form), 0};
+  if (in.front == 0 || out.text.empty()) return out;
+  // As far as the first character's own form goes on; marks that follow it may come in between.
+  const std::string front = normal_form(in.text.substr(0, in.front), form);
+  const auto [end, ignored] =
+      std::mismatch(out.text.begin(), out.text.end(), front.begin(), front.end());
+  out.front = static_cast<std::size_t>(end - out.text.begin());
+  while (out.front > 0 && out.front < out.text.size() &&
+         (static_cast<unsigned char>(out.text[out.front]) & 0xC0) == 0x80)
+    --out.front;
+  out.front = std::max(out.front, first_character(out.text).length);
+  return out;
 }
 
 NormalText lowered(const NormalText& in) {
@@ -54,7 +69,7 @@ class BertStep : public NormalizerStep {
   NormalText run(NormalText in) const override {
     if (clean_ || ideographs_) in = spaced(in);
     if (accents_) {
-      in.text = normal_form(in.text, Form::nfd);
+      in = formed(in, Form::nfd);
       in = kept_characters(in, [](char32_t code) { return code < 0x300 || !is_accent(code); });
     }
     return lower_ ? lowered(in) : in;
@@ -87,10 +102,7 @@ class BertStep : public NormalizerStep {
 class FormStep : public NormalizerStep {
  public:
   explicit FormStep(Form form) : form_(form) {}
-  NormalText run(NormalText in) const override {
-    in.text = normal_form(in.text, form_);
-    return in;
-  }
+  NormalText run(NormalText in) const override { return formed(in, form_); }
 
  private:
   Form form_;
@@ -130,13 +142,14 @@ class ReplaceStep : public NormalizerStep {
   ReplaceStep(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   NormalText run(NormalText in) const override {
-    NormalText out{{}, in.front};
-    bool first = true;
+    NormalText out;
     pattern_.for_each(in.text, [&](std::string_view part, bool match) {
+      const auto begin = static_cast<std::size_t>(part.data() - in.text.data());
+      if (begin < in.front)
+        out.front = out.text.size() + (match ? content_.size() : in.front - begin);
       out.text += match ? std::string_view(content_) : part;
-      if (first && out.text.empty()) out.front = false;
-      first = false;
     });
+    out.front = std::min(out.front, out.text.size());
     return out;
   }
 
@@ -149,7 +162,9 @@ class PrependStep : public NormalizerStep {
  public:
   explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
   NormalText run(NormalText in) const override {
-    if (!in.text.empty()) in.text.insert(0, prefix_);
+    if (in.text.empty()) return in;
+    in.text.insert(0, prefix_);
+    if (in.front > 0) in.front += prefix_.size();
     return in;
   }
 
@@ -167,7 +182,9 @@ class StripStep : public NormalizerStep {
       text.remove_prefix(first_character(text).length);
     while (right_ && !text.empty() && is_space(last_character(text).code))
       text.remove_suffix(last_character(text).length);
-    return {std::string(text), in.front && text.data() == in.text.data()};
+    const auto lost = static_cast<std::size_t>(text.data() - in.text.data());
+    const std::size_t front = in.front > lost ? in.front - lost : 0;
+    return {std::string(text), std::min(front, text.size())};
   }
 
  private:
@@ -176,7 +193,9 @@ class StripStep : public NormalizerStep {
 
 class LetterStep : public NormalizerStep {
  public:
-  NormalText run(NormalText in) const override { return {letters_of(in.text), in.front}; }
+  NormalText run(NormalText in) const override {
+    return {letters_of(in.text), letters_of(in.text.substr(0, in.front)).size()};
+  }
 };
 
 using Steps = std::vector<std::shared_ptr<const NormalizerStep>>;
@@ -230,7 +249,7 @@ Normalizer::Normalizer(const Json& part, const std::string& source) {
 }
 
 NormalText Normalizer::run(std::string_view text) const {
-  NormalText result{std::string(text), true};
+  NormalText result{std::string(text), text.empty() ? 0 : first_character(text).length};
   for (const auto& step : steps_) result = step->run(std::move(result));
   return result;
 }

@@ -12,7 +12,7 @@ namespace rapt {
 /// Text on its way through a normalizer.
 struct NormalText {
   std::string text;
-  bool front = true;  // the first character is, or comes from, the first of the original
+  std::size_t front = 0;  // bytes at the beginning that come from the original's first character
 };
 
 /// One change of text, valid UTF-8 to valid UTF-8.

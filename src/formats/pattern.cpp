@@ -4,8 +4,12 @@
 
 #include <cctype>
 #include <new>
+#include <span>
+#include <sstream>
+#include <vector>
 
 #include "base/input.h"
+#include "formats/unicode_later.h"
 
 namespace rapt {
 namespace {
@@ -14,12 +18,30 @@ constexpr std::size_t longest_expression = 10'000;  // bytes; the longest in use
 /// Steps of one match. A long run of spaces takes as many as it has characters, so this is no
 /// small number; an expression that goes astray still ends within a second.
 constexpr std::uint32_t most_steps = 100'000'000;
+constexpr std::uint32_t most_memory = 256 << 10;  // KiB
 
 // Classes spelled out, because PCRE's are not those of the library that the files were made with.
 constexpr std::string_view spaces =
     R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-constexpr std::string_view digits = R"(\p{Nd})";
-constexpr std::string_view words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
+const std::string digits = R"(\p{Nd})";
+const std::string words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
+
+/// Characters of a category that PCRE2 may be too old for, as members of a class.
+std::string later_members(std::string_view category) {
+  static const std::vector<std::pair<std::string_view, std::span<const CodeRange>>> later = {
+      {"Lu", later_Lu}, {"Ll", later_Ll}, {"Lm", later_Lm}, {"Lo", later_Lo},
+      {"Mn", later_Mn}, {"Mc", later_Mc}, {"Nd", later_Nd}, {"No", later_No},
+      {"Pd", later_Pd}, {"Po", later_Po}, {"Sm", later_Sm}, {"So", later_So},
+  };
+  std::ostringstream members;
+  members << std::hex;
+  for (const auto& [name, ranges] : later)
+    if (!category.empty() && name.starts_with(category))
+      for (const auto& [first, last] : ranges)
+        members << "\\x{" << static_cast<std::uint32_t>(first) << "}-\\x{"
+                << static_cast<std::uint32_t>(last) << '}';
+  return members.str();
+}
 
 /// From the spelling of files to that of PCRE2. Letters, classes, groups, lookaround, quantifiers,
 /// alternatives and anchors mean the same; the rest is refused.
@@ -94,11 +116,12 @@ class Translation {
       case 'd':
       case 'D':
         take(2);
-        return add_class(digits, next == 'D');
+        return add_class(digits + later_members("Nd"), next == 'D');
       case 'w':
       case 'W':
         take(2);
-        return add_class(words, next == 'W');
+        return add_class(words + later_members("L") + later_members("M") + later_members("Nd"),
+                         next == 'W');
       case 'p':
       case 'P':
         return property();
@@ -125,7 +148,13 @@ class Translation {
     const std::size_t end = rest_.find('}');
     if (rest_.size() < 3 || rest_[2] != '{' || end == std::string_view::npos || end > 40)
       refuse("\\p without a name");
-    result_ += take(end + 1);
+    const bool inside_out = rest_[1] == 'P' || rest_[3] == '^';
+    const std::string later = later_members(rest_.substr(3, end - 3));
+    const std::string whole(take(end + 1));
+    if (later.empty() || inside_out)
+      result_ += whole;
+    else
+      add_class(whole + later, false);
   }
   void hexadecimal() {
     const std::size_t end = rest_.starts_with("\\x{") ? rest_.find('}') : 3;
@@ -179,11 +208,17 @@ class Search {
         context_(pcre2_match_context_create(nullptr)) {
     if (!match_ || !context_) throw std::bad_alloc();
     pcre2_set_match_limit(context_.get(), most_steps);
+    pcre2_set_heap_limit(context_.get(), most_memory);
   }
   /// The next match from a place on.
   bool next(std::size_t from) {
-    const int found = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(),
-                                  from, PCRE2_NO_UTF_CHECK, match_.get(), context_.get());
+    const auto match = [&](std::uint32_t options) {
+      return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), from,
+                         options | PCRE2_NO_UTF_CHECK, match_.get(), context_.get());
+    };
+    int found = match(0);
+    // Compiled expressions have a small stack only.
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) return false;
     check_input(found > 0, "tokenizer: text cannot be searched with the tokenizer's expression: ",
                 message_of(found));

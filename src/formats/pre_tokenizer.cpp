@@ -16,7 +16,8 @@ namespace {
 using Next = PreTokenizerStep::Next;
 
 Piece part_of(Piece piece, std::string_view text) {
-  return {text, piece.first && text.data() == piece.text.data()};
+  const auto begin = static_cast<std::size_t>(text.data() - piece.text.data());
+  return {text, piece.front > begin ? piece.front - begin : 0};
 }
 
 /// Each character that the predicate accepts is a match of its own.
@@ -169,10 +170,10 @@ class MetaspaceStep : public PreTokenizerStep {
         text += options_.replacement;
       else
         text += letter;
-    const bool wanted =
-        options_.prepend == Prepend::always || (options_.prepend == Prepend::first && piece.first);
+    const bool wanted = options_.prepend == Prepend::always ||
+                        (options_.prepend == Prepend::first && piece.front > 0);
     if (wanted && !text.starts_with(options_.replacement)) text.insert(0, options_.replacement);
-    const Piece whole{text, piece.first};
+    const Piece whole{text, piece.front};
     if (!options_.split) return next(whole);
     const char32_t code = first_character(options_.replacement).code;
     split_characters(
@@ -198,7 +199,7 @@ class ByteStep : public PreTokenizerStep {
       text = " " + std::string(piece.text);
       piece.text = text;
     }
-    const auto visit = [&](std::string_view word) { next({word, false}); };
+    const auto visit = [&](std::string_view word) { next({word, 0}); };
     cutter_.for_each_word(piece.text, std::cref(visit));
   }
 

@@ -13,7 +13,7 @@ namespace rapt {
 /// A stretch of text that is to be cut.
 struct Piece {
   std::string_view text;
-  bool first;  // begins where the whole text does
+  std::size_t front;  // bytes at the beginning that come from the first character of all
 };
 
 /// One way of cutting pieces, which may change them, too.

@@ -1,5 +1,7 @@
 #include "rapt/tokenizer.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "formats/byte_letters.h"
 #include "formats/characters.h"
@@ -64,10 +66,12 @@ std::string TextStream::add(std::int32_t id) {
   constexpr std::string_view replacement = "\uFFFD";
   ids_.push_back(id);
   std::string text = tokenizer_.decode(ids_, options_);
-  // U+FFFD may be a byte token that waits for the others of its character.
-  if (text.size() <= text_.size() || unfinished_length(text) > 0 || text.ends_with(replacement))
-    return "";
-  std::string fresh = text.substr(text_.size());
+  // U+FFFD may be a byte token that waits for the others of its character, but not for ever.
+  constexpr std::size_t longest_wait = 32;
+  const bool waits = ids_.size() - said_ < longest_wait &&
+                     (unfinished_length(text) > 0 || text.ends_with(replacement));
+  if (waits) return "";
+  std::string fresh = text.substr(std::min(text_.size(), text.size()));
   // The last tokens stay: what a decoder makes of a token depends on whether it is the first.
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(said_));
   said_ = ids_.size();

@@ -63,6 +63,7 @@ struct Tokenizer::Body {
   std::shared_ptr<const WordModel> model;
   const Bpe* bpe = nullptr;  // the model, if it is one
   AddedTokens finder;
+  std::unordered_map<std::int32_t, std::string> normal_names;  // of added tokens that differ
 
   /// Throws std::runtime_error, beginning with `source`, for what is not understood. Needs kind,
   /// options and as many tokens as there will be.

@@ -35,7 +35,14 @@ void Tokenizer::Body::build(const std::string& source) {
                  " has two ids, the second is ", id);
     pieces.emplace_back(token.bytes, static_cast<std::int32_t>(id));
   }
-  for (const AddedToken& token : added) added_ids.emplace(token.content, token.id);
+  for (const AddedToken& token : added) {
+    added_ids.emplace(token.content, token.id);
+    if (!token.normalized || normalizer.empty()) continue;
+    // Text comes back as it was found, and it was found in normalized text.
+    const std::string name = normalizer.run(token.content).text;
+    if (name != token.content)
+      normal_names.emplace(token.id, byte_tokens ? bytes_of_letters(name).value_or(name) : name);
+  }
   finder = AddedTokens(added, normalizer);
   std::unordered_set<std::uint64_t> pairs;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {

@@ -18,7 +18,7 @@ class EncodeRun {
   void add(Piece text) {
     const auto section = [&](std::string_view part, std::int32_t id) {
       if (id != AddedTokens::none) return ids_.push_back(id);
-      add_section({part, text.first && part.data() == text.text.data()});
+      add_section({part, part.data() == text.text.data() ? text.front : 0});
     };
     body_.finder.for_each(text.text, {AddedTokens::Text::original, options_.special},
                           std::cref(section));
@@ -40,16 +40,15 @@ class EncodeRun {
   /// What lies between added tokens that are found as they stand.
   void add_section(Piece section) {
     NormalText normal;
-    bool front = section.first;
     if (!body_.normalizer.empty()) {
       normal = body_.normalizer.run(section.text);
-      section.text = normal.text;
-      front = front && normal.front;
+      section = {normal.text, section.front > 0 ? normal.front : 0};
     }
     const auto word = [&](std::string_view text) { add_word(text); };
     const auto piece = [&](std::string_view part, std::int32_t id) {
       if (id != AddedTokens::none) return ids_.push_back(id);
-      body_.cutter.for_each_word({part, front && part.data() == section.text.data()},
+      const auto begin = static_cast<std::size_t>(part.data() - section.text.data());
+      body_.cutter.for_each_word({part, section.front > begin ? section.front - begin : 0},
                                  std::cref(word));
     };
     body_.finder.for_each(section.text, {AddedTokens::Text::normalized, options_.special},
@@ -88,12 +87,13 @@ std::vector<std::int32_t> Tokenizer::Body::encode(std::string_view text,
   EncodeRun run(*this, how, text.size());
   std::size_t valid = valid_length(text);
   if (valid < text.size() && !byte_tokens) {
-    run.add({repaired(text), true});
+    const std::string whole = repaired(text);
+    run.add({whole, 1});
     return run.result();
   }
-  bool first = true;
-  for (; !text.empty(); first = false, valid = valid_length(text)) {
-    run.add({text.substr(0, valid), first});
+  std::size_t front = 1;
+  for (; !text.empty(); front = 0, valid = valid_length(text)) {
+    run.add({text.substr(0, valid), front});
     if (valid < text.size() && bpe->byte_id(static_cast<std::uint8_t>(text[valid])) >= 0)
       run.add_id(bpe->byte_id(static_cast<std::uint8_t>(text[valid])));
     text.remove_prefix(std::min(valid + 1, text.size()));
@@ -115,10 +115,11 @@ std::string Tokenizer::Body::decode(std::span<const std::int32_t> list,
           ", expected 0 to ", static_cast<std::int64_t>(tokens.size()) - 1);
     const Token& token = tokens[static_cast<std::size_t>(id)];
     if (token.kind == TokenKind::special && !how.special) continue;
+    const auto renamed = normal_names.find(id);
     if (concatenates)
-      text += token.bytes;
+      text += renamed == normal_names.end() ? token.bytes : renamed->second;
     else
-      spellings.push_back(spelling(id));
+      spellings.push_back(renamed == normal_names.end() ? spelling(id) : renamed->second);
   }
   return concatenates ? text : decoder.text(std::move(spellings));
 }

