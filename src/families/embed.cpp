@@ -33,10 +33,12 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
   Index longest = loaded.pooling.max_tokens;
   if (config.positions == ModelConfig::Positions::learned)
     longest = longest == 0 ? config.max_tokens : std::min(longest, config.max_tokens);
-  EncodeOptions bare;
+  // Special tokens may be spelled out in a text, as everywhere where such models are used.
+  EncodeOptions framed, bare;
+  framed.special = bare.special = true;
   bare.frame = false;
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  std::vector<std::int32_t> ids = tokenizer.encode(text, EncodeOptions()).ids;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, framed).ids;
   if (longest == 0 || std::ssize(ids) <= longest) return ids;
   // The frame is what is left of a text without tokens: its first part stands before, the rest
   // behind.

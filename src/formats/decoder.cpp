@@ -7,7 +7,7 @@
 #include "formats/byte_tokens.h"
 #include "formats/characters.h"
 #include "formats/fields.h"
-#include "formats/pattern.h"
+#include "formats/text_pattern.h"
 
 namespace rapt {
 namespace {
@@ -158,7 +158,7 @@ class StripStep : public DecoderStep {
 
 class ReplaceStep : public DecoderStep {
  public:
-  ReplaceStep(Pattern pattern, std::string content)
+  ReplaceStep(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void run(Tokens& tokens) const override {
     for (std::string& token : tokens) {
@@ -171,7 +171,7 @@ class ReplaceStep : public DecoderStep {
   }
 
  private:
-  Pattern pattern_;
+  TextPattern pattern_;
   std::string content_;
 };
 
@@ -186,7 +186,7 @@ std::shared_ptr<const DecoderStep> step_of(const std::string& type, Fields& fiel
   if (type == "Strip") return std::make_shared<StripStep>(fields);
   if (type == "Replace")
     return std::make_shared<ReplaceStep>(
-        Pattern::read(fields.value("pattern"), source + ": decoder.pattern"),
+        TextPattern::read(fields.value("pattern"), source + ": decoder.pattern"),
         fields.text("content"));
   fail_input(source, ": decoder of type ", printable(type), " is not understood");
 }

@@ -7,7 +7,7 @@
 #include "formats/characters.h"
 #include "formats/charsmap.h"
 #include "formats/fields.h"
-#include "formats/pattern.h"
+#include "formats/text_pattern.h"
 #include "formats/unicode.h"
 
 namespace rapt {
@@ -139,7 +139,7 @@ class NmtStep : public NormalizerStep {
 
 class ReplaceStep : public NormalizerStep {
  public:
-  ReplaceStep(Pattern pattern, std::string content)
+  ReplaceStep(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   NormalText run(NormalText in) const override {
     NormalText out;
@@ -154,7 +154,7 @@ class ReplaceStep : public NormalizerStep {
   }
 
  private:
-  Pattern pattern_;
+  TextPattern pattern_;
   std::string content_;
 };
 
@@ -222,7 +222,7 @@ std::shared_ptr<const NormalizerStep> step_of(const std::string& type, Fields& f
   if (type == "Prepend") return std::make_shared<PrependStep>(short_text(fields, "prepend"));
   if (type == "Replace")
     return std::make_shared<ReplaceStep>(
-        Pattern::read(fields.value("pattern"), source + ": normalizer.pattern"),
+        TextPattern::read(fields.value("pattern"), source + ": normalizer.pattern"),
         short_text(fields, "content"));
   if (type == "Precompiled")
     return std::make_shared<CharsMapStep>(fields.text("precompiled_charsmap", ""), source);

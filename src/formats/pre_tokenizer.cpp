@@ -5,8 +5,8 @@
 #include "base/input.h"
 #include "formats/characters.h"
 #include "formats/fields.h"
-#include "formats/pattern.h"
 #include "formats/split_joiner.h"
+#include "formats/text_pattern.h"
 #include "formats/unicode.h"
 #include "formats/word_cutter.h"
 
@@ -136,7 +136,8 @@ class SplitStep : public PreTokenizerStep {
     SplitBehavior behavior;
     bool invert;  // what is not matched counts as a match
   };
-  SplitStep(Pattern pattern, Options options) : pattern_(std::move(pattern)), options_(options) {}
+  SplitStep(TextPattern pattern, Options options)
+      : pattern_(std::move(pattern)), options_(options) {}
   void run(Piece piece, const Next& next) const override {
     const auto visit = [&](std::string_view text) { next(part_of(piece, text)); };
     SplitJoiner joiner(options_.behavior, visit);
@@ -148,7 +149,7 @@ class SplitStep : public PreTokenizerStep {
   }
 
  private:
-  Pattern pattern_;
+  TextPattern pattern_;
   Options options_;
 };
 
@@ -259,7 +260,7 @@ std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields&
                           .cut = fields.boolean("use_regex", true)});
   if (type == "Split")
     return std::make_shared<SplitStep>(
-        Pattern::read(fields.value("pattern"), source + ": pre_tokenizer.pattern"),
+        TextPattern::read(fields.value("pattern"), source + ": pre_tokenizer.pattern"),
         SplitStep::Options{.behavior = behavior_of(fields),
                            .invert = fields.boolean("invert", false)});
   fail_input(source, ": pre_tokenizer of type ", printable(type), " is not understood");

@@ -31,7 +31,7 @@ std::string_view pattern_of(Cut cut) {
 }
 
 WordCutter::WordCutter(Cut cut) : cut_(cut) {
-  if (cut != Cut::none) pattern_ = Pattern::expression(pattern_of(cut), "word cutter");
+  if (cut != Cut::none) pattern_ = TextPattern::expression(pattern_of(cut), "word cutter");
 }
 
 void WordCutter::for_each_word(std::string_view text,

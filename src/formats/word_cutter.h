@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "formats/pattern.h"
+#include "formats/text_pattern.h"
 
 namespace rapt {
 
@@ -31,7 +31,7 @@ class WordCutter {
 
  private:
   Cut cut_;
-  std::optional<Pattern> pattern_;
+  std::optional<TextPattern> pattern_;
 };
 
 }  // namespace rapt

@@ -1,4 +1,4 @@
-#include "formats/pattern.h"
+#include "formats/text_pattern.h"
 
 #include <pcre2.h>
 
@@ -236,21 +236,21 @@ class Search {
 
 }  // namespace
 
-Pattern Pattern::letters(std::string letters) {
-  Pattern pattern;
+TextPattern TextPattern::letters(std::string letters) {
+  TextPattern pattern;
   pattern.letters_ = std::move(letters);
   return pattern;
 }
 
-Pattern Pattern::expression(std::string_view expression, const std::string& where) {
+TextPattern TextPattern::expression(std::string_view expression, const std::string& where) {
   check_input(expression.size() <= longest_expression, where, " has an expression of ",
               expression.size(), " bytes, the limit is ", longest_expression);
-  Pattern pattern;
+  TextPattern pattern;
   pattern.code_ = compiled(Translation(expression, where).run(), expression, where);
   return pattern;
 }
 
-Pattern Pattern::read(const Json& part, const std::string& where) {
+TextPattern TextPattern::read(const Json& part, const std::string& where) {
   check_input(part.is_object() && part.size() == 1 && part.front().is_string(), where,
               " is not an object with String or Regex");
   const std::string& text = part.front().get_ref<const std::string&>();
@@ -261,7 +261,7 @@ Pattern Pattern::read(const Json& part, const std::string& where) {
   return letters(text);
 }
 
-void Pattern::for_each(std::string_view text, const Visit& visit) const {
+void TextPattern::for_each(std::string_view text, const Visit& visit) const {
   std::size_t done = 0;
   const auto match = [&](std::size_t begin, std::size_t end) {
     if (begin > done) visit(text.substr(done, begin - done), false);

@@ -10,14 +10,14 @@
 namespace rapt {
 
 /// What a text is searched for: a few letters or a regular expression.
-class Pattern {
+class TextPattern {
  public:
-  static Pattern letters(std::string letters);
+  static TextPattern letters(std::string letters);
   /// An expression as tokenizer files spell them. Throws std::runtime_error, beginning with
   /// `where`, if it has parts that other libraries read otherwise than we would.
-  static Pattern expression(std::string_view expression, const std::string& where);
+  static TextPattern expression(std::string_view expression, const std::string& where);
   /// {"String": ...} or {"Regex": ...}.
-  static Pattern read(const Json& part, const std::string& where);
+  static TextPattern read(const Json& part, const std::string& where);
 
   using Visit = std::function<void(std::string_view part, bool match)>;
   /// The matches from left to right and what lies between them; together they are the text, which
