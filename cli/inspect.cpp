@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -174,6 +175,8 @@ Json json_of(const RunStatus& run) {
 
 void run(const InspectCommand& command) {
   const bool toml = command.path.ends_with(".toml");
+  if (toml && !std::filesystem::exists(command.path))
+    throw std::invalid_argument("inspect: there is no file " + command.path);
   const std::string path = toml ? command.path : find_model(command.path);
   const bool folder = !toml && is_run_folder(path);
   if (!toml && !command.sets.empty())
