@@ -3,10 +3,12 @@
 
 A snippet with main() is a program; one that is a file of examples/ runs there. Any other is the body
 of a function that finds `q`, `k`, `v` and `dout` [1, 8, 256, 64], `heads` and namespace rapt around it.
-Lines of one page run in one folder, which holds examples/ and docs/; training takes two steps.
+Lines of one page run in one folder, which holds examples/ and docs/; training takes two steps, and
+writing ends after a few tokens.
 """
 
 import itertools
+import os
 import pathlib
 import re
 import shlex
@@ -18,6 +20,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHORT = [word for key in ("train.steps=2", "train.warmup=0", "data.evaluations=1", "data.items=2")
          for word in ("--set", key)]
+# Models that Python packages carry, in the environment of the clone if there is one.
+PACKAGED = ("minilm", "smollm2")
+if (ROOT / ".venv").exists():
+    os.environ.setdefault("VIRTUAL_ENV", str(ROOT / ".venv"))
 PRELUDE = """#include <rapt/model.h>
 #include <rapt/rapt.h>
 #include <cstdio>
@@ -36,6 +42,10 @@ def blocks():
         for match in BLOCK.finditer(path.read_text()):
             line = path.read_text()[:match.start()].count("\n") + 1
             yield f"{path.relative_to(ROOT)}:{line}", match.group(1), match.group(2)
+
+
+def installed(name, command):
+    return subprocess.run([command, "inspect", name], capture_output=True).returncode == 0
 
 
 def run(where, command, folder=None):
@@ -64,6 +74,11 @@ def run_lines(lines, command):
             pathlib.Path(folder, name).symlink_to(ROOT / name)
         for where, line in lines:
             words = shlex.split(line, comments=True)
+            if any(name in words and not installed(name, command) for name in PACKAGED):
+                print(f"{where}: not run, the package with its model is not installed: {line}")
+                continue
+            if words[:2] == ["rapt", "generate"] and "--tokens" not in words:
+                words += ["--tokens", "8"]
             if words[:3] == ["rapt", "bench", "attention"]:
                 words += ["--repeat", "1"]
             if words[:2] == ["rapt", "train"]:
@@ -88,7 +103,8 @@ def main(compiler, library, command):
         for where, text in programs:
             source, binary = pathlib.Path(folder, "snippet.cpp"), pathlib.Path(folder, "snippet")
             source.write_text(text)
-            link = [library, f"-Wl,-rpath,{pathlib.Path(library).parent}", "-ltbb", "-lhwy"]
+            link = [library, f"-Wl,-rpath,{pathlib.Path(library).parent}", "-ltbb", "-lhwy", "-lutf8proc",
+                    "-lpcre2-8"]
             mistakes += run(where, [compiler, "-std=c++20", "-O1", "-Wall", "-Wno-unused-variable",
                                     "-Werror", f"-I{ROOT / 'include'}", str(source), *link,
                                     "-o", str(binary)]) or run(where, [str(binary)])
