@@ -42,6 +42,14 @@ std::string text_of(const std::vector<Index>& shape) {
   return text + "]";
 }
 
+void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape) {
+  if (!from.has(part.name)) fail_input(from.source, ": there is no ", part.name);
+  const std::vector<Index> given = from.shape(part.name), wanted = stored_shape(part, shape);
+  if (given != wanted)
+    fail_input(from.source, ": ", part.name, " has shape ", text_of(given), ", expected ",
+               text_of(wanted));
+}
+
 void transpose(const float* from, Index rows, Index columns, float* to) {
   constexpr Index block = 32;
   for (Index r0 = 0; r0 < rows; r0 += block)
@@ -59,15 +67,11 @@ bool StoredTensors::has(const std::string& name) const {
 
 Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
               const ModelConfig& config) {
+  // Before memory is taken: a config may claim any size.
+  for (const StoredPart& part : parts) check_part(from, part, shape);
   Tensor whole = Tensor::uninitialized(shape);
   const Index columns = shape.rank() == 2 ? shape[1] : 1;
   for (const StoredPart& part : parts) {
-    if (!from.has(part.name)) fail_input(from.source, ": there is no ", part.name);
-    const std::vector<Index> given = from.shape(part.name);
-    const std::vector<Index> wanted = stored_shape(part, shape);
-    if (given != wanted)
-      fail_input(from.source, ": ", part.name, " has shape ", text_of(given), ", expected ",
-                 text_of(wanted));
     Tensor read = from.read(part.name);
     const Tensor numbers = read.type() == Type::f32 ? std::move(read) : read.converted(Type::f32);
     float* to = whole.data() + part.first * columns;

@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "families/pretrained.h"
+#include "formats/safetensors.h"
+#include "support/folder.h"
+
+namespace rapt::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FamilyCase {
+  const char* name;
+  const char* config;
+};
+
+// Tiny configs as Transformers writes them.
+const FamilyCase cases[] = {
+    {"gpt2", R"({"model_type": "gpt2", "vocab_size": 19, "n_embd": 12, "n_layer": 2, "n_head": 3,
+                 "n_positions": 32})"},
+    {"llama", R"({"model_type": "llama", "vocab_size": 19, "hidden_size": 12,
+                  "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+                  "intermediate_size": 20, "rope_theta": 5000.0,
+                  "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                  "high_freq_factor": 4.0, "original_max_position_embeddings": 64}})"},
+    {"mistral", R"({"model_type": "mistral", "vocab_size": 19, "hidden_size": 12,
+                    "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+                    "intermediate_size": 20, "sliding_window": 7})"},
+    {"qwen2", R"({"model_type": "qwen2", "vocab_size": 19, "hidden_size": 12,
+                  "num_hidden_layers": 3, "num_attention_heads": 3, "num_key_value_heads": 3,
+                  "intermediate_size": 20, "tie_word_embeddings": true, "sliding_window": 7,
+                  "use_sliding_window": true, "max_window_layers": 1})"},
+    {"qwen3", R"({"model_type": "qwen3", "vocab_size": 19, "hidden_size": 12, "head_dim": 8,
+                  "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+                  "intermediate_size": 20})"},
+    {"bert", R"({"model_type": "bert", "vocab_size": 19, "hidden_size": 12,
+                 "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20})"},
+    {"roberta", R"({"model_type": "roberta", "vocab_size": 19, "hidden_size": 12,
+                    "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
+                    "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1})"},
+    {"roformer", R"({"model_type": "roformer", "vocab_size": 19, "hidden_size": 12,
+                     "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20})"},
+    {"longformer", R"({"model_type": "longformer", "vocab_size": 19, "hidden_size": 12,
+                       "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
+                       "max_position_embeddings": 34, "attention_window": [4, 8],
+                       "pad_token_id": 1})"},
+    {"t5", R"({"model_type": "t5", "vocab_size": 19, "d_model": 12, "d_kv": 5, "d_ff": 20,
+               "num_layers": 2, "num_heads": 3})"},
+    {"bloom", R"({"model_type": "bloom", "vocab_size": 19, "hidden_size": 12, "n_layer": 2,
+                  "n_head": 3})"},
+    {"reformer", R"({"model_type": "reformer", "vocab_size": 19, "hidden_size": 12,
+                     "num_attention_heads": 3, "attention_head_size": 4, "feed_forward_size": 20,
+                     "attn_layers": ["local", "lsh"], "axial_pos_shape": [4, 8],
+                     "axial_pos_embds_dim": [4, 8], "is_decoder": true, "num_buckets": 4,
+                     "hash_seed": 3})"},
+};
+
+ModelConfig config_of(const FamilyCase& c) {
+  Fields fields(parse_json(c.config, c.name), c.name);
+  return family_of(c.name, "test").read(fields);
+}
+
+class Families : public testing::TestWithParam<FamilyCase> {};
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Families, ComesBackAsItWasWritten) {
+  const Transformer model(config_of(GetParam()));
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model";
+  write_pretrained(path, model, Tokenizer::bytes());
+  const Pretrained again = read_pretrained(path);
+  EXPECT_EQ(again.family, GetParam().name);
+  EXPECT_TRUE(again.notices.empty()) << again.notices.front();
+  ASSERT_EQ(again.model.parameters().size(), model.parameters().size());
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter &a = model.parameters()[i], &b = again.model.parameters()[i];
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_TRUE(std::equal(a.value.data(), a.value.data() + a.value.elements(), b.value.data()))
+        << a.name;
+  }
+  EXPECT_FALSE(fs::exists(path + ".part"));
+}
+
+TEST_P(Families, ComesBackFromSeveralFiles) {
+  const Transformer model(config_of(GetParam()));
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model";
+  write_pretrained(path, model, {}, {.shard_bytes = 4000});
+  EXPECT_TRUE(fs::exists(path + "/model.safetensors.index.json"));
+  EXPECT_EQ(read_pretrained(path).model.count(), model.count());
+}
+
+/// What a call throws; "" if nothing.
+template <class Call>
+std::string thrown(const Call& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void write_text(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+class FamiliesRefused : public testing::Test {
+ protected:
+  FamiliesRefused() : path_(folder_.path() + "/model") {
+    write_pretrained(path_, Transformer(config_of(cases[1])), {});
+  }
+  /// Writes the weights again, changed.
+  void change(const std::function<void(std::vector<std::string>&, std::vector<Tensor>&)>& change) {
+    std::vector<std::string> names;
+    std::vector<Tensor> tensors;
+    {
+      const SafetensorsFile file(path_ + "/model.safetensors");
+      for (const StoredTensor& tensor : file.tensors()) {
+        names.push_back(tensor.name);
+        tensors.push_back(file.read(tensor.name));
+      }
+    }
+    change(names, tensors);
+    fs::remove(path_ + "/model.safetensors");
+    std::vector<NamedTensor> named;
+    for (std::size_t i = 0; i < names.size(); ++i) named.push_back({names[i], tensors[i]});
+    write_safetensors(path_ + "/model.safetensors", named);
+  }
+  std::string message() const {
+    return thrown([&] { read_pretrained(path_); });
+  }
+  void expect(const std::string& part) const {
+    EXPECT_NE(message().find(part), std::string::npos) << message();
+  }
+
+  TemporaryFolder folder_;
+  std::string path_;
+};
+
+TEST_F(FamiliesRefused, TensorsThatAreMissingOrMisshapen) {
+  change([](auto& names, auto&) { names[3] = "model.other"; });
+  expect("there is no model.");
+  write_text(path_ + "/config.json", cases[1].config);
+  fs::remove_all(path_);
+  write_pretrained(path_, Transformer(config_of(cases[1])), {});
+  change([](auto&, auto& tensors) { tensors[2] = Tensor({5}); });
+  expect("has shape [5], expected [");
+}
+
+TEST_F(FamiliesRefused, NamesThatNobodyUsesAreSaid) {
+  change([](auto& names, auto& tensors) {
+    names.push_back("model.surprise");
+    tensors.push_back(Tensor({3}));
+  });
+  const Pretrained read = read_pretrained(path_);
+  ASSERT_EQ(read.notices.size(), 1u);
+  EXPECT_NE(read.notices[0].find("model.surprise is not used"), std::string::npos);
+}
+
+TEST_F(FamiliesRefused, ConfigsThatAskForSomethingElse) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"{}", "model_type"},
+      {R"({"model_type": "mamba"})", "expected one of llama"},
+      {R"({"model_type": "llama"})", "vocab_size"},
+      {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
+       "scale_attn_by_inverse_layer_idx"},
+      {R"({"model_type": "gpt2", "n_head": 7})", "no multiple of 7 heads"},
+      {R"({"model_type": "gpt2", "activation_function": "mish"})", "activation_function"},
+      {"[1, 2", "config.json"},
+  };
+  for (const auto& [text, part] : wrong) {
+    write_text(path_ + "/config.json", text);
+    expect(part);
+  }
+}
+
+TEST_F(FamiliesRefused, ConfigsLargerThanTheirFile) {
+  write_text(path_ + "/config.json",
+             R"({"model_type": "llama", "vocab_size": 2000000000, "hidden_size": 2000000000,
+                 "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4})");
+  expect("expected");
+}
+
+TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
+  ModelConfig config;
+  config.patterns = {"causal & dilated(2, 4, 0)"};
+  config.positions = ModelConfig::Positions::learned;
+  config.vocabulary = 19;
+  config.width = 12;
+  config.heads = 3;
+  config.layers = 1;
+  const TemporaryFolder folder;
+  const std::string text =
+      thrown([&] { write_pretrained(folder.path() + "/m", Transformer(config), {}); });
+  EXPECT_NE(text.find("nearest is gpt2"), std::string::npos) << text;
+  EXPECT_NE(text.find("dilated"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(folder.path() + "/m"));
+}
+
+TEST(FamiliesWritten, NothingIsOverwritten) {
+  const TemporaryFolder folder;
+  write_text(folder.path() + "/mine", "x");
+  const Transformer model(config_of(cases[0]));
+  EXPECT_THROW(write_pretrained(folder.path(), model, {}), std::invalid_argument);
+}
+
+TEST(FindModel, SaysWhereItLookedAndWhatToInstall) {
+  EXPECT_NE(thrown([] { find_model("no-such-model"); }).find("minilm or smollm2"),
+            std::string::npos);
+  const TemporaryFolder folder;
+  write_text(folder.path() + "/mine.gguf", "x");
+  setenv("RAPT_MODELS", (":/nowhere:" + folder.path()).c_str(), 1);
+  EXPECT_EQ(find_model("mine"), folder.path() + "/mine.gguf");
+  unsetenv("RAPT_MODELS");
+}
+
+}  // namespace
+}  // namespace rapt::test
