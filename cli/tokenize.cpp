@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -6,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
-#include "rapt/tokenizer.h"
+#include "rapt/pretrained.h"
 
 namespace rapt::cli {
 namespace {
@@ -17,11 +16,6 @@ struct TokenizeCommand {
   EncodeOptions encode{.frame = false};
   bool tokens = false, decode = false, json = false;
 };
-
-std::string tokenizer_path(const std::string& model) {
-  if (!std::filesystem::is_directory(model)) return model;
-  return (std::filesystem::path(model) / "tokenizer.json").string();
-}
 
 std::string input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -66,7 +60,7 @@ void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
 }
 
 void run(const TokenizeCommand& command) {
-  const Tokenizer tokenizer = Tokenizer::read(tokenizer_path(command.model));
+  const Tokenizer tokenizer = read_pretrained_tokenizer(find_model(command.model));
   const std::string text = command.text ? *command.text : input();
   if (command.decode) return decode(command, tokenizer, text);
   const Encoding encoding = command.pair
@@ -85,9 +79,10 @@ void run(const TokenizeCommand& command) {
 void add_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenize", "Turn text into tokens and back");
   const auto options = std::make_shared<TokenizeCommand>();
-  command->add_option("model", options->model, "tokenizer.json, or a folder that has one")
-      ->required()
-      ->check(CLI::ExistingPath);
+  command
+      ->add_option("model", options->model,
+                   "tokenizer.json, a folder that has one, a GGUF file, or the name of a model")
+      ->required();
   command->add_option("text", options->text, "Text (default: standard input)");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
   command->add_flag("--tokens", options->tokens,

@@ -56,6 +56,8 @@ struct LoadOptions {
 RAPT_API Pretrained read_pretrained(const std::string& path, const LoadOptions& options = {});
 /// The config alone: no weights are read.
 RAPT_API ModelConfig read_pretrained_config(const std::string& path);
+/// The tokenizer alone: of a folder with a tokenizer.json, of that file itself or of a GGUF file.
+RAPT_API Tokenizer read_pretrained_tokenizer(const std::string& path);
 
 /// Where a model is: the path itself if there is one, else a folder or file of that name in the
 /// folders of $RAPT_MODELS, else one that an installed Python package carries ("minilm",

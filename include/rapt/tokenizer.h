@@ -41,7 +41,8 @@ struct SpecialTokens {
 /// function may be called from several threads.
 ///
 /// Text is UTF-8. A byte that is not becomes a token of its own in byte-level tokenizers and
-/// U+FFFD in all others.
+/// U+FFFD in all others. What has no token is the unknown one; if there is none either it is lost,
+/// as SmolLM2 loses a few controls.
 class RAPT_API Tokenizer {
  public:
   /// Every byte is a token, 0 to 255; 256 ends a text, 257 fills up. No text is foreign to it.
@@ -51,7 +52,8 @@ class RAPT_API Tokenizer {
   /// then; what it throws ends the learning.
   static Tokenizer learn(std::span<const std::string> texts, Index entries,
                          const std::function<void()>& pause = {});
-  /// A tokenizer.json. Throws std::runtime_error if the file is not one that is understood.
+  /// A tokenizer.json; read_pretrained_tokenizer() takes whole models. Throws std::runtime_error if
+  /// the file is not one that is understood.
   static Tokenizer read(const std::string& path);
   /// Writes a tokenizer.json that others read too.
   void write(const std::string& path) const;

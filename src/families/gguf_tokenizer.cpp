@@ -1,5 +1,8 @@
+#include <filesystem>
+
 #include "base/input.h"
 #include "families/pretrained.h"
+#include "formats/gguf.h"
 #include "formats/tokenizer_parts.h"
 
 namespace rapt {
@@ -56,6 +59,13 @@ Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source
   parts.add_end = keys.boolean("add_eos_token");
   parts.space_prefix = keys.boolean("add_space_prefix").value_or(true);
   return tokenizer_from_parts(std::move(parts), source);
+}
+
+Tokenizer read_pretrained_tokenizer(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    return Tokenizer::read((std::filesystem::path(path) / "tokenizer.json").string());
+  if (!path.ends_with(".gguf")) return Tokenizer::read(path);
+  return gguf_tokenizer(GgufFile(path).metadata(), path);
 }
 
 }  // namespace rapt

@@ -68,8 +68,8 @@ struct Tokenizer::Body {
   /// Throws std::runtime_error, beginning with `source`, for what is not understood. Needs kind,
   /// options and as many tokens as there will be.
   void read_parts(const std::string& source);
-  /// Throws std::runtime_error, beginning with `source`, if two tokens are the same, a byte has
-  /// none or a merge comes twice.
+  /// Throws std::runtime_error, beginning with `source`, if two tokens are the same or a merge
+  /// comes twice.
   void build(const std::string& source);
 
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options) const;

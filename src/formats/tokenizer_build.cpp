@@ -71,9 +71,6 @@ void Tokenizer::Body::build(const std::string& source) {
   const auto made = std::make_shared<Bpe>(pieces, merges, options);
   bpe = made.get();
   model = made;
-  for (int byte = 0; byte < 256 && byte_tokens && !options.unknown; ++byte)
-    check_input(bpe->byte_id(static_cast<std::uint8_t>(byte)) >= 0, source, ": no token for byte ",
-                byte);
 }
 
 std::shared_ptr<Tokenizer::Body> byte_body() {

@@ -27,7 +27,8 @@ class Assembly {
   std::shared_ptr<Tokenizer::Body> run() {
     check_lists();
     body_->special = parts_.special;
-    if (!body_->options.unknown) body_->options.unknown = parts_.special.unknown;
+    // Byte-level BPE names an unknown token at times, but nothing ever becomes it.
+    if (parts_.model != "gpt2") body_->options.unknown = parts_.special.unknown;
     if (parts_.model == "llama")
       describe_llama();
     else if (parts_.model == "gpt2")

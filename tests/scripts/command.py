@@ -185,7 +185,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--special").stdout, "2\n")
 
     def test_refusals(self):
-        for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 2),
+        for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 1),
                                 (["tokenize", self.path, "a", "--decode"], 2),
                                 (["tokenize", self.path, "99", "--decode"], 2),
                                 (["tokenize", __file__, "a"], 1)):
