@@ -22,7 +22,9 @@ bool contains(const std::vector<std::int32_t>& ids, std::int32_t id) {
 double log_probability(std::span<const float> logits, std::int32_t id) {
   const double most = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
   double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - most);
+  for (const float logit : logits)
+    if (const double below = static_cast<double>(logit) - most; !(below < -45))
+      sum += std::exp(below);
   return static_cast<double>(logits[static_cast<std::size_t>(id)]) - most - std::log(sum);
 }
 

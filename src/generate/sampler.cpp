@@ -35,25 +35,64 @@ void penalize(std::vector<Candidate>& candidates, std::span<const std::int32_t> 
   }
 }
 
-/// Weights relative to the likeliest one, of those that min_p and top_p leave. Sorted.
-std::vector<double> weights_of(std::vector<Candidate>& candidates, const Sampling& sampling) {
-  std::vector<double> weights;
-  for (const Candidate& c : candidates)
-    weights.push_back(std::exp((c.logit - candidates.front().logit) / sampling.temperature));
-  std::size_t kept = weights.size();
-  while (kept > 1 && weights[kept - 1] < sampling.min_p) --kept;
-  weights.resize(kept);
-  if (sampling.top_p >= 1) return weights;
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double sum = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    sum += weights[i];
-    if (sum >= sampling.top_p * all) {
-      weights.resize(i + 1);
-      break;
-    }
+/// Farther below the likeliest than this, in units of the temperature, a token's weight is no part
+/// of a sum in double precision.
+constexpr double negligible = -45;
+
+struct Weighted {
+  Candidate candidate;
+  double weight;  // relative to the likeliest
+};
+
+/// What min_p and top_k leave.
+std::vector<Weighted> weighted(std::vector<Candidate> candidates, const Sampling& sampling) {
+  if (sampling.top_k > 0 && sampling.top_k < static_cast<Index>(candidates.size())) {
+    std::nth_element(candidates.begin(), candidates.begin() + sampling.top_k, candidates.end(),
+                     likelier);
+    candidates.resize(static_cast<std::size_t>(sampling.top_k));
   }
-  return weights;
+  const double most = std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
+  check(std::isfinite(most), "sampling: the largest logit is ", most, ", expected a finite number");
+  std::vector<Weighted> kept;
+  for (const Candidate& c : candidates) {
+    const double below = (c.logit - most) / sampling.temperature;
+    if (below < negligible) continue;
+    if (const double weight = std::exp(below); weight >= sampling.min_p)
+      kept.push_back({c, weight});
+  }
+  return kept;
+}
+
+double sum_of(const std::vector<Weighted>& list) {
+  return std::accumulate(list.begin(), list.end(), 0.0,
+                         [](double sum, const Weighted& w) { return sum + w.weight; });
+}
+
+/// The likeliest ones that reach top_p of the whole together: a heap gives them one by one, so the
+/// long tail of a vocabulary is never sorted.
+std::vector<Weighted> nucleus(std::vector<Weighted> list, double top_p) {
+  const double enough = top_p * sum_of(list);
+  const auto less = [](const Weighted& a, const Weighted& b) {
+    return likelier(b.candidate, a.candidate);
+  };
+  std::make_heap(list.begin(), list.end(), less);
+  std::vector<Weighted> kept;
+  double sum = 0;
+  for (auto end = list.end(); end != list.begin() && (kept.empty() || sum < enough); --end) {
+    std::pop_heap(list.begin(), end, less);
+    kept.push_back(*(end - 1));
+    sum += kept.back().weight;
+  }
+  return kept;
+}
+
+/// Greedy: no list is made of the candidates.
+std::int32_t likeliest(std::span<const float> logits) {
+  std::size_t best = logits.size();
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (!std::isnan(logits[i]) && (best == logits.size() || logits[i] > logits[best])) best = i;
+  check(best < logits.size(), "sampling: no logit is a number");
+  return static_cast<std::int32_t>(best);
 }
 
 }  // namespace
@@ -72,32 +111,31 @@ void Sampling::check() const {
 
 std::int32_t draw_token(std::span<const float> logits, std::span<const std::int32_t> so_far,
                         const Sampling& sampling, std::uint64_t sequence) {
+  const bool greedy = sampling.temperature == 0 || sampling.top_k == 1;
+  if (greedy && sampling.repetition == 1) return likeliest(logits);
   std::vector<Candidate> candidates(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i)
     candidates[i] = {static_cast<std::int32_t>(i), static_cast<double>(logits[i])};
   penalize(candidates, so_far, sampling);
   std::erase_if(candidates, [](const Candidate& c) { return std::isnan(c.logit); });
   check(!candidates.empty(), "sampling: no logit is a number");
-  const bool greedy = sampling.temperature == 0 || sampling.top_k == 1;
   if (greedy) return std::min_element(candidates.begin(), candidates.end(), likelier)->id;
-  if (sampling.top_k > 0 && sampling.top_k < static_cast<Index>(candidates.size())) {
-    std::nth_element(candidates.begin(), candidates.begin() + sampling.top_k, candidates.end(),
-                     likelier);
-    candidates.resize(static_cast<std::size_t>(sampling.top_k));
-  }
-  std::sort(candidates.begin(), candidates.end(), likelier);
-  check(std::isfinite(candidates.front().logit), "sampling: the largest logit is ",
-        candidates.front().logit, ", expected a finite number");
-  const std::vector<double> weights = weights_of(candidates, sampling);
+  std::vector<Weighted> list = weighted(std::move(candidates), sampling);
+  if (sampling.top_p < 1) list = nucleus(std::move(list), sampling.top_p);
+  // In an order of their own, whatever library picked them.
+  const auto earlier = [](const Weighted& a, const Weighted& b) {
+    return a.candidate.id < b.candidate.id;
+  };
+  if (!std::is_sorted(list.begin(), list.end(), earlier))
+    std::sort(list.begin(), list.end(), earlier);
   const std::uint64_t bits =
       random_bits(sampling.seed, {static_cast<Index>(sequence), static_cast<Index>(so_far.size())});
-  double left = static_cast<double>(bits >> 11) * 0x1p-53 *
-                std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (std::size_t i = 0; i + 1 < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return candidates[i].id;
+  double left = static_cast<double>(bits >> 11) * 0x1p-53 * sum_of(list);
+  for (std::size_t i = 0; i + 1 < list.size(); ++i) {
+    left -= list[i].weight;
+    if (left < 0) return list[i].candidate.id;
   }
-  return candidates[weights.size() - 1].id;
+  return list.back().candidate.id;
 }
 
 }  // namespace rapt
