@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/output.h"
@@ -15,12 +17,18 @@ Type type_of(const std::string& word) {
 }
 
 void run(const ConvertCommand& command) {
-  const OpenedModel opened = open_model(command.model, {WeightForm::f32});
+  if (std::filesystem::exists(command.out) && !std::filesystem::is_empty(command.out))
+    throw std::invalid_argument(
+        fmt::format("convert: {} exists and is not empty, expected a new folder", command.out));
+  const Pretrained opened = open_model(command.model, {WeightForm::f32});
   WriteOptions options;
   options.type = type_of(command.type);
   options.shard_bytes = static_cast<Index>(command.shard * 1e9);
   options.tokens = opened.special;
+  if (opened.family != "rapt") options.pooling = opened.pooling;
   write_pretrained(command.out, opened.model, opened.tokenizer, options);
+  fmt::print(stderr, "{}: {} parameters in {}, for from_pretrained\n", command.out,
+             opened.model.count(), command.type);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 namespace rapt::cli {
 namespace {
@@ -35,17 +36,17 @@ double cosine_of(const float* a, const float* b, Index width) {
 
 void print_cosines(const EmbedCommand& command, const Tensor& vectors) {
   const Index width = vectors.shape()[1];
-  std::vector<Json> cases;
   for (std::size_t i = 0; i + 1 < command.texts.size(); i += 2) {
     const float* first = vectors.data() + static_cast<Index>(i) * width;
     const double cosine = cosine_of(first, first + width, width);
     if (command.json)
-      cases.push_back(
-          {{"first", command.texts[i]}, {"second", command.texts[i + 1]}, {"cosine", cosine}});
+      fmt::print(
+          "{}\n",
+          Json({{"first", command.texts[i]}, {"second", command.texts[i + 1]}, {"cosine", cosine}})
+              .dump(-1, ' ', false, Json::error_handler_t::replace));
     else
       fmt::print("{:.6f}\t{}\t{}\n", cosine, command.texts[i], command.texts[i + 1]);
   }
-  if (command.json) print_cases(cases);
 }
 
 void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
@@ -61,10 +62,17 @@ void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
   }
 }
 
+void stop_if_asked() {
+  if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
+}
+
 void run(EmbedCommand& command) {
-  Pretrained loaded = read_pretrained(find_model(command.model), load_options(command.weights));
-  for (const std::string& line : loaded.notices) fmt::print(stderr, "{}\n", line);
-  if (command.texts.empty()) command.texts = lines_of(std::cin);
+  const StopSignals signals;
+  Pretrained loaded = open_model(command.model, load_options(command.weights));
+  if (command.texts.empty()) {
+    say_what_is_read("texts, one on a line,");
+    command.texts = lines_of(std::cin);
+  }
   if (command.cosine && command.texts.size() % 2 != 0)
     throw std::invalid_argument(
         fmt::format("embed: --cosine of {} texts, expected pairs", command.texts.size()));
@@ -76,7 +84,8 @@ void run(EmbedCommand& command) {
     const std::size_t end = std::min(texts.size(), first + together);
     command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
                          texts.begin() + static_cast<std::ptrdiff_t>(end));
-    const Tensor vectors = embed_texts(loaded, command.texts, Context(command.threads));
+    const Tensor vectors =
+        embed_texts(loaded, command.texts, Context(command.threads), stop_if_asked);
     command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);
   }
 }
@@ -86,7 +95,7 @@ void run(EmbedCommand& command) {
 void add_embed(CLI::App& app) {
   CLI::App* command = app.add_subcommand("embed", "One vector for each text");
   const auto c = std::make_shared<EmbedCommand>();
-  command->add_option("model", c->model, "Folder of a model, or a name: minilm")->required();
+  command->add_option("model", c->model, "Folder of an encoder, or a name: minilm")->required();
   command->add_option("text", c->texts, "Texts (default: lines of standard input)");
   command->add_flag("--cosine", c->cosine, "Of pairs of texts, how alike they are: -1 to 1");
   command->add_option("--weights", c->weights, "What matrices are kept as")

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <iostream>
 #include <iterator>
 
@@ -15,6 +16,7 @@ struct GenerateCommand {
   GenerateOptions options;
   std::string overflow = "stop", cache = "f32", weights = "stored";
   bool chat = false;
+  std::optional<std::string> system;
   Index threads = 0;
   bool json = false;
 };
@@ -47,20 +49,14 @@ std::vector<std::int32_t> numbers_in(const std::string& text) {
 
 class Speech {
  public:
-  Speech(const OpenedModel& opened, bool streams) : opened_(opened), streams_(streams) {
+  Speech(const Pretrained& opened, bool streams) : opened_(opened), streams_(streams) {
     if (opened.tokenizer) stream_.emplace(*opened.tokenizer);
   }
 
-  std::vector<std::int32_t> ids_of(const std::string& prompt, bool chat) const {
-    if (!opened_.tokenizer) return numbers_in(prompt);
-    const Tokenizer& tokenizer = *opened_.tokenizer;
-    if (chat) return chat_ids(tokenizer, prompt);
-    std::vector<std::int32_t> ids =
-        opened_.framed ? tokenizer.encode(prompt, EncodeOptions()).ids : tokenizer.encode(prompt);
-    const bool translates =
-        opened_.model.config().kind == ModelConfig::Kind::encoder_decoder && !opened_.framed;
-    if (tokenizer.end() && (translates || ids.empty())) ids.push_back(*tokenizer.end());
-    return ids;
+  std::vector<std::int32_t> ids_of(const std::string& prompt,
+                                   const GenerateCommand& command) const {
+    if (command.chat) return chat_ids(opened_, prompt, command.system);
+    return opened_.tokenizer ? prompt_ids(opened_, prompt) : numbers_in(prompt);
   }
   void say(std::int32_t id) {
     if (!streams_) return;
@@ -77,12 +73,12 @@ class Speech {
   }
 
  private:
-  const OpenedModel& opened_;
+  const Pretrained& opened_;
   bool streams_;
   std::optional<TextStream> stream_;
 };
 
-GenerateOptions options_of(const GenerateCommand& command, const OpenedModel& opened) {
+GenerateOptions options_of(const GenerateCommand& command, const Pretrained& opened) {
   GenerateOptions options = command.options;
   options.overflow = command.overflow == "slide" ? GenerateOptions::Overflow::slide
                                                  : GenerateOptions::Overflow::stop;
@@ -98,9 +94,21 @@ GenerateOptions options_of(const GenerateCommand& command, const OpenedModel& op
   return options;
 }
 
+/// Positions that the model has not met in training.
+void tell_long_prompts(const Pretrained& opened,
+                       const std::vector<std::vector<std::int32_t>>& prompts) {
+  const ModelConfig& config = opened.model.config();
+  if (opened.family == "rapt" || config.positions != ModelConfig::Positions::rope) return;
+  for (const auto& prompt : prompts)
+    if (static_cast<Index>(prompt.size()) > config.max_tokens)
+      fmt::print(stderr, "the prompt has {} tokens, the model was made for {}\n", prompt.size(),
+                 config.max_tokens);
+}
+
 void run(GenerateCommand& command) {
-  OpenedModel loaded = open_model(command.model, load_options(command.weights));
+  Pretrained loaded = open_model(command.model, load_options(command.weights));
   if (command.prompts.empty()) {
+    say_what_is_read("the prompt");
     command.prompts.emplace_back(std::istreambuf_iterator<char>(std::cin),
                                  std::istreambuf_iterator<char>());
   }
@@ -108,16 +116,19 @@ void run(GenerateCommand& command) {
   Speech speech(loaded, alone);
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& prompt : command.prompts)
-    prompts.push_back(speech.ids_of(prompt, command.chat));
+    prompts.push_back(speech.ids_of(prompt, command));
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
+  tell_long_prompts(loaded, prompts);
   const StopSignals signals;
+  const auto start = std::chrono::steady_clock::now();
   GenerateEvents events;
   events.token = [&](Index, std::int32_t id) { speech.say(id); };
   events.cancelled = [] { return StopSignals::caught() != 0; };
   const std::vector<Generated> made = generate(loaded.model, prompts, options_of(command, loaded),
                                                events, Context(command.threads));
   speech.end();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::string said = speech.text_of(made[i].ids);
@@ -128,7 +139,8 @@ void run(GenerateCommand& command) {
                        {"text", said},
                        {"ids", made[i].ids},
                        {"finish", text(made[i].finish)},
-                       {"log_probability", made[i].log_probability}});
+                       {"log_probability", made[i].log_probability},
+                       {"seconds", taken.count()}});
     } else {
       fmt::print("{}\n", alone ? "" : said);
     }
@@ -151,6 +163,10 @@ void add_generate(CLI::App& app) {
       ->required();
   command->add_option("prompt", c->prompts, "Texts to go on from (default: standard input)");
   command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
+  command
+      ->add_option("--system", c->system,
+                   "With --chat: what the model is told first (default: what its template says)")
+      ->needs("--chat");
   command->add_option("--weights", c->weights, "What matrices of a model of others are kept as")
       ->check(CLI::IsMember(weight_words()))
       ->capture_default_str();

@@ -42,4 +42,9 @@ CLI::Validator whole_number(Index least) {
   return CLI::Validator(complaint, "", "whole number");
 }
 
+void say_what_is_read(const std::string& what) {
+  if (isatty(STDIN_FILENO) != 0)
+    fmt::print(stderr, "reading {} from standard input; Ctrl-D ends it\n", what);
+}
+
 }  // namespace rapt::cli

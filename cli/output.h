@@ -28,6 +28,9 @@ bool someone_watches();
 void progress(const std::string& line);
 void end_progress();
 
+/// Says that standard input is waited for, to somebody who would have to type it.
+void say_what_is_read(const std::string& what);
+
 /// "3.2 GB"
 std::string bytes_text(Index bytes);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,11 +29,12 @@ struct Pooling {
 
 /// A model that others trained.
 struct Pretrained {
-  std::string family;  // "llama", "bert", ...
+  std::string family;  // "llama", "bert", ...; "rapt": a run of rapt train
   Transformer model;
   std::optional<Tokenizer> tokenizer;
   ModelTokens special = {};
-  Pooling pooling = {};
+  Pooling pooling = {};                   // the mean, unless the files say otherwise
+  std::string chat_template = {};         // as the files have it; "": none
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
 };
 
@@ -61,18 +63,26 @@ RAPT_API Tokenizer read_pretrained_tokenizer(const std::string& path);
 
 /// Where a model is: the path itself if there is one, else a folder or file of that name in the
 /// folders of $RAPT_MODELS, else one that an installed Python package carries ("minilm",
-/// "smollm2"). Throws std::runtime_error saying where it was looked for and what to install.
-RAPT_API std::string find_model(const std::string& name);
+/// "smollm2"); `folders` are where to look for packages first. Throws std::runtime_error saying
+/// where it was looked for and what to install.
+RAPT_API std::string find_model(const std::string& name,
+                                const std::vector<std::string>& folders = {});
 
 /// One vector for each text, [texts, width], as `pooling` says. Texts are read side by side and
-/// none is padded; a text gives the same vector alone and in company within rounding.
+/// none is padded; a text gives the same vector alone and in company within rounding. `pause` is
+/// called between passes; what it throws ends the work.
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
-                            const Context& context = {});
+                            const Context& context = {}, const std::function<void()>& pause = {});
+
+/// A text as the model expects to go on from it: with the tokens around it that its tokenizer has
+/// for that. An empty one is the token that texts begin with, or else the one that ends them.
+RAPT_API std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text);
 
 struct WriteOptions {
   Type type = Type::f32;              // what numbers are rounded to
   Index shard_bytes = 5'000'000'000;  // a file that would be larger becomes several
   ModelTokens tokens = {};
+  std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
 };
 
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors

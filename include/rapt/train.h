@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rapt/model.h"
+#include "rapt/pretrained.h"
 #include "rapt/tokenizer.h"
 
 namespace rapt {
@@ -161,6 +162,8 @@ struct LoadedRun {
   std::vector<std::string> notices = {};
 };
 RAPT_API LoadedRun load_run(const std::string& folder);
+/// The run as a model like any other, of family "rapt".
+RAPT_API Pretrained as_pretrained(LoadedRun run);
 /// Whether the folder is one that train writes.
 RAPT_API bool is_run_folder(const std::string& path);
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+import os
+import sys
 import warnings
 
 from rapt import _core
@@ -19,7 +22,7 @@ def load(path, weights="stored"):
     if Tokenizer is None:
         raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "
                            "build it again")
-    model = _core.load(str(path), weights)
+    model = _core.load(os.fspath(path), weights, [folder for folder in sys.path if folder])
     for line in model.notices:
         warnings.warn(line, stacklevel=2)
     return Model(model)
@@ -68,22 +71,26 @@ class Model:
                  repetition=1.0, seed=0, beams=1, cache="f32", token=None, context=None):
         """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
         are the answers. token(prompt, id) is called as tokens come; true ends the writing."""
-        alone = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
+        alone = isinstance(prompts, str) or (len(prompts) > 0 and hasattr(prompts[0], "__index__"))
         asked = [prompts] if alone else list(prompts)
         text = any(isinstance(prompt, str) for prompt in asked)
         if text and self.tokenizer is None:
             raise ValueError("generate: the model has no tokenizer, expected lists of ids")
-        ids = [self.tokenizer.encode(p) if isinstance(p, str) else [int(i) for i in p] for p in asked]
+        ids = [self._prompt(p) if isinstance(p, str) else _ids([p])[0] for p in asked]
         options = _core.generate_options(tokens, temperature, top_k, top_p, min_p, repetition, seed,
                                          beams, cache)
         made = self._core._generate(ids, options, token, context or _core.Context())
         answers = [self.tokenizer.decode(i) for i in made] if text else made
         return answers[0] if alone else answers
 
+    def _prompt(self, text):
+        """As `rapt generate` reads it."""
+        return self._core._prompt(text)
+
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""
-        self._core._save(str(folder), dtype)
+        self._core._save(os.fspath(folder), dtype)
 
 
 def _ids(sequences):
-    return [[int(i) for i in sequence] for sequence in sequences]
+    return [[operator.index(i) for i in sequence] for sequence in sequences]

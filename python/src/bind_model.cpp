@@ -33,29 +33,25 @@ nb::object array_of(Tensor tensor) {
 WeightForm form_of(const std::string& word) {
   if (word == "stored") return WeightForm::stored;
   if (word == "f32") return WeightForm::f32;
-  switch (parse_quantization(word)) {
-    case Quantization::q8_0:
-      return WeightForm::q8_0;
-    case Quantization::q4_0:
-      return WeightForm::q4_0;
-    case Quantization::q4_1:
-      return WeightForm::q4_1;
-    default:
-      wrong_value("load: weights is ", word, ", expected stored, f32, q8_0, q4_0 or q4_1");
-  }
+  if (word == "q8_0") return WeightForm::q8_0;
+  if (word == "q4_0") return WeightForm::q4_0;
+  if (word == "q4_1") return WeightForm::q4_1;
+  wrong_value("load: weights is \"", word, "\", expected stored, f32, q8_0, q4_0 or q4_1");
 }
 
-Pretrained opened(const std::string& name, const std::string& weights) {
+Pretrained opened(const std::string& name, const std::string& weights,
+                  const std::vector<std::string>& folders) {
   const LoadOptions options{form_of(weights)};
   const nb::gil_scoped_release release;
-  const std::string path = find_model(name);
+  const std::string path = find_model(name, folders);
   if (!is_run_folder(path)) return read_pretrained(path, options);
-  LoadedRun run = load_run(path);
-  Pretrained made{"rapt", std::move(run.model), std::move(run.tokenizer)};
-  if (made.tokenizer && made.tokenizer->end()) made.special.ends = {*made.tokenizer->end()};
-  made.special.decoder_start = made.tokenizer ? made.tokenizer->end() : std::nullopt;
-  made.notices = std::move(run.notices);
-  return made;
+  return as_pretrained(load_run(path));
+}
+
+/// Ctrl-C while the lock is released.
+void check_signals() {
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
 /// Sequences of ids, one after the other.
@@ -86,7 +82,7 @@ nb::object embed(Pretrained& self, const std::vector<std::string>& texts, const 
   Tensor vectors;
   {
     const nb::gil_scoped_release release;
-    vectors = embed_texts(self, texts, context);
+    vectors = embed_texts(self, texts, context, check_signals);
   }
   return array_of(std::move(vectors));
 }
@@ -101,11 +97,14 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
   GenerateEvents events;
   events.token = [&](Index prompt, std::int32_t id) {
     const nb::gil_scoped_acquire acquire;
-    if (!token.is_none() && nb::cast<bool>(token(prompt, id))) ended = true;
+    if (token.is_none()) return;
+    const nb::object answer = token(prompt, id);
+    const int yes = PyObject_IsTrue(answer.ptr());
+    if (yes < 0) throw nb::python_error();
+    if (yes > 0) ended = true;
   };
   events.cancelled = [&] {
-    const nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    check_signals();
     return ended;
   };
   std::vector<Generated> made;
@@ -153,6 +152,7 @@ void save(const Pretrained& self, const std::string& folder, const std::string& 
   WriteOptions options;
   options.type = parse_type(type);
   options.tokens = self.special;
+  options.pooling = self.pooling;
   const nb::gil_scoped_release release;
   write_pretrained(folder, self.model, self.tokenizer, options);
 }
@@ -209,9 +209,11 @@ void bind_model(nb::module_& module) {
       .def("_forward", &forward)
       .def("_embed", &embed)
       .def("_generate", &write, "prompts"_a, "options"_a, "token"_a.none(), "context"_a)
+      .def("_prompt",
+           [](const Pretrained& self, const std::string& text) { return prompt_ids(self, text); })
       .def("_save", &save);
-  module.def("load", &opened, "path"_a, "weights"_a = "stored");
-  module.def("find_model", &find_model, "name"_a);
+  module.def("load", &opened, "path"_a, "weights"_a, "folders"_a);
+  module.def("find_model", &find_model, "name"_a, "folders"_a = std::vector<std::string>());
 }
 
 }  // namespace rapt::python

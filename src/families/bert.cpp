@@ -67,6 +67,7 @@ ModelConfig read_longformer(Fields& fields) {
   if (windows.size() != 1 && static_cast<Index>(windows.size()) != config.layers)
     fields.fail("attention_window", "expected a number, or one for each layer");
   for (const Index window : windows) {
+    if (window % 2 != 0) fields.fail("attention_window", "expected even numbers");
     const std::string half = std::to_string(window / 2);
     config.patterns.push_back("window(" + half + ", " + half + ")");
   }
@@ -163,13 +164,11 @@ std::vector<DerivedTensor> roformer_angles(const ModelConfig& config) {
   return made;
 }
 
-/// What hangs on the body for other tasks, tables that only count, and the tied copies.
+/// The pooler, which stands behind rows that come out here, tables that only count, tied copies.
 const std::vector<std::string> unused = {"pooler.",
                                          "embeddings.position_ids",
                                          "embeddings.token_type_ids",
-                                         "cls.seq_relationship.",
-                                         "classifier.",
-                                         "qa_outputs.",
+
                                          "cls.predictions.decoder.",
                                          "lm_head.decoder.",
                                          "encoder.embed_positions."};

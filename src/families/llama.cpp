@@ -11,26 +11,29 @@ std::string window_pattern(Index window) {
   return "causal & window(" + std::to_string(window - 1) + ", 0)";
 }
 
-/// Which layers see a window only: a list of words in newer files, a number in older ones.
+/// All layers have the window, whatever else the file says.
+void read_window(Fields& fields, ModelConfig& config) {
+  const bool absent = !fields.has("sliding_window");
+  if (absent && fields.contains("sliding_window")) return;  // null: none
+  config.patterns = {window_pattern(fields.integer("sliding_window", sizes, 4096))};
+}
+
+/// Qwen's: layers from max_window_layers on, or those that layer_types names.
 void read_windows(Fields& fields, ModelConfig& config) {
-  if (!fields.has("sliding_window")) return;
+  if (!fields.boolean("use_sliding_window", false) || !fields.has("sliding_window")) return;
   const Index window = fields.integer("sliding_window", sizes);
-  if (fields.has("layer_types")) {
-    config.patterns.clear();
-    for (const std::string& type : fields.texts("layer_types")) {
-      if (type != "full_attention" && type != "sliding_attention")
-        fields.fail("layer_types", "expected full_attention and sliding_attention");
-      config.patterns.push_back(type == "full_attention" ? "causal" : window_pattern(window));
-    }
-    if (static_cast<Index>(config.patterns.size()) != config.layers)
-      fields.fail("layer_types", "expected one for each layer");
-    return;
-  }
-  if (!fields.boolean("use_sliding_window", true)) return;
-  const Index full = fields.integer("max_window_layers", {0, sizes.highest}, 0);
-  config.patterns.clear();
+  const Index full = fields.integer("max_window_layers", {0, sizes.highest}, 28);
+  std::vector<std::string> types;
   for (Index i = 0; i < config.layers; ++i)
-    config.patterns.push_back(i < full ? "causal" : window_pattern(window));
+    types.emplace_back(i < full ? "full_attention" : "sliding_attention");
+  types = fields.texts("layer_types", types);
+  if (std::ssize(types) != config.layers) fields.fail("layer_types", "expected one for each layer");
+  config.patterns.clear();
+  for (const std::string& type : types) {
+    if (type != "full_attention" && type != "sliding_attention")
+      fields.fail("layer_types", "expected full_attention and sliding_attention");
+    config.patterns.push_back(type == "full_attention" ? "causal" : window_pattern(window));
+  }
 }
 
 ModelConfig read_common(Fields& fields) {
@@ -53,6 +56,8 @@ ModelConfig read_common(Fields& fields) {
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
   config.positions = ModelConfig::Positions::rope;
   read_rope(fields, config);
+  must_be(fields, "is_causal", true);
+  must_be(fields, "pretraining_tp", 1);
   return config;
 }
 
@@ -74,7 +79,7 @@ ModelConfig read_llama(Fields& fields) {
 
 ModelConfig read_mistral(Fields& fields) {
   ModelConfig config = read_common(fields);
-  read_windows(fields, config);
+  read_window(fields, config);
   return config;
 }
 
@@ -144,7 +149,8 @@ Json write_llama(const ModelConfig& config) {
 Json write_mistral(const ModelConfig& config) {
   Json made = write_common(config, "mistral", "Mistral");
   write_windows(config, made);
-  made.erase("layer_types");
+  for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"})
+    made.erase(key);
   if (!made.contains("sliding_window")) made["sliding_window"] = nullptr;
   return made;
 }

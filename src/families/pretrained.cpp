@@ -36,8 +36,14 @@ std::string prefix_in(const Family& family, const StoredTensors& tensors) {
 }
 
 /// The config without what its head would need, if the file has no head.
-ModelConfig without_missing_head(ModelConfig config, const Family& family,
-                                 const StoredTensors& tensors, const std::string& prefix) {
+///
+/// It may lack one if it says so, or is a body that was saved alone, or was made for another task.
+ModelConfig without_missing_head(const FamilyConfig& what, const StoredTensors& tensors,
+                                 const std::string& prefix) {
+  ModelConfig config = what.config;
+  const Family& family = *what.family;
+  const bool alone = prefix.empty() && family.prefix[0] != '\0';
+  if (!config.masked_head && !alone && !what.architecture.ends_with("Model")) return config;
   const ModelWeights plan = plan_weights(config);
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     const std::string& name = plan.parameters[i].name;
@@ -51,10 +57,20 @@ ModelConfig without_missing_head(ModelConfig config, const Family& family,
 }
 
 /// Tensors that nobody asked for: those of other tasks are left alone, the rest is told.
-void tell_unused(const Family& family, const std::string& prefix, const StoredTensors& tensors,
-                 const std::set<std::string>& used, std::vector<std::string>& notices) {
+///
+/// A layer or a bias that config.json does not speak of is no such tensor: the two do not belong
+/// together.
+void tell_unused(const Family& family, const std::vector<NameRow>& names, const std::string& prefix,
+                 const StoredTensors& tensors, const std::set<std::string>& used,
+                 std::vector<std::string>& notices) {
   for (const std::string& name : tensors.names) {
     if (used.contains(name)) continue;
+    for (const NameRow& row : names)
+      for (const std::string& theirs : row.theirs)
+        if (theirs.find('*') != std::string::npos &&
+            begins(name, (theirs.starts_with('@') ? prefix + theirs.substr(1) : theirs) + "."))
+          fail_input(tensors.source, ": ", name, " is a weight of a ", family.type,
+                     " that config.json has no place for");
     const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
     const bool known = std::any_of(
         family.unused.begin(), family.unused.end(),
@@ -94,21 +110,26 @@ void check_tied(const ModelConfig& config, const StoredTensors& tensors, const s
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights) {
   const Family& family = *what.family;
   const std::string prefix = prefix_in(family, tensors);
-  const ModelConfig config = without_missing_head(what.config, family, tensors, prefix);
+  const ModelConfig config = without_missing_head(what, tensors, prefix);
   const std::vector<NameRow> names = family.names(config);
   std::set<std::string> used;
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, prefix, parameter.name, shape);
     for (const StoredPart& part : parts) used.insert(part.name);
     parameter.value = gather(tensors, parts, shape, config);
-    if (weights > WeightForm::f32 && shape.rank() == 2)
+    if (weights > WeightForm::f32 && multiplied(parameter.name))
       parameter.quantize(quantization_of(weights));
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
   check_tied(config, tensors, "lm_head.weight", made.model, made.notices);
   used.insert("lm_head.weight");
-  tell_unused(family, prefix, tensors, used, made.notices);
+  tell_unused(family, names, prefix, tensors, used, made.notices);
   return made;
+}
+
+bool multiplied(const std::string& name) {
+  return name.ends_with(".weight") && !name.ends_with("norm.weight") &&
+         name.find("positions.") == std::string::npos && !name.starts_with("types.");
 }
 
 Quantization quantization_of(WeightForm form) {
@@ -129,6 +150,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
       model_from(read_family_config(path), tensors_of(weights, path), options.weights);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path);
+  made.chat_template = read_chat_template(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))
     made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
   return made;

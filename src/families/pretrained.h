@@ -11,16 +11,25 @@ struct FamilyConfig {
   const Family* family;
   ModelConfig config;
   ModelTokens special;
+  std::string architecture = {};  // the class that wrote it, "BertModel"
 };
 
 FamilyConfig read_family_config(const std::string& folder);
 /// Tokens that config.json and generation_config.json name.
 ModelTokens special_tokens_from(Fields& fields);
+/// An id of a file as a token. Throws std::runtime_error, beginning with `where`, if there is none.
+std::int32_t checked_token(Index id, Index vocabulary, const std::string& where);
+/// Throws std::invalid_argument if a config makes no sense, its rope included.
+void check_config(const ModelConfig& config);
 /// What sentence-transformers' files beside a model say.
 Pooling read_pooling(const std::string& folder);
+/// chat_template.jinja, or what tokenizer_config.json says.
+std::string read_chat_template(const std::string& folder);
 
 /// A model from tensors in a family's names. A head that is not stored is left out.
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights);
+/// Whether a parameter is a matrix of a product, or the embedding: what few bits are for.
+bool multiplied(const std::string& name);
 /// Of a form in few bits.
 Quantization quantization_of(WeightForm form);
 

@@ -1,23 +1,30 @@
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/input.h"
 #include "families/pretrained.h"
 
 namespace rapt {
 namespace {
 
-constexpr Bounds<Index> ids = {0, Index{1} << 31};
+constexpr Bounds<Index> ids = {0, (Index{1} << 31) - 1};
 
+/// -1 stands for none in some files.
 std::optional<std::int32_t> id_from(Fields& fields, const char* key) {
   if (!fields.has(key)) return {};
-  return static_cast<std::int32_t>(fields.integer(key, {-1, ids.highest}));
+  const Index id = fields.integer(key, {-1, ids.highest});
+  if (id == -1) return {};
+  return static_cast<std::int32_t>(id);
 }
 
 /// One id, or a list of them.
 std::vector<std::int32_t> ids_from(Fields& fields, const char* key) {
   if (!fields.has(key)) return {};
   std::vector<std::int32_t> made;
-  if (!fields.value(key).is_array()) return {*id_from(fields, key)};
+  if (!fields.value(key).is_array()) {
+    if (const auto id = id_from(fields, key)) made.push_back(*id);
+    return made;
+  }
   for (const Index id : fields.integers(key, ids)) made.push_back(static_cast<std::int32_t>(id));
   return made;
 }
@@ -45,8 +52,11 @@ FamilyConfig read_family_config(const std::string& folder) {
   Fields fields = fields_of(path);
   const Family& family = family_of(fields.text("model_type"), path);
   FamilyConfig made{&family, family.read(fields), special_tokens_from(fields)};
+  const std::vector<std::string> architectures =
+      fields.texts("architectures", std::vector<std::string>());
+  if (!architectures.empty()) made.architecture = architectures.front();
   try {
-    made.config.check();
+    check_config(made.config);
   } catch (const std::invalid_argument& error) {
     fail_input(path, ": ", error.what());
   }
@@ -55,7 +65,42 @@ FamilyConfig read_family_config(const std::string& folder) {
     Fields generation = fields_of(more);
     made.special = merged(made.special, special_tokens_from(generation));
   }
+  // Ids beyond the vocabulary mean nothing to the model.
+  std::erase_if(made.special.ends, [&](std::int32_t id) { return id >= made.config.vocabulary; });
   return made;
+}
+
+namespace {
+
+/// Flags for each kind in older files, a word in newer ones.
+Pooling::Kind pooling_kind(Fields how) {
+  if (how.has("pooling_mode"))
+    return how.choice("pooling_mode", {"mean", "cls"}) == "cls" ? Pooling::Kind::first
+                                                                : Pooling::Kind::mean;
+  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
+    must_be(how, other, false);
+  const bool first = how.boolean("pooling_mode_cls_token", false);
+  const bool mean = how.boolean("pooling_mode_mean_tokens", false);
+  if (first == mean) how.fail("pooling_mode_mean_tokens", "expected the mean or the first token");
+  return first ? Pooling::Kind::first : Pooling::Kind::mean;
+}
+
+}  // namespace
+
+std::int32_t checked_token(Index id, Index vocabulary, const std::string& where) {
+  if (id < 0 || id >= vocabulary) fail_input(where, " is ", id, ", expected 0 to ", vocabulary - 1);
+  return static_cast<std::int32_t>(id);
+}
+
+void check_config(const ModelConfig& config) {
+  config.check();
+  if (config.positions != ModelConfig::Positions::rope) return;
+  RopeOptions options;
+  options.dim = config.dim();
+  options.base = config.rope_base;
+  options.scaling = config.rope_scaling;
+  const Rope made(options);
 }
 
 /// modules.json lists the parts of a sentence model: the Transformer, its pooling, the norm.
@@ -68,14 +113,14 @@ Pooling read_pooling(const std::string& folder) {
   for (const Json& module : modules) {
     Fields fields(module, path);
     const std::string type = fields.text("type"), place = fields.text("path", "");
-    if (type.ends_with(".Normalize")) pooling.normalized = true;
-    if (!type.ends_with(".Pooling")) continue;
-    Fields how = fields_of(folder + "/" + place + "/config.json");
-    const bool first = how.boolean("pooling_mode_cls_token", false);
-    const bool mean = how.boolean("pooling_mode_mean_tokens", false);
-    if (first == mean)
-      fail_input(folder, "/", place, ": expected pooling of the mean or the first");
-    pooling.kind = first ? Pooling::Kind::first : Pooling::Kind::mean;
+    if (type.ends_with(".Transformer")) continue;
+    if (type.ends_with(".Normalize"))
+      pooling.normalized = true;
+    else if (type.ends_with(".Pooling"))
+      pooling.kind = pooling_kind(fields_of(folder + "/" + place + "/config.json"));
+    else
+      fail_input(path, ": a module of type ", printable(type),
+                 ", expected Transformer, Pooling and Normalize: nothing else is computed here");
   }
   const std::string transformer = folder + "/sentence_bert_config.json";
   if (std::filesystem::exists(transformer)) {
@@ -83,6 +128,16 @@ Pooling read_pooling(const std::string& folder) {
     pooling.max_tokens = fields.integer("max_seq_length", {1, Index{1} << 31}, 0);
   }
   return pooling;
+}
+
+std::string read_chat_template(const std::string& folder) {
+  const std::string jinja = folder + "/chat_template.jinja";
+  if (std::filesystem::exists(jinja)) return read_file(jinja, Index{1} << 20);
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!std::filesystem::exists(path)) return "";
+  const Json config = read_json(path);
+  const auto found = config.is_object() ? config.find("chat_template") : config.end();
+  return found != config.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace rapt

@@ -1,14 +1,20 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/check.h"
 #include "base/files.h"
+#include "base/input.h"
 #include "families/pretrained.h"
 #include "formats/safetensors.h"
 #include "model/config_io.h"
 
 namespace rapt {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// A config with its defaults filled in and without what no file of another says.
 Json comparable(ModelConfig config) {
@@ -46,6 +52,16 @@ std::vector<std::string> differences(const Json& a, const Json& b) {
   return keys;
 }
 
+void add_special(const ModelTokens& special, Json& config) {
+  if (special.begin) config["bos_token_id"] = *special.begin;
+  // In RoBERTa positions are counted from it: what the family wrote stays.
+  if (special.padding && !config.contains("pad_token_id"))
+    config["pad_token_id"] = *special.padding;
+  if (special.decoder_start) config["decoder_start_token_id"] = *special.decoder_start;
+  if (special.ends.size() == 1) config["eos_token_id"] = special.ends[0];
+  if (special.ends.size() > 1) config["eos_token_id"] = special.ends;
+}
+
 struct Expression {
   const Family* family;
   Json config;
@@ -53,12 +69,13 @@ struct Expression {
 
 /// The family whose config.json says all that this config says. Each is asked to write it and to
 /// read that again; the one that gives the same back is it.
-Expression expressed(const ModelConfig& given) {
+Expression expressed(const ModelConfig& given, const ModelTokens& tokens) {
   const ModelConfig config = spelled_out(given);
   std::vector<std::string> nearest;
   std::string nearest_type;
   for (const Family& family : families()) {
     Json written = family.write(config);
+    add_special(tokens, written);
     Fields fields(written, "config.json");
     ModelConfig read;
     try {
@@ -79,14 +96,6 @@ Expression expressed(const ModelConfig& given) {
   for (const std::string& key : nearest) list += (list.empty() ? "" : ", ") + key;
   fail("write_pretrained: no family of models that others read is like this one; nearest is ",
        nearest_type, ", which cannot have ", list);
-}
-
-void add_special(const ModelTokens& special, Json& config) {
-  if (special.begin) config["bos_token_id"] = *special.begin;
-  if (special.padding) config["pad_token_id"] = *special.padding;
-  if (special.decoder_start) config["decoder_start_token_id"] = *special.decoder_start;
-  if (special.ends.size() == 1) config["eos_token_id"] = special.ends[0];
-  if (special.ends.size() > 1) config["eos_token_id"] = special.ends;
 }
 
 }  // namespace
@@ -159,21 +168,93 @@ const char* torch_name(Type type) {
 
 }  // namespace
 
+namespace {
+
+/// A folder under a name that nobody else has, which becomes the wanted one or goes away.
+class NewFolder {
+ public:
+  explicit NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).lexically_normal()) {
+    if (!wanted_.has_filename()) wanted_ = wanted_.parent_path();
+    check(!fs::exists(wanted_) || (fs::is_directory(wanted_) && fs::is_empty(wanted_)),
+          "write_pretrained: ", wanted, " exists and is not empty, expected a new folder");
+    fs::create_directories(wanted_.parent_path());
+    std::string name = wanted_.string() + ".part-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr)
+      fail_input("write_pretrained: no folder can be made beside ", wanted, ": ",
+                 std::strerror(errno));
+    path_ = name;
+    fs::permissions(path_, fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  std::string path() const { return path_.string(); }
+  void finish() {
+    if (fs::exists(wanted_) && !fs::is_symlink(wanted_)) fs::remove(wanted_);
+    fs::rename(path_, fs::is_symlink(wanted_) ? fs::canonical(wanted_) : wanted_);
+    path_.clear();
+  }
+
+ private:
+  fs::path wanted_, path_;
+};
+
+/// What sentence-transformers needs beside the model.
+void write_pooling(const std::string& folder, const Pooling& pooling) {
+  const auto module = [](int index, const char* path, const char* type) {
+    return Json{{"idx", index},
+                {"name", std::to_string(index)},
+                {"path", path},
+                {"type", std::string("sentence_transformers.models.") + type}};
+  };
+  Json modules{module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")};
+  if (pooling.normalized) modules.push_back(module(2, "2_Normalize", "Normalize"));
+  replace_file(folder + "/modules.json", modules.dump(2) + "\n");
+  fs::create_directory(folder + "/1_Pooling");
+  const bool mean = pooling.kind == Pooling::Kind::mean;
+  const Json how{{"pooling_mode_cls_token", !mean}, {"pooling_mode_mean_tokens", mean}};
+  replace_file(folder + "/1_Pooling/config.json", how.dump(2) + "\n");
+  if (pooling.max_tokens > 0)
+    replace_file(folder + "/sentence_bert_config.json",
+                 Json{{"max_seq_length", pooling.max_tokens}}.dump(2) + "\n");
+}
+
+/// Names of the tokens that have a part to play, for those who fill batches up with them.
+Json tokenizer_config(const Tokenizer& tokenizer) {
+  const SpecialTokens& special = tokenizer.special();
+  Json made{{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const std::pair<const char*, std::optional<std::int32_t>> roles[] = {
+      {"unk_token", special.unknown},  {"bos_token", special.begin},
+      {"eos_token", special.end},      {"pad_token", special.padding},
+      {"cls_token", special.classify}, {"sep_token", special.separator},
+      {"mask_token", special.mask}};
+  for (const auto& [name, id] : roles)
+    if (id) made[name] = tokenizer.spelling_of(*id);
+  return made;
+}
+
+}  // namespace
+
 void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
-  Expression how = expressed(model.config());
-  add_special(options.tokens, how.config);
+  Expression how = expressed(model.config(), options.tokens);
   how.config["dtype"] = torch_name(options.type);
-  check(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder),
-        "write_pretrained: ", folder, " exists and is not empty");
-  const std::string parts = folder + ".part";
-  std::filesystem::remove_all(parts);
-  std::filesystem::create_directories(parts);
-  write_tensors(parts, stored_tensors(model, *how.family, options.type), options.shard_bytes);
-  if (tokenizer) tokenizer->write(parts + "/tokenizer.json");
-  replace_file(parts + "/config.json", how.config.dump(2) + "\n");
-  std::filesystem::remove(folder);
-  std::filesystem::rename(parts, folder);
+  NewFolder parts(folder);
+  write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
+                options.shard_bytes);
+  if (tokenizer) {
+    tokenizer->write(parts.path() + "/tokenizer.json");
+    replace_file(parts.path() + "/tokenizer_config.json",
+                 tokenizer_config(*tokenizer).dump(2) + "\n");
+  }
+  if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
+    write_pooling(parts.path(), *options.pooling);
+  replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");
+  parts.finish();
 }
 
 }  // namespace rapt

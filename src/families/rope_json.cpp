@@ -36,9 +36,7 @@ RopeScaling scaling_from(Fields& s, const ModelConfig& config, Index trained) {
   const std::string kind = s.choice(
       key, {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}, "default");
   if (kind == "linear") return LinearRope{s.real("factor", factors)};
-  if (kind == "dynamic")
-    return DynamicNtkRope{s.real("factor", factors),
-                          s.integer("original_max_position_embeddings", lengths, trained)};
+  if (kind == "dynamic") return DynamicNtkRope{s.real("factor", factors), config.max_tokens};
   if (kind == "yarn") return yarn_from(s, trained);
   if (kind == "longrope" || kind == "su") return long_from(s, config, trained);
   if (kind == "llama3") {
@@ -59,9 +57,7 @@ struct ScalingJson {
   /// Nobody else has a name for it.
   Json operator()(const NtkRope&) const { return {{"rope_type", "default"}}; }
   Json operator()(const DynamicNtkRope& r) const {
-    return {{"rope_type", "dynamic"},
-            {"factor", r.factor},
-            {"original_max_position_embeddings", r.trained_tokens}};
+    return {{"rope_type", "dynamic"}, {"factor", r.factor}};
   }
   Json operator()(const YarnRope& r) const {
     Json made{{"rope_type", "yarn"},
@@ -98,6 +94,9 @@ struct ScalingJson {
 void read_rope(Fields& fields, ModelConfig& config) {
   const Index trained =
       fields.integer("original_max_position_embeddings", lengths, config.max_tokens);
+  if (fields.has("rope_parameters") && fields.has("rope_scaling") &&
+      fields.value("rope_parameters") != fields.value("rope_scaling"))
+    fields.fail("rope_parameters", "expected no rope_scaling beside it that says something else");
   const char* key = fields.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   Fields scaling = fields.object(key);
   config.rope_base = scaling.has("rope_theta") ? scaling.real("rope_theta", {1e-3, 1e12})

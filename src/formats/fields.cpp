@@ -180,6 +180,11 @@ Fields Fields::object(const std::string& key) {
 
 bool Fields::has(const std::string& key) { return find(key) != nullptr; }
 
+bool Fields::contains(const std::string& key) {
+  known_.insert(key);
+  return object_->contains(key);
+}
+
 const Json& Fields::value(const std::string& key) {
   static const Json nothing;
   const Json* found = find(key);

@@ -48,6 +48,8 @@ class Fields {
 
   /// Whether the key is there and not null. Asking makes it a known one.
   bool has(const std::string& key);
+  /// Whether the key is there, be it null.
+  bool contains(const std::string& key);
   /// The value as it is, null if it is not there.
   const Json& value(const std::string& key);
   /// Keys that may be there and mean nothing here.

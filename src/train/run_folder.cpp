@@ -175,6 +175,15 @@ RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& da
   });
 }
 
+Pretrained as_pretrained(LoadedRun run) {
+  Pretrained made{"rapt", std::move(run.model), std::move(run.tokenizer)};
+  made.notices = std::move(run.notices);
+  if (!made.tokenizer || !made.tokenizer->end()) return made;
+  made.special.ends = {*made.tokenizer->end()};
+  made.special.decoder_start = made.tokenizer->end();
+  return made;
+}
+
 bool is_run_folder(const std::string& path) { return std::filesystem::exists(config_path(path)); }
 
 LoadedRun load_run(const std::string& folder) {
