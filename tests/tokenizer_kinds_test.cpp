@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/byte_tokens.h"
+#include "formats/short_decimal.h"
 #include "support/tokenizers.h"
 
 namespace rapt::test {
@@ -171,6 +172,15 @@ TEST(TokenizerKinds, UnigramFindsTheBestSum) {
   expect_broken([&] { tokenizer_of(file); }, {"model.unk_id is 7", "0 to 6"});
   file["model"]["unk_id"] = nullptr;
   expect_broken([&] { tokenizer_of(file).encode("x"); }, {"no token stands for unknown"});
+}
+
+TEST(TokenizerKinds, ScoresAreThoseOfTheLibrary) {
+  // As written in a file, and as the tokenizers library has them after reading it.
+  EXPECT_EQ(divided_decimal(-7.0851844740150804), -7.08518447401508);
+  EXPECT_EQ(divided_decimal(-7.3022812145391836), -7.302281214539184);
+  EXPECT_EQ(divided_decimal(-7.3880310811775125), -7.388031081177512);
+  for (const double plain : {0.0, -1.0, 2.5, -13.25, 1e300, -4e-7})
+    EXPECT_EQ(divided_decimal(plain), plain);
 }
 
 TEST(TokenizerKinds, TablesReplaceCharacters) {

@@ -3,6 +3,7 @@
 
 #include "base/input.h"
 #include "formats/byte_letters.h"
+#include "formats/short_decimal.h"
 #include "formats/tokenizer_body.h"
 #include "formats/unigram.h"
 
@@ -61,10 +62,13 @@ void Tokenizer::Body::build(const std::string& source) {
     case ModelKind::word_level:
       model = std::make_shared<WordLevel>(std::move(pieces), unknown);
       return;
-    case ModelKind::unigram:
-      model = std::make_shared<Unigram>(pieces, scores,
+    case ModelKind::unigram: {
+      std::vector<double> read_scores(scores.size());
+      std::transform(scores.begin(), scores.end(), read_scores.begin(), divided_decimal);
+      model = std::make_shared<Unigram>(pieces, std::move(read_scores),
                                         Unigram::Options{options.unknown, options.byte_fallback});
       return;
+    }
     case ModelKind::bpe:
       break;
   }
