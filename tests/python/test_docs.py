@@ -8,7 +8,8 @@ SESSIONS = dict(sessions(with_torch=False))
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_python_blocks_run(name):
+def test_python_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(SESSIONS[name], name, "exec"), {})
 
 
