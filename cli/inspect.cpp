@@ -173,6 +173,28 @@ Json json_of(const RunStatus& run) {
   return object;
 }
 
+void print_outline(const PretrainedOutline& outline, const std::string& path) {
+  std::vector<std::string> parts;
+  Index bytes = 0;
+  for (const auto& [type, stored] : outline.stored) {
+    parts.push_back(
+        fmt::format("{} {} in {}", bytes_text(stored.bytes), type,
+                    stored.tensors == 1 ? "1 tensor" : fmt::format("{} tensors", stored.tensors)));
+    bytes += stored.bytes;
+  }
+  fmt::print("family       {}\n", outline.family);
+  fmt::print("stored       {}: {}\n", bytes_text(bytes), fmt::join(parts, ", "));
+  fmt::print("context      {} tokens\n", grouped(outline.config.max_tokens));
+  fmt::print("from         {}\n\n", path);
+}
+
+Json json_of(const PretrainedOutline& outline) {
+  Json types = Json::object();
+  for (const auto& [type, stored] : outline.stored)
+    types[type] = {{"tensors", stored.tensors}, {"bytes", stored.bytes}};
+  return {{"family", outline.family}, {"context", outline.config.max_tokens}, {"types", types}};
+}
+
 void run(const InspectCommand& command) {
   const bool toml = command.path.ends_with(".toml");
   if (toml && !std::filesystem::exists(command.path))
@@ -182,6 +204,7 @@ void run(const InspectCommand& command) {
   if (!toml && !command.sets.empty())
     throw std::invalid_argument("inspect: --set with a model, expected a config file (.toml)");
   std::optional<RunStatus> status;
+  std::optional<PretrainedOutline> outline;
   RunConfig config;
   if (folder) {
     status = run_status(path);
@@ -189,15 +212,18 @@ void run(const InspectCommand& command) {
   } else if (toml) {
     config = read_run_config(path, command.sets);
   } else {
-    config.model = read_pretrained_config(path);
+    outline = outline_pretrained(path);
+    config.model = outline->config;
   }
   const Inspection model = inspect(config.model, command.options);
   if (command.json) {
     Json object = json_of(model, command.options);
     if (status) object["run"] = json_of(*status);
+    if (outline) object["stored"] = json_of(*outline);
     return print(object);
   }
   if (status) print_run(*status);
+  if (outline) print_outline(*outline, path);
   print_tree(model);
   print_memory(model, config.model);
   if (config.model.vocabulary == 0)

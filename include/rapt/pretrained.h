@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,8 +57,19 @@ struct LoadOptions {
 /// checked by name and shape. Throws std::runtime_error naming what is missing, unknown or
 /// mis-shaped.
 RAPT_API Pretrained read_pretrained(const std::string& path, const LoadOptions& options = {});
-/// The config alone: no weights are read.
-RAPT_API ModelConfig read_pretrained_config(const std::string& path);
+/// What headers say of a model.
+struct PretrainedOutline {
+  std::string family;
+  ModelConfig config;
+  struct Stored {
+    Index tensors = 0;
+    Index bytes = 0;
+  };
+  std::map<std::string, Stored> stored;  // by type, as the files spell it: "F32", "Q4_1"
+};
+/// Reads headers only, so it takes no longer for a larger file. Throws std::runtime_error like
+/// read_pretrained where the headers show that the model cannot be read.
+RAPT_API PretrainedOutline outline_pretrained(const std::string& path);
 /// The tokenizer alone: of a folder with a tokenizer.json, of that file itself or of a GGUF file.
 RAPT_API Tokenizer read_pretrained_tokenizer(const std::string& path);
 

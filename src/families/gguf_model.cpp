@@ -226,6 +226,16 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
   return made;
 }
 
-ModelConfig read_gguf_config(const std::string& path) { return config_of(GgufFile(path)); }
+PretrainedOutline outline_gguf(const std::string& path) {
+  const GgufFile file(path);
+  PretrainedOutline made{architecture_of(file), config_of(file), {}};
+  check_tensors(made.config, gguf_names(), "", tensors_of(file));
+  for (const GgufTensor& tensor : file.tensors()) {
+    PretrainedOutline::Stored& stored = made.stored[tensor.format->name];
+    ++stored.tensors;
+    stored.bytes += tensor.bytes;
+  }
+  return made;
+}
 
 }  // namespace rapt

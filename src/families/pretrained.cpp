@@ -156,9 +156,30 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   return made;
 }
 
-ModelConfig read_pretrained_config(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return read_gguf_config(path);
-  return read_family_config(path).config;
+void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
+                   const std::string& prefix, const StoredTensors& tensors) {
+  const ModelWeights plan = plan_weights(config);
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i)
+    for (const StoredPart& part :
+         parts_of(config, names, prefix, plan.parameters[i].name, plan.plans[i].shape))
+      check_part(tensors, part, plan.plans[i].shape);
+}
+
+PretrainedOutline outline_pretrained(const std::string& path) {
+  if (!std::filesystem::is_directory(path)) return outline_gguf(path);
+  const FamilyConfig what = read_family_config(path);
+  const auto weights = std::make_shared<const Weights>(path);
+  const StoredTensors tensors = tensors_of(weights, path);
+  const std::string prefix = prefix_in(*what.family, tensors);
+  PretrainedOutline made{what.family->type, without_missing_head(what, tensors, prefix), {}};
+  check_tensors(made.config, what.family->names(made.config), prefix, tensors);
+  for (const std::string& name : tensors.names) {
+    const StoredTensor* tensor = weights->find(name);
+    PretrainedOutline::Stored& stored = made.stored[tensor->type];
+    ++stored.tensors;
+    stored.bytes += tensor->bytes;
+  }
+  return made;
 }
 
 }  // namespace rapt

@@ -26,6 +26,9 @@ Pooling read_pooling(const std::string& folder);
 /// chat_template.jinja, or what tokenizer_config.json says.
 std::string read_chat_template(const std::string& folder);
 
+/// Every parameter's tensors are there and have the right shapes. Throws std::runtime_error.
+void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
+                   const std::string& prefix, const StoredTensors& tensors);
 /// A model from tensors in a family's names. A head that is not stored is left out.
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights);
 /// Whether a parameter is a matrix of a product, or the embedding: what few bits are for.
@@ -34,7 +37,7 @@ bool multiplied(const std::string& name);
 Quantization quantization_of(WeightForm form);
 
 Pretrained read_gguf_model(const std::string& path, const LoadOptions& options);
-ModelConfig read_gguf_config(const std::string& path);
+PretrainedOutline outline_gguf(const std::string& path);
 /// The tokenizer that a GGUF file carries.
 Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source);
 

@@ -42,14 +42,6 @@ std::string text_of(const std::vector<Index>& shape) {
   return text + "]";
 }
 
-void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape) {
-  if (!from.has(part.name)) fail_input(from.source, ": there is no ", part.name);
-  const std::vector<Index> given = from.shape(part.name), wanted = stored_shape(part, shape);
-  if (given != wanted)
-    fail_input(from.source, ": ", part.name, " has shape ", text_of(given), ", expected ",
-               text_of(wanted));
-}
-
 void transpose(const float* from, Index rows, Index columns, float* to) {
   constexpr Index block = 32;
   for (Index r0 = 0; r0 < rows; r0 += block)
@@ -60,6 +52,14 @@ void transpose(const float* from, Index rows, Index columns, float* to) {
 }
 
 }  // namespace
+
+void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape) {
+  if (!from.has(part.name)) fail_input(from.source, ": there is no ", part.name);
+  const std::vector<Index> given = from.shape(part.name), wanted = stored_shape(part, shape);
+  if (given != wanted)
+    fail_input(from.source, ": ", part.name, " has shape ", text_of(given), ", expected ",
+               text_of(wanted));
+}
 
 bool StoredTensors::has(const std::string& name) const {
   return std::binary_search(names.begin(), names.end(), name);

@@ -19,6 +19,8 @@ struct StoredTensors {
   bool has(const std::string& name) const;
 };
 
+/// Throws std::runtime_error if a part of a parameter is missing or has another shape.
+void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape);
 /// One of our parameters, put together from its parts, f32. Throws std::runtime_error if one is
 /// missing or has another shape.
 Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
