@@ -1,6 +1,5 @@
-// For tests/oracles/test_model.py and bench/train_peers.py.
+// For bench/train_peers.py.
 //   model_tool init CONFIG OUT                    the first weights as safetensors
-//   model_tool answer CONFIG WEIGHTS TOKENS OUT   loss, hidden states and gradients
 //   model_tool batches CONFIG FOLDER STEPS OUT    the batches of a run's first steps, as TOKENS
 //   model_tool train CONFIG WEIGHTS TOKENS        trains on the batches of TOKENS, in turn: reads a
 //       number of steps from each line of its input and answers with their losses and seconds
@@ -102,21 +101,6 @@ void write_first_weights(const Arguments& words) {
   write_safetensors(words[1], tensors);
 }
 
-void write_answer(const Arguments& words) {
-  Transformer model = model_of(read_run_config(words[0]), words[1]);
-  const PackedBatch batch = read_batches(words[2]).at(0);
-  Tape tape;
-  const Variable hidden = forward(model, tape, batch, 0);
-  const Tensor kept = hidden.value().clone();
-  const TokenLoss loss = model.loss(tape, hidden, batch.targets);
-  const Tensor number = loss.loss.value().clone();
-  tape.backward(loss.loss);
-  std::vector<NamedTensor> tensors = {{"hidden", kept}, {"loss", number}};
-  for (Parameter& p : model.parameters())
-    tensors.push_back({"gradient." + p.name, p.wanted_gradient()});
-  write_safetensors(words[3], tensors);
-}
-
 void write_batches(const Arguments& words) {
   const CheckpointStore store(words[1]);
   const PreparedRun run =
@@ -171,10 +155,8 @@ struct Verb {
   std::size_t words;
   void (*run)(const Arguments&);
 };
-constexpr Verb verbs[] = {{"init", 2, write_first_weights},
-                          {"answer", 4, write_answer},
-                          {"batches", 4, write_batches},
-                          {"train", 3, train_in_turns}};
+constexpr Verb verbs[] = {
+    {"init", 2, write_first_weights}, {"batches", 4, write_batches}, {"train", 3, train_in_turns}};
 
 }  // namespace
 }  // namespace rapt
