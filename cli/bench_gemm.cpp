@@ -36,15 +36,17 @@ constexpr std::array<std::array<Index, 2>, 6> layer_widths = {
 bool is_quantized(const std::string& type) { return type.starts_with("q"); }
 
 Parameter weight_of(const GemmCase& c, const Context& context) {
-  const Type type = is_quantized(c.type) ? Type::f32 : parse_type(c.type);
+  const bool packed = c.type == "packed";
+  const Type type = packed || is_quantized(c.type) ? Type::f32 : parse_type(c.type);
   Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
   if (is_quantized(c.type)) weight.quantize(parse_quantization(c.type), context);
+  if (packed) weight.pack(context);
   return weight;
 }
 
 Index bytes_of(const Parameter& weight) {
   if (!weight.quantized.empty()) return weight.quantized.bytes();
-  return weight.value.elements() * static_cast<Index>(size_of(weight.value.type()));
+  return weight.shape().elements() * static_cast<Index>(size_of(weight.value.type()));
 }
 
 Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& context) {
@@ -150,7 +152,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--out", o->out, "Widths of the result (default: as --in)")
       ->check(whole_number(1));
   command->add_option("--dtype", o->types, "Types of the weight, one or several; a step needs f32")
-      ->check(CLI::IsMember({"f32", "bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
+      ->check(CLI::IsMember({"f32", "packed", "bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
       ->capture_default_str();
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))

@@ -69,6 +69,7 @@ void stop_if_asked() {
 void run(EmbedCommand& command) {
   const StopSignals signals;
   Pretrained loaded = open_model(command.model, load_options(command.weights));
+  loaded.model.pack(Context(command.threads));
   if (command.texts.empty()) {
     say_what_is_read("texts, one on a line,");
     command.texts = lines_of(std::cin);

@@ -107,6 +107,7 @@ void tell_long_prompts(const Pretrained& opened,
 
 void run(GenerateCommand& command) {
   Pretrained loaded = open_model(command.model, load_options(command.weights));
+  loaded.model.pack(Context(command.threads));
   if (command.prompts.empty()) {
     say_what_is_read("the prompt");
     command.prompts.emplace_back(std::istreambuf_iterator<char>(std::cin),

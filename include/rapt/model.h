@@ -143,6 +143,12 @@ class RAPT_API Transformer {
   Index count() const;
   /// After values of parameters have changed: what products read follows.
   void refresh();
+  /// For tapes that do not record: matrices of linear layers that are f32 are kept in the order in
+  /// which products read them, which makes few tokens faster; their `value` is empty then. A call
+  /// for another instruction set than the context's unpacks them each time. unpack() before
+  /// training, or before values are read.
+  void pack(const Context& context = {});
+  void unpack();
 
   /// The last layer's output [tokens, width]. Sequences do not see one another. Encoder-decoders
   /// also get what encode made of the sources, one for each sequence.

@@ -11,6 +11,8 @@
 
 namespace rapt {
 
+class PackedMatrix;
+
 /// A weight: what is learnt, and the gradient of the step under way.
 struct RAPT_API Parameter {
   std::string name;
@@ -21,14 +23,22 @@ struct RAPT_API Parameter {
   /// A matrix that stands in the place of `value`, which is empty then. It is for tapes that do not
   /// record: it learns nothing.
   QuantizedMatrix quantized = {};
+  /// The same numbers in the order in which products read them, in the place of `value` too. A tape
+  /// that records asks for unpack() first.
+  std::shared_ptr<const PackedMatrix> packed = {};
 
-  Shape shape() const { return quantized.empty() ? value.shape() : quantized.shape(); }
-  /// What products read unless it is quantized.
+  Shape shape() const;
+  /// What products read unless it is quantized or packed.
   const Tensor& used() const { return working.empty() ? value : working; }
   /// Rounds the value, a matrix, and frees it.
   void quantize(Quantization type, const Context& context = {});
+  /// For products without gradients: the value, a matrix, is packed for the context's instruction
+  /// set and freed. unpack() gives it back as it was, and does nothing if it is not packed.
+  void pack(const Context& context = {});
+  void unpack();
 
-  /// The gradient to add to, zeros at first. Throws std::invalid_argument if it is quantized.
+  /// The gradient to add to, zeros at first. Throws std::invalid_argument if it is quantized or
+  /// packed.
   Tensor& wanted_gradient();
 };
 

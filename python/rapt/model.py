@@ -37,6 +37,8 @@ class Model:
     def __init__(self, core):
         self._core = core
         self.tokenizer = core.tokenizer
+        self._viewed = False
+        core.pack(_core.Context())  # few tokens are faster; no memory is added
 
     family = property(lambda self: self._core.family)
     width = property(lambda self: self._core.width)
@@ -49,6 +51,8 @@ class Model:
     def parameters(self):
         """Names to arrays that are the model's own memory: what is written into them is used after
         refresh(). Matrices in few bits are left out."""
+        self._viewed = True  # and its matrices stay where they are from now on
+        self._core.unpack()
         return self._core.parameters()
 
     def refresh(self):
@@ -89,7 +93,12 @@ class Model:
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""
-        self._core._save(os.fspath(folder), dtype)
+        self._core.unpack()
+        try:
+            self._core._save(os.fspath(folder), dtype)
+        finally:
+            if not self._viewed:
+                self._core.pack(_core.Context())
 
 
 def _ids(sequences):

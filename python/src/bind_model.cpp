@@ -205,6 +205,12 @@ void bind_model(nb::module_& module) {
                    [](const Pretrained& self) { return self.model.config().vocabulary; })
       .def_prop_ro("count", [](const Pretrained& self) { return self.model.count(); })
       .def("refresh", [](Pretrained& self) { self.model.refresh(); })
+      .def("pack",
+           [](Pretrained& self, const Context& context) {
+             const nb::gil_scoped_release release;
+             self.model.pack(context);
+           })
+      .def("unpack", [](Pretrained& self) { self.model.unpack(); })
       .def("parameters", &parameters)
       .def("_forward", &forward)
       .def("_embed", &embed)

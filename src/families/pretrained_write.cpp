@@ -112,6 +112,8 @@ std::vector<DerivedTensor> stored_tensors(const Transformer& model, const Family
   for (const Parameter& parameter : model.parameters()) {
     check(parameter.quantized.empty(), "write_pretrained: ", parameter.name,
           " is in few bits; read the model with f32 weights");
+    check(parameter.packed == nullptr, "write_pretrained: ", parameter.name,
+          " is packed, expected Transformer::unpack() before");
     for (const StoredPart& part :
          parts_of(config, names, prefix, parameter.name, parameter.value.shape()))
       made.push_back({part.name, scatter(parameter.value, part, config)});

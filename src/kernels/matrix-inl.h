@@ -42,15 +42,15 @@ inline constexpr Index matrix_stretch = 16;
 /// 0.95 of the peak.
 HWY_INLINE void KeepOrder() { asm volatile("" ::: "memory"); }
 
-template <int vectors>
-HWY_INLINE void MatrixStep(VF (&acc)[matrix_strip][vectors], const float* HWY_RESTRICT a,
+template <int rows, int vectors>
+HWY_INLINE void MatrixStep(VF (&acc)[rows][vectors], const float* HWY_RESTRICT a,
                            const float* HWY_RESTRICT b) {
   const DF d;
   VF right[vectors];
 #pragma GCC unroll 8
   for (int n = 0; n < vectors; ++n) right[n] = hn::LoadU(d, b + n * lane_count);
 #pragma GCC unroll 8
-  for (int m = 0; m < matrix_strip; ++m) {
+  for (int m = 0; m < rows; ++m) {
     const VF left = hn::Set(d, a[m]);
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) acc[m][n] = hn::MulAdd(left, right[n], acc[m][n]);
@@ -59,11 +59,11 @@ HWY_INLINE void MatrixStep(VF (&acc)[matrix_strip][vectors], const float* HWY_RE
 }
 
 /// The sums of a stretch into the tile: in place of what is there, or added to it.
-template <int vectors, Store store>
-HWY_INLINE void StoreStretch(const VF (&acc)[matrix_strip][vectors], float* HWY_RESTRICT sums) {
+template <int rows, int vectors, Store store>
+HWY_INLINE void StoreStretch(const VF (&acc)[rows][vectors], float* HWY_RESTRICT sums) {
   const DF d;
 #pragma GCC unroll 8
-  for (int m = 0; m < matrix_strip; ++m) {
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) {
       float* to = sums + (m * vectors + n) * lane_count;
@@ -77,55 +77,55 @@ HWY_INLINE void StoreStretch(const VF (&acc)[matrix_strip][vectors], float* HWY_
 }
 
 /// A whole stretch, straight-line: the first step multiplies where the others add.
-template <int vectors, Store store>
+template <int rows, int vectors, Store store>
 HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                              float* HWY_RESTRICT sums) {
   const DF d;
-  VF acc[matrix_strip][vectors];
+  VF acc[rows][vectors];
 #pragma GCC unroll 8
-  for (int m = 0; m < matrix_strip; ++m) {
+  for (int m = 0; m < rows; ++m) {
     const VF left = hn::Set(d, a[m]);
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Mul(left, hn::LoadU(d, b + n * lane_count));
   }
 #pragma GCC unroll 64
   for (Index k = 1; k < matrix_stretch; ++k)
-    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
-  StoreStretch<vectors, store>(acc, sums);
+    MatrixStep<rows, vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<rows, vectors, store>(acc, sums);
 }
 
 /// The end of a block that is no whole stretch.
-template <int vectors, Store store>
+template <int rows, int vectors, Store store>
 HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
                             float* HWY_RESTRICT sums) {
   const DF d;
-  VF acc[matrix_strip][vectors];
+  VF acc[rows][vectors];
 #pragma GCC unroll 8
-  for (int m = 0; m < matrix_strip; ++m) {
+  for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
     for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Zero(d);
   }
   for (Index k = 0; k < depth; ++k)
-    MatrixStep<vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
-  StoreStretch<vectors, store>(acc, sums);
+    MatrixStep<rows, vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
+  StoreStretch<rows, vectors, store>(acc, sums);
 }
 
-/// sums[strip][width] of one strip and one panel.
-template <int vectors>
+/// sums[rows][width] of the first rows of one strip and one panel.
+template <int rows, int vectors>
 HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
                            float* HWY_RESTRICT sums) {
   constexpr Index a_step = matrix_stretch * matrix_strip;
   constexpr Index b_step = matrix_stretch * vectors * lane_count;
-  if (depth < matrix_stretch) return LastStretch<vectors, Store::set>(a, b, depth, sums);
-  WholeStretch<vectors, Store::set>(a, b, sums);
+  if (depth < matrix_stretch) return LastStretch<rows, vectors, Store::set>(a, b, depth, sums);
+  WholeStretch<rows, vectors, Store::set>(a, b, sums);
   Index k = 2 * matrix_stretch;
   for (; k <= depth; k += matrix_stretch) {
     a += a_step;
     b += b_step;
-    WholeStretch<vectors, Store::add>(a, b, sums);
+    WholeStretch<rows, vectors, Store::add>(a, b, sums);
   }
   const Index rest = depth % matrix_stretch;
-  if (rest > 0) LastStretch<vectors, Store::add>(a + a_step, b + b_step, rest, sums);
+  if (rest > 0) LastStretch<rows, vectors, Store::add>(a + a_step, b + b_step, rest, sums);
 }
 
 /// A tile to rows [row, row + rows) and columns [column, column + columns) of the result.
@@ -157,6 +157,16 @@ HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Inde
   }
 }
 
+/// The first rows of a strip: one and two alone, as a token that is generated; more cost a whole
+/// strip.
+template <int vectors>
+HWY_INLINE void MatrixStrip(const float* strip, const float* panel, Index depth, Index rows,
+                            float* sums) {
+  if (rows > 2) return MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums);
+  if (rows == 2) return MatrixTile<2, vectors>(strip, panel, depth, sums);
+  MatrixTile<1, vectors>(strip, panel, depth, sums);
+}
+
 /// All strips of a block with one panel.
 template <int vectors>
 inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, Index depth,
@@ -167,7 +177,7 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, In
   for (Index row = 0; row < to.rows; row += matrix_strip) {
     const Index rows = std::min(matrix_strip, to.rows - row);
     PrefetchTile(to, row, rows, column, columns);
-    MatrixTile<vectors>(strips + row * depth, panel, depth, sums);
+    MatrixStrip<vectors>(strips + row * depth, panel, depth, rows, sums);
     StoreTile<vectors>(sums, to, row, rows, column, columns);
   }
 }

@@ -68,6 +68,43 @@ void Transformer::refresh() {
       parameter.working = parameter.value.converted(body_->config.weights);
 }
 
+namespace {
+
+/// Matrices that nothing but products reads: no row of them is looked up.
+std::vector<Parameter*> product_weights(ModelWeights& weights) {
+  std::vector<Parameter*> found;
+  const auto add = [&](const LinearWeights& layer) {
+    if (layer.weight != nullptr && layer.weight != weights.embedding) found.push_back(layer.weight);
+  };
+  const auto add_attention = [&](const AttentionWeights& of) {
+    for (const LinearWeights* layer : {&of.in, &of.sources, &of.global, &of.out}) add(*layer);
+  };
+  const auto add_stack = [&](const StackWeights& stack) {
+    for (const LayerWeights& layer : stack.layers) {
+      add_attention(layer.self);
+      if (layer.cross) add_attention(*layer.cross);
+      add(layer.up);
+      add(layer.down);
+    }
+  };
+  if (weights.encoder) add_stack(*weights.encoder);
+  add_stack(weights.stack);
+  add(weights.head_transform);
+  add(weights.head);
+  return found;
+}
+
+}  // namespace
+
+void Transformer::pack(const Context& context) {
+  for (Parameter* weight : product_weights(body_->weights))
+    if (!weight->value.empty() && weight->working.empty()) weight->pack(context);
+}
+
+void Transformer::unpack() {
+  for (Parameter& parameter : parameters()) parameter.unpack();
+}
+
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) {
   check(!body_->weights.encoder, "forward: an encoder-decoder without sources, expected some");
   const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);

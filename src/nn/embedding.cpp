@@ -15,6 +15,7 @@ void check_ids(const Parameter& table, const Ids& ids) {
   check(table.shape().rank() == 2 && table.value.type() == Type::f32, "embed: ", table.name, " is ",
         text(table.value.type()), " of shape ", table.shape(),
         ", expected f32 of shape [entries, width]");
+  check(table.packed == nullptr, "embed: ", table.name, " is packed, expected unpack() before");
   const Index entries = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
     check(0 <= ids[i] && ids[i] < entries, "embed: id ", i, " is ", ids[i], ", but ", table.name,

@@ -8,6 +8,7 @@
 #include "base/fpmode.h"
 #include "base/sizes.h"
 #include "kernels/context.h"
+#include "nn/matrix_lines.h"
 
 namespace rapt {
 namespace {
@@ -24,21 +25,6 @@ constexpr Index small_product = Index{1} << 18;
 constexpr Index few_rows = 16;
 /// Numbers of the right operand that a task reads then.
 constexpr Index read_per_task = Index{1} << 15;
-
-MatrixLines rows_of(const Matrix& m) {
-  return {m.data, m.type, m.rows, m.columns, m.row_step, m.column_step};
-}
-
-/// Lines [line, line + count) over depths [depth, depth + deep).
-MatrixLines part_of(const MatrixLines& all, Index line, Index count, Index depth, Index deep) {
-  MatrixLines part = all;
-  const Index offset = line * all.step + depth * all.depth_step;
-  part.data =
-      static_cast<const std::byte*>(all.data) + offset * static_cast<Index>(size_of(all.type));
-  part.count = count;
-  part.depth = deep;
-  return part;
-}
 
 /// A product in blocks. Of its operands the one with fewer lines is packed for all threads; each
 /// task packs a few lines of the other, and goes with them over all of the first. So the larger

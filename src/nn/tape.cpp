@@ -2,11 +2,13 @@
 
 #include "base/check.h"
 #include "nn/elementwise.h"
+#include "nn/packed_matrix.h"
 
 namespace rapt {
 
 void Parameter::quantize(Quantization type, const Context& context) {
   check(quantized.empty(), "quantize: ", name, " is quantized already");
+  unpack();
   check(value.shape().rank() == 2, "quantize: ", name, " has shape ", value.shape(),
         ", expected a matrix");
   quantized = QuantizedMatrix::rounded(value, type, context);
@@ -15,8 +17,28 @@ void Parameter::quantize(Quantization type, const Context& context) {
   gradient = {};
 }
 
+void Parameter::pack(const Context& context) {
+  check(value.shape().rank() == 2 && value.type() == Type::f32 && working.empty(), "pack: ", name,
+        " has shape ", shape(), ", expected a matrix of f32 that is neither packed nor rounded");
+  packed = std::make_shared<const PackedMatrix>(value, context);
+  value = {};
+  gradient = {};
+}
+
+void Parameter::unpack() {
+  if (packed == nullptr) return;
+  value = packed->expanded();
+  packed = nullptr;
+}
+
+Shape Parameter::shape() const {
+  if (packed != nullptr) return {packed->out(), packed->in()};
+  return quantized.empty() ? value.shape() : quantized.shape();
+}
+
 Tensor& Parameter::wanted_gradient() {
   check(quantized.empty(), "gradient: ", name, " is quantized, which learns nothing");
+  check(packed == nullptr, "gradient: ", name, " is packed, expected unpack() before");
   if (gradient.empty()) gradient = Tensor(value.shape());
   return gradient;
 }
