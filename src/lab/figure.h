@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "formats/json.h"
+
+namespace rapt::lab {
+
+/// A picture, what it says, and every number behind it.
+struct Figure {
+  std::string name;   // within its experiment: letters, digits and dashes
+  std::string title;  // the finding, one sentence
+  std::string text;   // two or three sentences: what is drawn, what follows
+  /// Tables by name, each an array of objects with the same fields: what the picture is drawn from.
+  Json data;
+  Json spec;  // of Vega, reading these tables; chart.h makes it
+};
+
+/// Figures that answer one question.
+struct Section {
+  std::string name;     // what `rapt lab NAME` asks for
+  std::string title;    // the question
+  std::string text;     // its answer in a few sentences; may hold <b>, <i>, <code> and <sub>
+  std::string command;  // what makes it again
+  std::vector<Figure> figures;
+};
+
+/// What a page shows.
+struct Page {
+  std::string title;
+  std::string text;                // below the title, as above
+  std::vector<std::string> facts;  // one line each: version, machine, date
+  std::vector<Section> sections;
+};
+
+/// One file that needs nothing else: scripts, data and style inside. Light and dark, any width.
+std::string html_of(const Page& page);
+/// Titles, texts and tables of the page.
+Json json_of(const Page& page);
+
+}  // namespace rapt::lab
