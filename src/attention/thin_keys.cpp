@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "attention/cached_keys.h"
 #include "attention/careful.h"
@@ -57,7 +58,7 @@ void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float*
     clear_hidden(rows, probabilities);
     const PageHead head = this->head(place.kv_head, place.key_tile);
     const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
-    const void* ahead = this->head(place.kv_head, place.next).keys;
+    const void* ahead = this->head(place.next_head, place.next_tile).keys;
     thin_.gather(probabilities, rows.count,
                  {head.values, scales, layout.value_width, rows.slots, ahead}, layout.width, out);
     return;
@@ -107,6 +108,10 @@ void OperandThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float
   for (Index r = 0; r < rows.count; ++r)
     for_each_run(words[static_cast<std::size_t>(r)] & ~all,
                  [&](Index first, Index count) { add(r, 1, first, count); });
+}
+
+bool OperandThinKeys::heads_lie_together() const {
+  return std::abs(call_.k.stride(1)) < std::abs(call_.k.stride(2));
 }
 
 Index OperandThinKeys::tile_bytes() const {

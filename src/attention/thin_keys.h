@@ -6,9 +6,10 @@
 
 namespace rapt {
 
-/// Which tile of which key head, and the tile that is read after it.
+/// Which tile of which key head, and what is read after it.
 struct ThinPlace {
-  Index kv_head, key_tile, next;
+  Index kv_head, key_tile;
+  Index next_head, next_tile;
 };
 
 /// A few query rows on their way past one tile.
@@ -31,6 +32,8 @@ class ThinKeys {
                       float* out) const = 0;
   /// What a tile of one head takes in memory.
   virtual Index tile_bytes() const = 0;
+  /// Whether a tile's next neighbour in memory is the same tile of the next head.
+  virtual bool heads_lie_together() const = 0;
 };
 
 /// Out of a cache, as its pages lie.
@@ -46,6 +49,7 @@ class CachedThinKeys : public ThinKeys {
   void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
               float* out) const override;
   Index tile_bytes() const override { return cache_.layout.head_bytes; }
+  bool heads_lie_together() const override { return true; }
 
  private:
   void gather_carefully(const ThinPlace& place, const ThinRows& rows, const float* probabilities,
@@ -68,6 +72,7 @@ class OperandThinKeys : public ThinKeys {
   void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
               float* out) const override;
   Index tile_bytes() const override;
+  bool heads_lie_together() const override;
 
  private:
   const Call& call_;

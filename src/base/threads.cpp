@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/arena.h"
 #include "base/check.h"
@@ -28,11 +29,23 @@ extern "C" RAPT_API const char* __tsan_default_suppressions() {
 namespace rapt {
 namespace {
 
+/// Tasks that are taken in increasing order.
+struct alignas(64) Share {
+  std::atomic<Index> next = 0;
+  Index end = 0;
+};
+
 /// One call of for_each_task. Helpers share ownership: one that TBB starts after the call has
 /// returned finds the loop closed and leaves without touching `run`.
 class Loop {
  public:
-  Loop(Index tasks, const std::function<void(Index, Index)>& run) : tasks_(tasks), run_(run) {}
+  Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
+      : shares_(static_cast<std::size_t>(shares)), run_(run) {
+    for (Index i = 0; i < shares; ++i) {
+      share(i).next = tasks * i / shares;
+      share(i).end = tasks * (i + 1) / shares;
+    }
+  }
 
   void help() {
     if (const std::optional<Index> worker = enter()) {
@@ -44,10 +57,10 @@ class Loop {
   void work(Index worker) {
     const FlushDenormals guard;
     try {
-      for (Index task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;)
-        run_(task, worker);
+      for (Index i = 0; i < std::ssize(shares_); ++i)
+        take(share((worker + i) % std::ssize(shares_)), worker);
     } catch (...) {
-      next_.store(tasks_, std::memory_order_relaxed);
+      for (Share& share : shares_) share.next.store(share.end, std::memory_order_relaxed);
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
     }
@@ -62,9 +75,22 @@ class Loop {
   }
 
  private:
+  Share& share(Index i) { return shares_[static_cast<std::size_t>(i)]; }
+
+  void take(Share& share, Index worker) {
+    for (Index task; (task = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+      run_(task, worker);
+  }
+
+  bool nothing_left() const {
+    return std::ranges::all_of(shares_, [](const Share& share) {
+      return share.next.load(std::memory_order_relaxed) >= share.end;
+    });
+  }
+
   std::optional<Index> enter() {
     const std::lock_guard lock(mutex_);
-    if (closed_ || next_.load(std::memory_order_relaxed) >= tasks_) return std::nullopt;
+    if (closed_ || nothing_left()) return std::nullopt;
     ++inside_;
     return ++last_worker_;
   }
@@ -74,9 +100,8 @@ class Loop {
     if (--inside_ == 0) nobody_inside_.notify_one();
   }
 
-  const Index tasks_;
+  std::vector<Share> shares_;
   const std::function<void(Index, Index)>& run_;
-  std::atomic<Index> next_ = 0;
   std::mutex mutex_;
   std::condition_variable nobody_inside_;
   std::exception_ptr error_;
@@ -120,12 +145,22 @@ Arena& Threads::arena() const {
 }
 
 void Threads::for_each_task(Index tasks, const std::function<void(Index, Index)>& run) const {
+  run_loop(tasks, 1, run);
+}
+
+void Threads::for_each_task_at_home(Index tasks,
+                                    const std::function<void(Index, Index)>& run) const {
+  run_loop(tasks, std::min(count_, tasks), run);
+}
+
+void Threads::run_loop(Index tasks, Index shares,
+                       const std::function<void(Index, Index)>& run) const {
   if (count_ == 1 || tasks <= 1) {
     const FlushDenormals guard;
     for (Index task = 0; task < tasks; ++task) run(task, 0);
     return;
   }
-  const auto loop = std::make_shared<Loop>(tasks, run);
+  const auto loop = std::make_shared<Loop>(tasks, shares, run);
   const Index helpers = std::min(count_, tasks) - 1;
   try {
     for (Index helper = 0; helper < helpers; ++helper) send(arena(), loop);

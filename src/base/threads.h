@@ -28,10 +28,17 @@ class Threads {
   /// caller never waits for a helper that has not begun, so loops may nest and several threads may
   /// share one Threads.
   void for_each_task(Index tasks, const std::function<void(Index task, Index worker)>& run) const;
+  /// The same, but each worker begins with a run of tasks of its own, the same in every loop of as
+  /// many tasks, and helps others when it is done: what it read last time may still lie in a cache
+  /// that the others do not share.
+  void for_each_task_at_home(Index tasks,
+                             const std::function<void(Index task, Index worker)>& run) const;
 
  private:
   struct Pool;
   Arena& arena() const;
+  void run_loop(Index tasks, Index shares,
+                const std::function<void(Index task, Index worker)>& run) const;
 
   Index count_;
   mutable std::unique_ptr<Pool> pool_;

@@ -47,5 +47,9 @@ inline void for_each_task(const Context& context, Index tasks,
                           const std::function<void(Index task, Index worker)>& run) {
   threads_of(context).for_each_task(tasks, run);
 }
+inline void for_each_task_at_home(const Context& context, Index tasks,
+                                  const std::function<void(Index task, Index worker)>& run) {
+  threads_of(context).for_each_task_at_home(tasks, run);
+}
 
 }  // namespace rapt

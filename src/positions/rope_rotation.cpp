@@ -61,7 +61,7 @@ void rotate(const Rotation& rotation, const TakeTurns& take, const Context& cont
     rotate_block(rotation, item, first, count, turns, kernels_of(context));
   };
   const Index tasks = in.batch() * blocks;
-  if (in.shape().elements() >= worth_threads) return for_each_task(context, tasks, run);
+  if (in.shape().elements() >= worth_threads) return for_each_task_at_home(context, tasks, run);
   for (Index task = 0; task < tasks; ++task) run(task, 0);
 }
 

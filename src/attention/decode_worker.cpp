@@ -1,0 +1,140 @@
+#include "attention/decode_worker.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace rapt {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+/// Tiles outside and heads inside: a page of a cache holds all heads, and memory is read in the
+/// order in which it lies.
+void DecodeWorker::run(const DecodeTask& task, const DecodeRoom& room) {
+  begin(task, room);
+  Index before = 0;  // visited tiles that lie before
+  for (const Visit& visit : task.item.call.plan->visits(0)) {
+    const Index last = visit.first + std::min<Index>(task.end_tile - before, visit.count);
+    for (Index j = visit.first + std::max<Index>(task.first_tile - before, 0); j < last; ++j)
+      pass(task, j, j + 1 < last ? j + 1 : j, visit.mask);
+    before += visit.count;
+    if (before >= task.end_tile) break;
+  }
+  finish(task, room);
+}
+
+void DecodeWorker::load_queries(const DecodeItem& item, Index kv_head, float* to) const {
+  const Call& call = item.call;
+  for (Index r = 0; r < thin_rows_of(call); ++r) {
+    const Index query = r % call.queries;
+    float* row = to + r * query_stride(call.dim);
+    call.kernels.load_numbers(call.q.row(item.item, kv_head * call.group + r / call.queries, query),
+                              call.q.type(), call.dim, row);
+    const double factor = call.rule.query_factor(query);
+    for (Index c = 0; c < call.dim; ++c)
+      row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+    std::fill(row + call.dim, row + query_stride(call.dim), 0.0f);
+  }
+}
+
+void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
+  const Call& call = task.item.call;
+  const Index rows = thin_rows_of(call), width = thin_width(call);
+  const Index numbers = rows * query_stride(call.dim);
+  queries_.resize(static_cast<std::size_t>(task.heads * numbers));
+  if (std::ssize(heads_) < task.heads) heads_.resize(static_cast<std::size_t>(task.heads));
+  for (Index h = 0; h < task.heads; ++h) {
+    load_queries(task.item, task.first_head + h, queries_.data() + h * numbers);
+    Head& head = heads_[static_cast<std::size_t>(h)];
+    float* out = room.out + h * room.out_step;
+    std::fill_n(head.reference, rows, minus_infinity);
+    std::fill_n(head.lane_sums, rows * max_lanes, 0.0f);
+    std::fill_n(out, rows * width, 0.0f);
+    head.state = {head.reference, head.lane_sums, head.sums, out,     nullptr,
+                  width,          false,          nullptr,   nullptr, nullptr};
+  }
+  saw_key_ = 0;
+}
+
+/// All heads of the task past one tile.
+void DecodeWorker::pass(const DecodeTask& task, Index tile, Index next_tile, std::int32_t mask_id) {
+  const Call& call = task.item.call;
+  take_mask(call, mask_id);
+  saw_key_ |= mask_sees_;
+  const Index numbers = thin_rows_of(call) * query_stride(call.dim);
+  for (Index h = 0; h < task.heads; ++h) {
+    const bool last = h + 1 == task.heads;
+    const Index head = task.first_head + h;
+    visit(task.item, {head, tile, last ? task.first_head : head + 1, last ? next_tile : tile},
+          queries_.data() + h * numbers, heads_[static_cast<std::size_t>(h)]);
+  }
+}
+
+/// One bit word per row: all query heads of the group see what the query sees. The heads of a
+/// call share their masks, and short sequences have only one.
+void DecodeWorker::take_mask(const Call& call, std::int32_t mask_id) {
+  if (&call == mask_call_ && mask_id == mask_id_) return;
+  mask_call_ = &call;
+  mask_id_ = mask_id;
+  if (mask_id == Visit::whole) {
+    mask_.set_whole();
+  } else {
+    const auto words = call.plan->mask(mask_id);
+    std::fill(words_, words_ + tile, std::uint64_t{0});
+    for (Index r = 0; r < thin_rows_of(call); ++r)
+      words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+    mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+  }
+  mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see());
+}
+
+void DecodeWorker::add_bias(const Call& call, const ThinPlace& place, Index slots) {
+  for (Index r = 0; r < thin_rows_of(call); ++r) {
+    const Index position = call.keys - call.queries + r % call.queries;
+    float bias[tile];
+    call.rule.diagonal_part(place.kv_head * call.group + r / call.queries,
+                            place.key_tile * tile - position, slots, bias);
+    float* row = scores_ + r * tile;
+    for (Index c = 0; c < slots; ++c) row[c] += bias[c];
+  }
+}
+
+/// The first keys of the tile, up to the last that any row sees, in whole vectors.
+Index DecodeWorker::slots_in_sight(Index rows) const {
+  if (mask_.whole()) return tile;
+  Index end = 0;
+  for (Index s = 0; s < divide_up(rows, strip); ++s) end = std::max(end, mask_.clips()[s].end);
+  return end;
+}
+
+void DecodeWorker::visit(const DecodeItem& item, const ThinPlace& place, const float* queries,
+                         Head& head) {
+  const Call& call = item.call;
+  const ThinRows rows{thin_rows_of(call), mask_, slots_in_sight(thin_rows_of(call))};
+  item.keys.scores(place, rows, queries, scores_);
+  if (call.rule.has_softcap())
+    call.kernels.softcap(scores_, divide_up(rows.count, strip), mask_.clips(),
+                         call.rule.softcap_log2(), nullptr);
+  if (call.rule.has_diagonal()) add_bias(call, place, rows.slots);
+  call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), head.state);
+  item.keys.gather(place, rows, scores_, head.state.out);
+}
+
+void DecodeWorker::finish(const DecodeTask& task, const DecodeRoom& room) const {
+  const Call& call = task.item.call;
+  for (Index h = 0; h < task.heads; ++h) {
+    const Head& head = heads_[static_cast<std::size_t>(h)];
+    DecodePart& part = room.part[h * room.part_step];
+    part.saw_key = saw_key_;
+    for (Index r = 0; r < thin_rows_of(call); ++r) {
+      part.reference[r] = head.reference[r];
+      part.sum[r] = 0;
+      for (Index lane = 0; lane < call.kernels.lanes; ++lane)
+        part.sum[r] += static_cast<double>(head.lane_sums[r * max_lanes + lane]);
+    }
+  }
+}
+
+}  // namespace rapt

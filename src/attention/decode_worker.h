@@ -1,0 +1,71 @@
+#pragma once
+
+#include <vector>
+
+#include "attention/decode.h"
+
+namespace rapt {
+
+/// Query rows of a key head that go side by side.
+inline constexpr Index most_thin_rows = 16;
+
+/// What one task found out about each row of a head.
+struct DecodePart {
+  float reference[most_thin_rows];
+  double sum[most_thin_rows];
+  std::uint32_t saw_key = 0;  // a bit per row
+};
+
+/// Some tiles, counted among those that are visited, of some key heads.
+struct DecodeTask {
+  const DecodeItem& item;
+  Index first_head, heads;
+  Index first_tile, end_tile;
+};
+
+/// Where a task leaves what it found: of its n-th head in part[n * part_step], and the sums of p v
+/// relative to part.reference as [rows][width] from out + n * out_step on.
+struct DecodeRoom {
+  DecodePart* part;
+  Index part_step;
+  float* out;
+  Index out_step;
+};
+
+inline Index thin_rows_of(const Call& call) { return call.group * call.queries; }
+
+/// Everything one thread needs to take the rows of some key heads past some tiles.
+class DecodeWorker {
+ public:
+  void run(const DecodeTask& task, const DecodeRoom& room);
+
+ private:
+  /// Running softmax of the rows of one key head.
+  struct Head {
+    alignas(64) float lane_sums[most_thin_rows * max_lanes];
+    alignas(64) float reference[most_thin_rows];
+    alignas(64) double sums[most_thin_rows];
+    SoftmaxTile state;
+  };
+
+  void begin(const DecodeTask& task, const DecodeRoom& room);
+  void load_queries(const DecodeItem& item, Index kv_head, float* to) const;
+  void pass(const DecodeTask& task, Index tile, Index next_tile, std::int32_t mask_id);
+  void take_mask(const Call& call, std::int32_t mask_id);
+  void add_bias(const Call& call, const ThinPlace& place, Index slots);
+  Index slots_in_sight(Index rows) const;
+  void visit(const DecodeItem& item, const ThinPlace& place, const float* queries, Head& head);
+  void finish(const DecodeTask& task, const DecodeRoom& room) const;
+
+  std::vector<float> queries_;  // [heads][rows][query stride]
+  std::vector<Head> heads_;
+  alignas(64) float scores_[most_thin_rows * tile] = {};  // kernels work on whole strips of rows
+  TileMask mask_;
+  const Call* mask_call_ = nullptr;
+  std::int32_t mask_id_ = 0;
+  std::uint32_t mask_sees_ = 0;  // a bit per row
+  std::uint64_t words_[tile];
+  std::uint32_t saw_key_ = 0;
+};
+
+}  // namespace rapt
