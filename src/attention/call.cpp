@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "attention/decode.h"
 #include "base/check.h"
 #include "base/sizes.h"
 
@@ -185,6 +186,8 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
                           : std::make_unique<const RelativeTiles>(how_.relative_values,
                                                                   plan->lengths(), kernels)) {
   check_factors(where, how, rule);
+  // A few queries are widened to f32 forward; backward has to round logits as forward did.
+  if (decodes(*this)) pairs = nullptr;
   check(!how.rotations, where,
         ": rotations are given, expected none without an lsh leaf in the pattern");
   check(how.order == nullptr, where,

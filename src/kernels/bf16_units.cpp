@@ -42,9 +42,17 @@ bool vector_pairs() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5) != 0;
 }
 
+/// By name: a measurement would not come out the same in every process, and results depend on it.
+bool made_by_amd() {
+  unsigned a = 0, name[3] = {};
+  if (!__get_cpuid(0, &a, &name[0], &name[2], &name[1])) return false;
+  return std::memcmp(name, "AuthenticAMD", sizeof name) == 0;
+}
+
 #else
 
 bool vector_pairs() { return false; }
+bool made_by_amd() { return false; }
 std::string why_not() { return "AMX is used on x86-64 Linux only"; }
 
 #endif
@@ -62,6 +70,11 @@ const Amx& amx() {
 bool has_avx512_bf16() {
   static const bool found = vector_pairs();
   return found;
+}
+
+bool avx512_bf16_pays() {
+  static const bool pays = has_avx512_bf16() && made_by_amd();
+  return pays;
 }
 
 #if defined(__x86_64__)

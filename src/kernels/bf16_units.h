@@ -15,6 +15,9 @@ const Amx& amx();
 
 /// Whether this CPU multiplies pairs of bf16 in its vectors (AVX512-BF16).
 bool has_avx512_bf16();
+/// Whether those products are faster than f32 multiply-adds over the same numbers: AMD's are twice
+/// as fast, Intel's half as fast.
+bool avx512_bf16_pays();
 
 #if defined(__x86_64__)
 

@@ -20,19 +20,33 @@ namespace hn = hwy::HWY_NAMESPACE;
 // How a vector of stored lanes becomes vectors of numbers, one for each of `terms` neighbours in
 // the sum. `factor` is what the numbers are multiplied by.
 
+/// GCC would rather load words again for each of their terms, and loads are what is scarce.
+template <class V>
+HWY_INLINE V KeptInRegister(V lanes) {
+#if HWY_TARGET == HWY_AVX3
+  asm("" : "+v"(lanes.raw));
+#endif
+  return lanes;
+}
+
 struct StoredFloats {
   static constexpr int terms = 1;
   static constexpr float factor = 1;
-  static HWY_INLINE VF Load(const std::byte* from, int) {
+  using Lanes = VF;
+  static HWY_INLINE Lanes Load(const std::byte* from) {
     return hn::LoadU(DF(), reinterpret_cast<const float*>(from));
   }
+  static HWY_INLINE VF Number(Lanes lanes, int) { return lanes; }
 };
 
 struct StoredPairs {
   static constexpr int terms = 2;
   static constexpr float factor = 1;
-  static HWY_INLINE VF Load(const std::byte* from, int term) {
-    const auto words = LoadWords(DWords(), reinterpret_cast<const Bf16*>(from));
+  using Lanes = hn::Vec<DWords>;
+  static HWY_INLINE Lanes Load(const std::byte* from) {
+    return KeptInRegister(LoadWords(DWords(), reinterpret_cast<const Bf16*>(from)));
+  }
+  static HWY_INLINE VF Number(Lanes words, int term) {
     return term == 0 ? FirstOfPairs(DF(), words) : SecondOfPairs(DF(), words);
   }
 };
@@ -40,9 +54,11 @@ struct StoredPairs {
 struct StoredQuads {
   static constexpr int terms = 4;
   static constexpr float factor = quad_factor;
-  static HWY_INLINE VF Load(const std::byte* from, int term) {
-    return NumbersOfQuads(LoadQuads(reinterpret_cast<const std::int8_t*>(from)), term);
+  using Lanes = decltype(LoadQuads(nullptr));
+  static HWY_INLINE Lanes Load(const std::byte* from) {
+    return KeptInRegister(LoadQuads(reinterpret_cast<const std::int8_t*>(from)));
   }
+  static HWY_INLINE VF Number(Lanes quads, int term) { return NumbersOfQuads(quads, term); }
 };
 
 /// Bytes of a lane, whatever is stored in it.
@@ -108,13 +124,18 @@ template <class Stored, int rows>
 struct ThinShape {
   static constexpr bool many_registers = panel_vectors >= 4;
   static constexpr bool words = Stored::terms > 1;
+  /// Panels of f32 are as wide as they are. Rows of words are read whole where accumulators allow:
+  /// in two passes memory is not read in order.
+  static constexpr int vectors = !words               ? panel_vectors
+                                 : many_registers     ? (rows == 4 ? 4 : 8)
+                                 : rows == 4          ? 2
+                                 : Stored::terms == 4 ? 3
+                                                      : 4;
   /// Words need registers on their way to numbers.
-  static constexpr int parts = words && !many_registers ? std::max(1, 2 / rows) : 4 / rows;
-  /// Panels of f32 are as wide as they are.
-  static constexpr int vectors = !words || many_registers ? panel_vectors
-                                 : rows == 4              ? 2
-                                 : Stored::terms == 4     ? 3
-                                                          : 4;
+  static constexpr int Parts(int used) {
+    if (many_registers) return rows * used <= 4 ? 4 : rows * used <= 8 ? 2 : 1;
+    return words ? std::max(1, 2 / rows) : 4 / rows;
+  }
 };
 
 /// All terms of one row of the right operand, the n-th into part[n % parts], counted from `first`.
@@ -122,15 +143,18 @@ template <class Stored, Terms terms, int rows, int vectors, int parts>
 HWY_INLINE void ThinRow(const float* a, Index a_stride, const std::byte* b, Index k, int first,
                         VF (&part)[parts][rows][vectors]) {
   const DF d;
+  typename Stored::Lanes lanes[vectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) lanes[v] = Stored::Load(b + v * lane_count * lane_bytes);
 #pragma GCC unroll 4
   for (int t = 0; t < Stored::terms; ++t) {
     VF x[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) x[v] = Stored::Load(b + v * lane_count * lane_bytes, t);
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) x[v] = Stored::Number(lanes[v], t);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
       const VF left = hn::Set(d, a[r * a_stride + LeftOf<Stored, terms>(k, t)]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < vectors; ++v) {
         VF& sum = part[(first + t) % parts][r][v];
         sum = hn::MulAdd(left, x[v], sum);
@@ -143,7 +167,7 @@ HWY_INLINE void ThinRow(const float* a, Index a_stride, const std::byte* b, Inde
 template <class Stored, Terms terms, int rows, int vectors>
 HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& right, Index begin,
                             Index end, Ahead& ahead, VF (&acc)[rows][vectors]) {
-  constexpr int parts = ThinShape<Stored, rows>::parts;
+  constexpr int parts = ThinShape<Stored, rows>::Parts(vectors);
   constexpr int together = std::max(1, parts / Stored::terms);
   const DF d;
   VF part[parts][rows][vectors];
@@ -151,7 +175,7 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& righ
   for (int s = 0; s < parts; ++s) {
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int v = 0; v < vectors; ++v) part[s][r][v] = hn::Zero(d);
     }
   }
@@ -168,7 +192,7 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& righ
     ThinRow<Stored, terms>(a, a_stride, right.at + k * right.row_bytes, k, 0, part);
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
       if constexpr (parts == 4) {
         acc[r][v] =
@@ -176,6 +200,7 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& righ
       } else if constexpr (parts == 2) {
         acc[r][v] = hn::Add(part[0][r][v], part[1][r][v]);
       } else {
+        static_assert(parts == 1);
         acc[r][v] = part[0][r][v];
       }
     }
@@ -209,30 +234,24 @@ HWY_INLINE void ThinColumns(const ThinRows& at, const ThinPart& right, Index beg
 }
 
 /// The same for as many columns as there are, at most ThinShape::vectors.
-template <class Stored, Terms terms, int rows>
-HWY_INLINE void ThinPanel(Index vectors, const ThinRows& at, const ThinPart& right, Index begin,
+template <class Stored, Terms terms, int rows, int vectors = ThinShape<Stored, rows>::vectors>
+HWY_INLINE void ThinPanel(Index count, const ThinRows& at, const ThinPart& right, Index begin,
                           Index end, Ahead& ahead) {
-  constexpr int most = ThinShape<Stored, rows>::vectors;
-  switch (vectors) {
-    case 1:
-      return ThinColumns<Stored, terms, rows, 1>(at, right, begin, end, ahead);
-    case 2:
-      return ThinColumns<Stored, terms, rows, 2>(at, right, begin, end, ahead);
-    case 3:
-      if constexpr (most >= 3)
-        return ThinColumns<Stored, terms, rows, 3>(at, right, begin, end, ahead);
-      break;
-    default:
-      if constexpr (most >= 4)
-        return ThinColumns<Stored, terms, rows, 4>(at, right, begin, end, ahead);
-  }
+  if (count == vectors)
+    return ThinColumns<Stored, terms, rows, vectors>(at, right, begin, end, ahead);
+  if constexpr (vectors > 1)
+    ThinPanel<Stored, terms, rows, vectors - 1>(count, at, right, begin, end, ahead);
 }
 
 /// Rows of the right operand that are summed in one go: a chain of f32 sums stays as short as in
 /// the other products.
 template <class Stored, Terms terms, int rows>
-inline constexpr Index thin_block =
-    (terms == Terms::columns ? stretch * ThinShape<Stored, rows>::parts : tile) / Stored::terms;
+HWY_INLINE Index ThinBlock(Index vectors) {
+  const Index numbers = terms == Terms::slots
+                            ? tile
+                            : stretch * ThinShape<Stored, rows>::Parts(static_cast<int>(vectors));
+  return numbers / Stored::terms;
+}
 
 /// Words: all columns of a few rows, then the next rows, so that memory is read nearly in order.
 /// With sixteen rows at a time bf16 of dim 128 read 5 % less from memory; with four, what lies in
@@ -240,7 +259,8 @@ inline constexpr Index thin_block =
 template <class Stored, Terms terms, int rows>
 HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
   constexpr Index most = ThinShape<Stored, rows>::vectors * lane_count;
-  constexpr Index whole = thin_block<Stored, terms, rows>;
+  const Index whole =
+      ThinBlock<Stored, terms, rows>(std::min(most, right.used_columns) / lane_count);
   const Index block = right.used_columns <= most ? whole : std::min<Index>(8, whole);
   for (Index k = 0; k < right.used_rows; k += block) {
     for (Index first = 0; first < right.used_columns; first += most) {
@@ -255,12 +275,13 @@ HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Ahead& ahe
 /// Floats: panels lie one behind the other.
 template <Terms terms, int rows>
 HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
-  constexpr Index block = thin_block<StoredFloats, terms, rows>;
   for (Index first = 0; first < right.used_columns; first += panel_columns) {
     const Index width = std::min(panel_columns, right.columns - first);
+    const Index vectors = std::min(width, right.used_columns - first) / lane_count;
+    const Index block = ThinBlock<StoredFloats, terms, rows>(vectors);
     const ThinPart panel{right.at + first * right.rows * lane_bytes, width * lane_bytes};
     for (Index k = 0; k < right.used_rows; k += block)
-      ThinPanel<StoredFloats, terms, rows>(std::min(width, right.used_columns - first) / lane_count,
+      ThinPanel<StoredFloats, terms, rows>(vectors,
                                            {at.a, at.a_stride, at.out + first, at.out_stride},
                                            panel, k, std::min(k + block, right.used_rows), ahead);
   }

@@ -138,16 +138,19 @@ Kernels with_pairs(const Kernels& best, const char* name, const PairKernels* pai
   Kernels kernels = best;
   kernels.name = name;
   kernels.pairs = pairs;
+  if (pairs->rotate_far != nullptr && has_avx512_bf16()) {
+    kernels.rotate_far = pairs->rotate_far;
+    kernels.rotate_near = pairs->rotate_near;
+  }
   return kernels;
 }
 
 std::vector<const Kernels*> list_kernels() {
   std::vector<const Kernels*> list = list_targets();
   const Kernels& best = *list.front();
-  // AVX512-BF16 comes after plain AVX-512: on Intel's cores its products are half as fast.
   if (const PairKernels* vectors = pair_kernels_of(PairEngine::vectors)) {
     static const Kernels kernels = with_pairs(best, "AVX512-BF16", vectors);
-    list.insert(list.begin() + 1, &kernels);
+    list.insert(list.begin() + (avx512_bf16_pays() ? 0 : 1), &kernels);
   }
   if (const PairKernels* tiles = pair_kernels_of(PairEngine::tiles)) {
     static const Kernels kernels = with_pairs(best, "AMX", tiles);

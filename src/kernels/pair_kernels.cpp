@@ -12,10 +12,21 @@
 #include "kernels/pair_peak-inl.h"
 #include "kernels/pair_product-inl.h"
 #include "kernels/pair_softmax-inl.h"
+#include "kernels/rope_words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
 namespace HWY_NAMESPACE {
+
+using RotateRows = void (*)(const RotaryRows& rows) noexcept;
+
+template <class Engine, class Pairs>
+constexpr RotateRows Rotation() {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (!std::is_same_v<Engine, PortablePairs>) return RotateWords<Pairs>;
+#endif
+  return nullptr;
+}
 
 template <class Engine>
 inline constexpr PairKernels pair_kernels = {
@@ -33,6 +44,8 @@ inline constexpr PairKernels pair_kernels = {
     .visit = VisitPairs<Engine>,
     .pack_numbers = PackNumbers,
     .pack_natural = PackNatural,
+    .rotate_far = Rotation<Engine, FarPairs>(),
+    .rotate_near = Rotation<Engine, NearPairs>(),
     .transpose = TransposeColumns,
     .peak_loop = Engine::PeakLoop,
 };

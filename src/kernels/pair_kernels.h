@@ -70,6 +70,10 @@ struct PairKernels {
   void (*pack_natural)(const float* numbers, Index rows, const float* factors,
                        Bf16* pairs) noexcept;
 
+  // Rotary positions, as in Kernels; null: no better than those.
+  void (*rotate_far)(const RotaryRows& rows) noexcept;
+  void (*rotate_near)(const RotaryRows& rows) noexcept;
+
   // [width][64] to [64][width]
   void (*transpose)(const float* columns, Index width, float* rows) noexcept;
 

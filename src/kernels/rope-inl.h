@@ -122,6 +122,15 @@ HWY_INLINE Index Turn(D d, const Pairs& at, const From* x, const float* turn, fl
   return i;
 }
 
+/// Pairs from `i` on, all of them.
+template <class Pairs, class From, class To>
+HWY_INLINE void TurnRest(const Pairs& at, const From* x, const float* turn, float side, Index i,
+                         To* y) {
+  i = Turn(hn::ScalableTag<float>(), at, x, turn, side, i, y);
+  i = Turn(hn::CappedTag<float, 4>(), at, x, turn, side, i, y);
+  Turn(hn::CappedTag<float, 1>(), at, x, turn, side, i, y);
+}
+
 /// Channels behind the pairs, from one place and type to another.
 template <class From, class To>
 HWY_INLINE void Pass(const From* x, Index begin, Index end, To* y) {
@@ -143,9 +152,7 @@ inline void Rotate(const RotaryRows& rows) noexcept {
         const auto* x = static_cast<const From*>(rows.from) + row * rows.from_stride;
         auto* y = static_cast<To*>(rows.to) + row * rows.to_stride;
         const float* turn = rows.turns[row * rows.turn_step];
-        Index i = Turn(hn::ScalableTag<float>(), at, x, turn, side, 0, y);
-        i = Turn(hn::CappedTag<float, 4>(), at, x, turn, side, i, y);
-        Turn(hn::CappedTag<float, 1>(), at, x, turn, side, i, y);
+        TurnRest(at, x, turn, side, 0, y);
         Pass(x, 2 * rows.pairs, rows.dim, y);
       }
     });
