@@ -134,14 +134,32 @@ TEST(Threads, RunEveryTaskOnceWithWorkersOfTheirOwn) {
     for (int repeat = 0; repeat < 100; ++repeat) {
       std::vector<int> runs(50);
       std::vector<std::atomic<int>> busy(static_cast<std::size_t>(count));
-      threads.for_each_task(50, [&](Index task, Index worker) {
+      const auto run = [&](Index task, Index worker) {
         EXPECT_EQ(busy[static_cast<std::size_t>(worker)]++, 0);
         ++runs[static_cast<std::size_t>(task)];
         --busy[static_cast<std::size_t>(worker)];
-      });
+      };
+      threads.for_each_task(50, run);
       EXPECT_EQ(runs, std::vector<int>(50, 1));
+      threads.for_each_task_at_home(50, run);
+      EXPECT_EQ(runs, std::vector<int>(50, 2));
     }
   }
+}
+
+TEST(Threads, BeginWithTheSameTasksInEveryLoop) {
+  const Threads threads(3);
+  std::mutex mutex;
+  std::condition_variable all_here;
+  std::set<Index> first;
+  threads.for_each_task_at_home(31, [&](Index task, Index) {
+    std::unique_lock lock(mutex);
+    if (first.size() == 3) return;
+    first.insert(task);
+    all_here.notify_all();
+    all_here.wait_for(lock, std::chrono::seconds(20), [&] { return first.size() == 3; });
+  });
+  EXPECT_EQ(first, (std::set<Index>{0, 10, 20}));
 }
 
 TEST(Threads, AreAsManyAsAskedForEvenBeyondTheCpus) {
@@ -170,6 +188,7 @@ TEST(Threads, HandOnTheFirstErrorAndStop) {
     };
     EXPECT_THROW(threads.for_each_task(1000000, fail_at_ten), std::runtime_error);
     EXPECT_LT(started, 100000);
+    EXPECT_THROW(threads.for_each_task_at_home(1000000, fail_at_ten), std::runtime_error);
     threads.for_each_task(3, [&](Index, Index) { started = 0; });
     EXPECT_EQ(started, 0);
   }

@@ -98,6 +98,18 @@ inline InputRows Call::key_rows(const AnyView& operand, Index item, Index kv_hea
   return rows_of(operand, item, kv_head, key_tile * tile, tile_keys(key_tile), key_order);
 }
 
+/// Asks for rows that lie in no order before they are needed: packing would wait for each of them.
+inline void expect_rows(const InputRows& rows, Index numbers) {
+  if (rows.order == nullptr) return;
+  const Index number_bytes = static_cast<Index>(size_of(rows.type));
+  for (Index i = 0; i < rows.count; ++i) {
+    if (rows.order[i] < 0) continue;
+    const char* row =
+        static_cast<const char*>(rows.data) + rows.order[i] * rows.stride * number_bytes;
+    for (Index at = 0; at < numbers * number_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+  }
+}
+
 /// The row that results of token i take, negative: none.
 inline Index place_of(const TokenOrder* order, Index i) {
   return order == nullptr ? i : Index{order->places[i]};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "attention/row_result.h"
+
 namespace rapt {
 namespace {
 
@@ -130,9 +132,7 @@ void DecodeWorker::finish(const DecodeTask& task, const DecodeRoom& room) const 
     part.saw_key = saw_key_;
     for (Index r = 0; r < thin_rows_of(call); ++r) {
       part.reference[r] = head.reference[r];
-      part.sum[r] = 0;
-      for (Index lane = 0; lane < call.kernels.lanes; ++lane)
-        part.sum[r] += static_cast<double>(head.lane_sums[r * max_lanes + lane]);
+      part.sum[r] = sum_of_lanes(head.lane_sums + r * max_lanes, call.kernels.lanes);
     }
   }
 }

@@ -135,8 +135,9 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
        << "operands  " << operand_text(call) << "\n"
        << explain_call(call);
   if (!decodes(call))
-    text << "tasks     " << call.batch * call.heads * divide_up(call.query_tiles(), forward_group)
-         << " (batch item, head, " << forward_group
+    text << "tasks     "
+         << call.batch * call.heads * divide_up(call.query_tiles(), forward_group(call))
+         << " (batch item, head, " << forward_group(call)
          << " query tiles), head after head, longest first\n";
   text << "threads   " << context.threads() << "\n";
   return text.str();

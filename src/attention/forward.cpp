@@ -181,9 +181,8 @@ class QueryTile {
   bool saw_key(Index r) const { return (saw_key_ >> r & 1) != 0; }
 
   void finish(Index r, const ForwardOutput& output) {
-    double sum = state_.wide_used ? sums_[r] : 0;
-    for (Index lane = 0; lane < call_.kernels.lanes; ++lane)
-      sum += static_cast<double>(lane_sums_[r * max_lanes + lane]);
+    const double sum = (state_.wide_used ? sums_[r] : 0) +
+                       sum_of_lanes(lane_sums_.data() + r * max_lanes, call_.kernels.lanes);
     const RowPlace place{item_, head_, query_tile_ * tile + r};
     const RowSum row{static_cast<double>(reference_[r]), sum, saw_key(r)};
     const Denominator all =
@@ -219,26 +218,32 @@ class QueryTile {
 /// values is used by all of them while it is in the second cache.
 class ForwardWorker {
  public:
-  static constexpr Index tiles = forward_group;
-
   ForwardWorker(const Call& call, KeySource& keys)
-      : call_(call), keys_(keys), room_(packed_room(call)), scores_(tile * tile) {
-    for (Index i = 0; i < std::min(tiles, call.query_tiles()); ++i) {
+      : call_(call),
+        keys_(keys),
+        group_(forward_group(call)),
+        room_(packed_room(call)),
+        scores_(tile * tile) {
+    for (Index i = 0; i < std::min(group_, call.query_tiles()); ++i) {
       queries_.push_back(std::make_unique<QueryTile>(call));
     }
   }
 
   void run(Index item, Index head, Index group, const ForwardOutput& output) {
-    const Index first = group * tiles;
-    const Index count = std::min(tiles, call_.query_tiles() - first);
-    VisitCursor storage[tiles];
+    const Index first = group * group_;
+    const Index count = std::min(group_, call_.query_tiles() - first);
+    VisitCursor storage[most_forward_group];
     const std::span<VisitCursor> cursors(storage, static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) {
       storage[i] = VisitCursor(call_.plan->visits(first + i));
       query(i).begin(item, head, first + i);
     }
+    Index soon = first + group_;  // of the queries that this worker probably takes next
     for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
       const PackedTile packed = keys_.get(item, call_.kv_head(head), j, room_.data());
+      keys_.expect(item, call_.kv_head(head), j + 1);
+      if (soon < std::min(first + 2 * group_, call_.query_tiles()))
+        expect_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
       for (Index i = 0; i < count; ++i) {
         if (storage[i].visits(j)) query(i).visit(packed, j, storage[i].mask(), scores_.data());
       }
@@ -251,20 +256,20 @@ class ForwardWorker {
 
   const Call& call_;
   KeySource& keys_;
+  Index group_;
   Buffer<float> room_;
   std::vector<std::unique_ptr<QueryTile>> queries_;
   Buffer<float> scores_;
 };
 
 /// Groups of query tiles by falling number of visits, so that the last task to end is a short one.
-std::vector<Index> longest_first(const Plan& plan) {
-  std::vector<Index> cost(
-      static_cast<std::size_t>(divide_up(plan.query_tiles(), ForwardWorker::tiles)));
+std::vector<Index> longest_first(const Plan& plan, Index group) {
+  std::vector<Index> cost(static_cast<std::size_t>(divide_up(plan.query_tiles(), group)));
   std::vector<Index> order(cost.size());
   std::iota(order.begin(), order.end(), Index{0});
   for (Index t = 0; t < plan.query_tiles(); ++t) {
     for (const Visit& visit : plan.visits(t))
-      cost[static_cast<std::size_t>(t / ForwardWorker::tiles)] += visit.count;
+      cost[static_cast<std::size_t>(t / group)] += visit.count;
   }
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
     return cost[static_cast<std::size_t>(a)] > cost[static_cast<std::size_t>(b)];
@@ -276,14 +281,14 @@ std::vector<Index> longest_first(const Plan& plan) {
 
 void run_forward(const Call& call, const ForwardOutput& output) {
   if (call.rows() == 0) return;
-  PackedKeys packed(call, call.group * divide_up(call.query_tiles(), ForwardWorker::tiles));
+  PackedKeys packed(call, call.group * divide_up(call.query_tiles(), forward_group(call)));
   run_forward(call, packed, output);
 }
 
 void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   Crew<ForwardWorker> crew(call.context);
-  const std::vector<Index> order = longest_first(*call.plan);
+  const std::vector<Index> order = longest_first(*call.plan, forward_group(call));
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
   const Index groups = static_cast<Index>(order.size());

@@ -13,8 +13,12 @@ struct ForwardOutput {
   Index first_row = 0;  // where the call's rows begin in lse, rows and stats
 };
 
-/// Query tiles that one task takes past the keys side by side.
-inline constexpr Index forward_group = 4;
+/// Query tiles that one task takes past the keys side by side. Sorted slots pack their keys for
+/// each task, so there longer tasks pack less twice.
+inline constexpr Index most_forward_group = 8;
+inline Index forward_group(const Call& call) {
+  return call.slots == nullptr ? 4 : most_forward_group;
+}
 
 void run_forward(const Call& call, const ForwardOutput& output);
 /// The same with keys and values from elsewhere; the call's own k and v are only shapes.

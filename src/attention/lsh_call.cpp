@@ -141,6 +141,13 @@ PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
   return {{.panels = room}, values, nullptr, finite};
 }
 
+void LshCall::SlotKeys::expect(Index, Index, Index key_tile) {
+  const Call& call = lsh_.call();
+  if (key_tile >= call.key_tiles()) return;
+  expect_rows(call.key_rows(call.k, 0, 0, key_tile), call.dim);
+  expect_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim);
+}
+
 TokenOrder LshCall::order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const {
   for (Index round = 0, s = 0; round < order().rounds(); ++round) {
     for (const Index end = s + order().slots_per_round(); s < end; ++s)

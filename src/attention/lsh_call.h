@@ -64,6 +64,7 @@ class LshCall {
    public:
     explicit SlotKeys(const LshCall& lsh) : lsh_(lsh) {}
     PackedTile get(Index item, Index kv_head, Index key_tile, float* room) override;
+    void expect(Index item, Index kv_head, Index key_tile) override;
 
    private:
     const LshCall& lsh_;

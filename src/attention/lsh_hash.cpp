@@ -20,9 +20,17 @@ Index lsh_bucket_count(const std::vector<Index>& factors) {
 }
 
 double inverse_rms(const float* row, Index dim) {
-  double square = 0;
-  for (Index c = 0; c < dim; ++c)
-    square += static_cast<double>(row[c]) * static_cast<double>(row[c]);
+  const auto square_of = [&](Index c) {
+    return static_cast<double>(row[c]) * static_cast<double>(row[c]);
+  };
+  double square = 0, others[3] = {};  // sums side by side: one alone would wait for itself
+  Index c = 0;
+  for (; c + 4 <= dim; c += 4) {
+    square += square_of(c);
+    for (Index i = 0; i < 3; ++i) others[i] += square_of(c + 1 + i);
+  }
+  for (; c < dim; ++c) square += square_of(c);
+  square += others[0] + others[1] + others[2];
   return 1 / std::sqrt(square / static_cast<double>(dim) + 1e-6);
 }
 

@@ -24,6 +24,8 @@ class KeySource {
   virtual ~KeySource() = default;
   /// `room` is the caller's, packed_room(call) floats to unpack into.
   virtual PackedTile get(Index item, Index kv_head, Index key_tile, float* room) = 0;
+  /// This tile may be asked for soon.
+  virtual void expect(Index, Index, Index) {}
   /// A task that read tiles of this head is over, and so is the use of what it got.
   virtual void leave(Index, Index) {}
 };

@@ -18,6 +18,19 @@ struct RowSum {
   bool saw_key;
 };
 
+/// Of 1, 4, 8 or 16 lanes. Four sums side by side: one alone would wait for itself.
+inline double sum_of_lanes(const float* lanes, Index count) {
+  if (count == 1) return static_cast<double>(lanes[0]);
+  double a = 0, b = 0, c = 0, d = 0;
+  for (Index lane = 0; lane < count; lane += 4) {
+    a += static_cast<double>(lanes[lane]);
+    b += static_cast<double>(lanes[lane + 1]);
+    c += static_cast<double>(lanes[lane + 2]);
+    d += static_cast<double>(lanes[lane + 3]);
+  }
+  return (a + b) + (c + d);
+}
+
 /// The softmax denominator of a row as sum * 2^max, sink included.
 struct Denominator {
   double max, sum;
@@ -45,7 +58,8 @@ Denominator write_row_result(const Call& call, const RowPlace& place, const RowS
   const Denominator all = denominator(call, place.head, row);
   const Index query = place_of(call.query_order, place.query);
   if (query < 0) return all;
-  const double factor = row.saw_key ? std::exp2(row.max - all.max) / all.sum : 0;
+  const double shrunk = row.max == all.max ? 1 : std::exp2(row.max - all.max);
+  const double factor = row.saw_key ? shrunk / all.sum : 0;
   write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, query),
             call.value_dim, [&](float* out) {
               if (row.saw_key) {
