@@ -85,7 +85,9 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, const Gradi
   for (Index member = 0; member < call_.group; ++member) {
     const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
     for (Index i = 0; i < count_; ++i) cursors_[i] = VisitCursor(call_.plan->visitors(first_ + i));
+    Index soon = first_ + tiles;  // of the keys that this worker probably takes next
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
+      expect(item, kv_head * call_.group + member, t + 1, soon++);
       visit_queries(item, kv_head * call_.group + member, t, key_group, score);
       if (++since_flush == flush_interval) {
         flush();
@@ -95,6 +97,18 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, const Gradi
   }
   flush();
   write(item, kv_head, gradients);
+}
+
+/// Rows that lie in no order, while others are at work.
+void KeyGroupWorker::expect(Index item, Index head, Index query_tile, Index key_tile) const {
+  if (query_tile < call_.query_tiles()) {
+    expect_rows(call_.query_rows(call_.q, item, head, query_tile), call_.dim);
+    expect_rows(call_.query_rows(input_.dout, item, head, query_tile), call_.value_dim);
+  }
+  if (key_tile < std::min(first_ + 2 * tiles, call_.key_tiles())) {
+    expect_rows(call_.key_rows(call_.k, item, call_.kv_head(head), key_tile), call_.dim);
+    expect_rows(call_.key_rows(call_.v, item, call_.kv_head(head), key_tile), call_.value_dim);
+  }
 }
 
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {

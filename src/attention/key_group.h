@@ -39,6 +39,7 @@ class KeyGroupWorker {
   };
 
   void take_keys(Index item, Index kv_head, Index key_group);
+  void expect(Index item, Index head, Index query_tile, Index key_tile) const;
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
                      ScoreGradients& score);
