@@ -1,7 +1,6 @@
 #include "base/memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -87,7 +86,7 @@ class Keep {
   Block blocks_[most];
   std::size_t count_ = 0;
   std::size_t total_ = 0;
-  std::size_t limit_ = kept_bytes();
+  std::size_t limit_ = kept_bytes;
 };
 
 Keep& keep() {
@@ -128,14 +127,6 @@ void* taken(std::size_t bytes) {
 }
 
 }  // namespace
-
-std::size_t kept_bytes() {
-  constexpr std::size_t mebibyte = std::size_t{1} << 20;
-  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page_bytes <= 0) return 16 * mebibyte;
-  const std::size_t all = static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes);
-  return std::clamp(all / 64, 16 * mebibyte, 256 * mebibyte);
-}
 
 void* allocate_memory(std::size_t wanted) {
   const std::size_t bytes = block_size(wanted);
