@@ -13,7 +13,8 @@ void* allocate_memory(std::size_t bytes);
 /// `bytes` as given to allocate_memory; null is fine.
 void release_memory(void* memory, std::size_t bytes) noexcept;
 
-/// With 256 MiB hashed backward is up to a fifth faster, and Longformer's takes a third more memory.
+/// With 256 MiB hashed backward is up to a fifth faster, and Longformer's takes a third more
+/// memory.
 inline constexpr std::size_t kept_bytes = std::size_t{64} << 20;
 
 /// The deleter of owned memory.

@@ -105,16 +105,18 @@ HWY_INLINE void ScoreKeys(const FewQueries& q, const Number* key, Index key_stri
 }
 
 /// Asks for the row that lies so many bytes ahead: tiles of keys and of values take turns, and the
-/// processor loses track of both.
+/// processor loses track of both. Into the second cache: the first has so few misses under way at a
+/// time that it halves the speed (16 x 64, 65,536 keys, 2 threads: 18 against 35 GB/s; 16 KiB ahead
+/// 33).
 template <class Number>
 HWY_INLINE void PrefetchAhead(const Number* row, Index stride, Index numbers) {
-  constexpr Index bytes_ahead = 4096;
+  constexpr Index bytes_ahead = 8192;
   const Index bytes = numbers * Index{sizeof(Number)};
   const Index step = (bytes_ahead + bytes - 1) / bytes * stride * Index{sizeof(Number)};
   const std::uintptr_t at =  // maybe past the end, where asking does no harm
       reinterpret_cast<std::uintptr_t>(row) + static_cast<std::uintptr_t>(step);
   for (std::uintptr_t line = 0; line < static_cast<std::uintptr_t>(bytes); line += 64)
-    __builtin_prefetch(reinterpret_cast<const void*>(at + line));
+    __builtin_prefetch(reinterpret_cast<const void*>(at + line), 0, 2);
 }
 
 template <int rows, class Number>
