@@ -1,0 +1,83 @@
+#include "rapt/lab.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "lab/experiment.h"
+
+namespace rapt {
+namespace {
+
+struct Experiment {
+  const char* name;
+  const char* title;
+  double share;  // of the time of all
+  lab::Section (*run)(const lab::Lab& lab);
+};
+
+constexpr std::array experiments = {
+    Experiment{"scale", "Why are scores divided by √d?", 0.1, lab::why_square_root},
+    Experiment{"gradients", "When does softmax saturate, and why do gradients vanish?", 0.35,
+               lab::where_gradients_die},
+    Experiment{"length", "What happens with long inputs?", 0.35, lab::long_inputs},
+    Experiment{"sparsity", "How sparse is attention, and what may be left out?", 0.18,
+               lab::how_sparse},
+    Experiment{"positions", "How does attention know where a token is?", 0.02,
+               lab::where_tokens_stand}};
+
+std::string known_names() {
+  std::string names;
+  for (const Experiment& experiment : experiments)
+    names += (names.empty() ? "" : ", ") + std::string(experiment.name);
+  return names;
+}
+
+std::vector<const Experiment*> chosen(const std::vector<std::string>& names) {
+  std::vector<const Experiment*> found;
+  for (const std::string& name : names)
+    check(std::ranges::any_of(experiments, [&](const Experiment& e) { return name == e.name; }),
+          "lab: there is no experiment \"", name, "\", expected one of ", known_names());
+  for (const Experiment& experiment : experiments)
+    if (names.empty() || std::ranges::find(names, experiment.name) != names.end())
+      found.push_back(&experiment);
+  return found;
+}
+
+}  // namespace
+
+std::vector<LabExperiment> lab_experiments() {
+  std::vector<LabExperiment> all;
+  for (const Experiment& experiment : experiments)
+    all.push_back({experiment.name, experiment.title});
+  return all;
+}
+
+LabReport run_lab(const LabOptions& options, const Context& context) {
+  const std::vector<const Experiment*> wanted = chosen(options.experiments);
+  double all = 0, before = 0;
+  for (const Experiment* experiment : wanted) all += experiment->share;
+  lab::Page page{
+      .title = "What attention does",
+      .text =
+          "Measured with rapt's own kernels on this machine. Move the sliders, hover over "
+          "the marks; every figure has its numbers and the command that makes it again.",
+      .facts = {"rapt " + version() + ", " + context.isa() + ", " +
+                std::to_string(context.threads()) + " threads, seed " +
+                std::to_string(options.seed)}};
+  for (const Experiment* experiment : wanted) {
+    const auto tell = [&](double done) {
+      if (options.progress)
+        options.progress((before + done * experiment->share) / all, experiment->title);
+    };
+    tell(0);
+    page.sections.push_back(experiment->run({context, options.seed, tell}));
+    page.sections.back().command =
+        std::string("rapt lab ") + experiment->name +
+        (options.seed == 1 ? "" : " --seed " + std::to_string(options.seed));
+    before += experiment->share;
+  }
+  return {lab::html_of(page), lab::json_of(page).dump(1)};
+}
+
+}  // namespace rapt
