@@ -80,7 +80,8 @@ lab::Page empty_page(const LabOptions& options, const Context& context) {
           "sliders, hover over the marks; each figure has its numbers and the command that "
           "makes it again.",
       .facts = {"rapt " + version() + ", " + context.isa() + ", " +
-                std::to_string(context.threads()) + " threads, seed " +
+                std::to_string(context.threads()) +
+                (context.threads() == 1 ? " thread" : " threads") + ", seed " +
                 std::to_string(options.seed)},
       .words = words()};
 }

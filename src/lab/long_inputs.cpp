@@ -141,8 +141,9 @@ Figure reach_figure(const Lab& lab) {
       const double length = lengths[static_cast<std::size_t>(t)];
       if (length > 0) {
         farthest = std::max(farthest, distance);
-        rows.push_back(
-            {{"layers", std::to_string(layers)}, {"distance", distance}, {"gradient", length}});
+        rows.push_back({{"layers", std::to_string(layers) + (layers == 1 ? " layer" : " layers")},
+                        {"distance", distance},
+                        {"gradient", length}});
       }
     }
     found += (found.empty() ? "" : ", ") + std::to_string(layers) + ": " + std::to_string(farthest);
