@@ -79,14 +79,15 @@ Json perplexities(const SmallLanguage& language,
     if (scheme.positions != ModelConfig::Positions::rope) continue;
     constexpr double factor = static_cast<double>(longest) / trained;
     Transformer ntk = with_scaling(model, NtkRope{factor});
-    add_perplexities(ntk, "RoPE, NTK", texts, lab, rows);
+    add_perplexities(ntk, "RoPE with NTK", texts, lab, rows);
     Transformer yarn = with_scaling(model, YarnRope{.factor = factor, .trained_tokens = trained});
-    add_perplexities(yarn, "RoPE, YaRN", texts, lab, rows);
+    add_perplexities(yarn, "RoPE with YaRN", texts, lab, rows);
   }
   return rows;
 }
 
-const char* const names[] = {"learned", "sinusoidal", "RoPE", "RoPE, NTK", "RoPE, YaRN", "ALiBi"};
+const char* const names[] = {"learned",       "sinusoidal",     "RoPE",
+                             "RoPE with NTK", "RoPE with YaRN", "ALiBi"};
 
 /// "A, B and C"
 std::string listed(const std::vector<std::string>& words) {

@@ -85,10 +85,10 @@ std::vector<Figure> gradient_figures(const Lab& lab) {
   of_queries.title =
       "Without a scale the typical query gets less and less gradient as d grows; the mean hides it";
   of_queries.text =
-      "Left the median query: from d = 64 to 512 its gradient falls " +
+      "The median query first: from d = 64 to 512 its gradient falls " +
       short_text(queries.at(64, "median") / queries.at(512, "median")) +
-      "-fold without a scale, stays with 1/√d, and falls as 1/√d with 1/d. Right the root mean "
-      "square, which rises " +
+      "-fold without a scale, stays with 1/√d, and falls as 1/√d with 1/d. The root mean "
+      "square rises " +
       short_text(queries.at(512, "root mean square") / queries.at(64, "root mean square")) +
       "-fold: a few rows in which two keys tie get enormous gradients. Judge saturation by the "
       "median, never by the mean.";

@@ -162,7 +162,7 @@ std::vector<Figure> training_figures(const Lab& lab) {
        "Without a scale the gradient is " +
            short_text(tables.over_all_steps("none", "gradient norm") /
                       tables.over_all_steps("1/√d", "gradient norm")) +
-           " times as large as with 1/√d, and teaches less",
+           " times as large as with 1/√d" + (tables.is_worst("none") ? ", and teaches less" : ""),
        setting + "Before clipping to 1. At the first step: " + first("gradient norm") + ".",
        {{"means", tables.means}},
        spec_of(chart_of("gradient norm", "norm of the gradient", Axis::Scale::log))},
@@ -172,7 +172,7 @@ std::vector<Figure> training_figures(const Lab& lab) {
            short_text(tables.first("1/√d", "entropy")) + " with 1/√d",
        setting + "Mean entropy at the first step: " + first("entropy") +
            "; at the last: " + last("entropy") +
-           ". What learns well begins undecided and sharpens; what begins sharp stays where it is.",
+           ". Attention that begins undecided can learn where to look and then grow sharp.",
        {{"means", tables.means}},
        spec_of(chart_of("entropy", "mean entropy of a row, nats", Axis::Scale::linear))}};
 }

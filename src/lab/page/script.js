@@ -116,10 +116,18 @@ function sizeOf(spec, tables, room) {
   return [columns * cell + 50, Math.max(120, Math.min(rows * cell, 420)) + 110];
 }
 
+// Names below narrow bars would hide one another.
+function slantNames(spec, tables) {
+  const {kind, x} = spec.usermeta;
+  if (kind !== "bars" || spec.width > 480 || !distinct(tables, x).some((value) => isNaN(value))) return;
+  Object.assign(spec.axes[0], {labelAngle: -35, labelAlign: "right", labelOverlap: false});
+}
+
 function draw(name, spec, tables, chart, colors, panel) {
   const copy = structuredClone(spec);
   for (const table of copy.data) if (tables[table.name]) table.values = structuredClone(tables[table.name]);
   [copy.width, copy.height] = sizeOf(spec, tables, chart.clientWidth);
+  slantNames(copy, tables);
   const canvas = element("div", []);
   chart.append(canvas);
   const view = new vega.View(vega.parse(copy, configOf(colors), {ast: true}), {
