@@ -184,9 +184,14 @@ Section how_sparse(const Lab& lab) {
   const PatternCosts costs = pattern_costs(lab, 0.4);
   section.figures.insert(section.figures.end(), costs.figures.begin(), costs.figures.end());
   section.figures.push_back(advice_figure(section.figures[0].data["rows"], content_mass, costs));
+  const auto pays = [](const std::optional<Index>& tokens) {
+    return tokens ? "from " + count_text(*tokens) + " tokens on" : std::string("at no length");
+  };
   section.takeaway =
-      "Sparse is worth it for long inputs only, and only where the probability is. Look at what "
-      "your heads do first; short inputs want dense attention.";
+      "Short inputs want dense attention. On this machine a window pays " +
+      pays(costs.window_from) + " where what matters is near by, hashing " + pays(costs.lsh_from) +
+      " where like looks for like, and neither where heads look at everything: see first what your "
+      "heads do.";
   return section;
 }
 
