@@ -103,8 +103,7 @@ Figure lsh_figure(const std::vector<HeadKind>& kinds, const Lab& lab) {
           "Hashing finds the keys that matter when tokens come in kinds, and only then",
           "Chunks of 64 and 2 chunks seen in every round. For tokens in 64 kinds it keeps up to " +
               short_text(100 * best) + " % of the probability, for a head without structure " +
-              short_text(100 * diffuse) +
-              " %. More rounds find more; buckets should be about as many as there are kinds.",
+              short_text(100 * diffuse) + " %. More rounds find more, and multiply more pairs.",
           {{"rows", rows}},
           spec_of(chart)};
 }
