@@ -20,6 +20,7 @@ void add_generate(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_tokenize(CLI::App& app);
+void add_lab(CLI::App& app);
 
 /// What `rapt --version` prints.
 void print_version(bool json);

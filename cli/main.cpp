@@ -24,6 +24,7 @@ constexpr const char* examples = R"text(Examples:
   rapt generate run "Once upon a time"
   rapt generate smollm2 --chat "Why is the sky blue?"
   rapt embed minilm --cosine "a cat sleeps" "a kitten is napping"
+  rapt lab --out report
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
 Exit codes: 0 success, 1 failure while running, 2 wrong usage, 130 and 143 interrupted.)text";
@@ -44,6 +45,7 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_embed(app);
   rapt::cli::add_convert(app);
   rapt::cli::add_tokenize(app);
+  rapt::cli::add_lab(app);
   app.footer(examples);  // last: commands would inherit it
   try {
     app.parse(argc, argv);

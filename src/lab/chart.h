@@ -25,7 +25,8 @@ struct Slider {
 
 /// Marks of one table in a chart of lines.
 struct Layer {
-  enum class Mark { line, dashes, points, band, rule };
+  // rule: across at y, upright: from top to bottom at x
+  enum class Mark { line, dashes, points, band, rule, upright };
   std::string table;
   Mark mark = Mark::line;
   std::string y;            // field; band: the lower edge
@@ -41,6 +42,10 @@ struct LineChart {
   std::vector<Slider> sliders = {};
   std::string facet = {};  // field whose values have a chart each, side by side
 };
+
+/// Points of the table "measured" on dashes of the table "theory"; both have the fields of the axes
+/// and of the series.
+LineChart measured_and_theory(const Axis& x, const Axis& y, const std::string& series);
 
 /// One bar for each x.
 struct BarChart {

@@ -15,7 +15,7 @@ RANKS = {
     "nn": 3,
     "formats": 4,
     "model": 5,
-    "families": 6, "train": 6, "generate": 6, "comm": 6, "lab": 6,
+    "families": 6, "train": 6, "generate": 6, "comm": 6, "lab": 7,
 }
 # Libraries of others, and the only folders that may know them.
 LIBRARIES = {

@@ -1,0 +1,106 @@
+#include "rapt/lab.h"
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/signals.h"
+
+namespace rapt::cli {
+namespace {
+
+struct LabCommand {
+  LabOptions options;
+  std::string folder = ".";
+  Index threads = 0;
+  bool list = false;
+};
+
+/// A file that is whole or not there.
+void write_whole(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path unfinished = path.string() + ".part";
+  {
+    std::ofstream file(unfinished, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) {
+      std::error_code ignored;
+      std::filesystem::remove(unfinished, ignored);
+      throw std::runtime_error(path.string() + ": cannot be written");
+    }
+  }
+  std::filesystem::rename(unfinished, path);
+}
+
+/// Finds out before the work whether its result can be written.
+void prepare(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path probe = folder / "report.html.part";
+  if (!error && !std::ofstream(probe)) error = std::make_error_code(std::errc::permission_denied);
+  if (error) throw std::runtime_error(folder.string() + ": cannot write there: " + error.message());
+  std::filesystem::remove(probe, error);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const LabExperiment& experiment : lab_experiments()) all.push_back(experiment.name);
+  return all;
+}
+
+void print_list() {
+  for (const LabExperiment& experiment : lab_experiments())
+    fmt::print("{:<12}{}\n", experiment.name, experiment.title);
+}
+
+/// "[=====>    ]  52 %  what"
+std::string bar(double done, const std::string& what) {
+  constexpr int width = 24;
+  const int filled = static_cast<int>(done * width);
+  return fmt::format("[{:=<{}}{:<{}}] {:3.0f} %  {}", "", filled, "", width - filled, done * 100,
+                     what);
+}
+
+void run(LabCommand& command) {
+  if (command.list) return print_list();
+  const StopSignals signals;
+  prepare(command.folder);
+  command.options.progress = [](double done, const std::string& what) {
+    if (StopSignals::caught() != 0) {
+      end_progress();
+      throw Stopped{StopSignals::caught()};
+    }
+    progress(bar(done, what));
+  };
+  const LabReport report = run_lab(command.options, Context(command.threads));
+  end_progress();
+  const std::filesystem::path folder = command.folder;
+  write_whole(folder / "report.html", report.html);
+  write_whole(folder / "report.json", report.json);
+  fmt::print("{}\n{}\n", (folder / "report.html").string(), (folder / "report.json").string());
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app) {
+  auto* command = app.add_subcommand("lab", "Measure what attention does and draw it: report.html");
+  auto c = std::make_shared<LabCommand>();
+  command
+      ->add_option("experiments", c->options.experiments,
+                   "Some of `rapt lab --list` (default: all)")
+      ->check(CLI::IsMember(names()));
+  command->add_flag("--list", c->list, "Print the experiments and what they ask");
+  command->add_option("--out", c->folder, "Folder of report.html and report.json")
+      ->capture_default_str();
+  command->add_option("--seed", c->options.seed, "Of all random numbers")->capture_default_str();
+  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
+      ->check(whole_number(1));
+  command->callback([c] { run(*c); });
+  command->footer(
+      "The page needs no network. All experiments take about two minutes on two cores.\n"
+      "A model of your own: rapt inspect MODEL --text FILE");
+}
+
+}  // namespace rapt::cli
