@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -12,7 +13,8 @@ namespace {
 
 struct TokenizeCommand {
   std::string model;
-  std::optional<std::string> text, pair;
+  std::vector<std::string> texts;
+  std::optional<std::string> pair;
   EncodeOptions encode{.frame = false};
   bool tokens = false, decode = false, json = false;
 };
@@ -21,7 +23,10 @@ std::string input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-std::vector<std::int32_t> ids_in(const std::string& text) {
+/// Numbers, between them spaces or, as in a list of JSON or of Python, commas and brackets.
+std::vector<std::int32_t> ids_in(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
   std::istringstream in(text);
   std::vector<std::int32_t> ids;
   while (!(in >> std::ws).eof()) {
@@ -61,7 +66,13 @@ void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
 
 void run(const TokenizeCommand& command) {
   const Tokenizer tokenizer = read_pretrained_tokenizer(find_model(command.model));
-  const std::string text = command.text ? *command.text : input();
+  if (command.texts.size() > 1 && !command.decode)
+    throw std::invalid_argument(
+        fmt::format("tokenize: {} texts, expected one (in quotes, if it has spaces); only --decode "
+                    "takes several",
+                    command.texts.size()));
+  const std::string text =
+      command.texts.empty() ? input() : fmt::format("{}", fmt::join(command.texts, " "));
   if (command.decode) return decode(command, tokenizer, text);
   const Encoding encoding = command.pair
                                 ? tokenizer.encode_pair(text, *command.pair, command.encode)
@@ -83,7 +94,8 @@ void add_tokenize(CLI::App& app) {
       ->add_option("model", options->model,
                    "tokenizer.json, a folder that has one, a GGUF file, or the name of a model")
       ->required();
-  command->add_option("text", options->text, "Text (default: standard input)");
+  command->add_option("text", options->texts,
+                      "Text, or with --decode ids (default: standard input)");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
   command->add_flag("--tokens", options->tokens,
                     "Print a line for each token: its id and spelling");
