@@ -42,9 +42,15 @@ bool vector_pairs() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5) != 0;
 }
 
+bool vector_fours() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 11) != 0;
+}
+
 #else
 
 bool vector_pairs() { return false; }
+bool vector_fours() { return false; }
 std::string why_not() { return "AMX is used on x86-64 Linux only"; }
 
 #endif
@@ -61,6 +67,11 @@ const Amx& amx() {
 
 bool has_avx512_bf16() {
   static const bool found = vector_pairs();
+  return found;
+}
+
+bool has_avx512_vnni() {
+  static const bool found = vector_fours();
   return found;
 }
 

@@ -16,6 +16,9 @@ const Amx& amx();
 /// Whether this CPU multiplies pairs of bf16 in its vectors (AVX512-BF16).
 bool has_avx512_bf16();
 
+/// Whether this CPU multiplies bytes in fours (AVX512-VNNI).
+bool has_avx512_vnni();
+
 #if defined(__x86_64__)
 
 /// The eight tile registers, each 16 rows of 64 bytes. Written as assembly: GCC 12 drops parts of
