@@ -1,16 +1,14 @@
 #include "base/threads.h"
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <exception>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/fpmode.h"
+#include "base/loop.h"
+#include "rapt/context.h"
 
 // What TBB does between enqueue and call, told to the thread sanitizer.
 #if defined(__SANITIZE_THREAD__)
@@ -28,73 +26,22 @@ extern "C" RAPT_API const char* __tsan_default_suppressions() {
 namespace rapt {
 namespace {
 
-/// One call of for_each_task. Helpers share ownership: one that TBB starts after the call has
-/// returned finds the loop closed and leaves without touching `run`.
-class Loop {
- public:
-  Loop(Index tasks, const std::function<void(Index, Index)>& run) : tasks_(tasks), run_(run) {}
-
-  void help() {
-    if (const std::optional<Index> worker = enter()) {
-      work(*worker);
-      leave();
-    }
-  }
-
-  void work(Index worker) {
-    const FlushDenormals guard;
-    try {
-      for (Index task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;)
-        run_(task, worker);
-    } catch (...) {
-      next_.store(tasks_, std::memory_order_relaxed);
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-    }
-  }
-
-  /// Lets nobody else in, waits for those inside, reports the first error.
-  void close() {
-    std::unique_lock lock(mutex_);
-    closed_ = true;
-    nobody_inside_.wait(lock, [this] { return inside_ == 0; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-
- private:
-  std::optional<Index> enter() {
-    const std::lock_guard lock(mutex_);
-    if (closed_ || next_.load(std::memory_order_relaxed) >= tasks_) return std::nullopt;
-    ++inside_;
-    return ++last_worker_;
-  }
-
-  void leave() {
-    const std::lock_guard lock(mutex_);
-    if (--inside_ == 0) nobody_inside_.notify_one();
-  }
-
-  const Index tasks_;
-  const std::function<void(Index, Index)>& run_;
-  std::atomic<Index> next_ = 0;
-  std::mutex mutex_;
-  std::condition_variable nobody_inside_;
-  std::exception_ptr error_;
-  Index last_worker_ = 0;  // the caller is worker 0
-  Index inside_ = 0;
-  bool closed_ = false;
+/// A loop on its way to a helper, and where that helper looks for the next ones.
+struct Message {
+  SharedLoop loop;
+  std::shared_ptr<Standby> standby;  // null: it does not look
 };
 
-using SharedLoop = std::shared_ptr<Loop>;
-
-void receive(void* message) {
-  RAPT_ACQUIRE(message);
-  const std::unique_ptr<SharedLoop> loop(static_cast<SharedLoop*>(message));
-  (*loop)->help();
+void receive(void* sent) {
+  RAPT_ACQUIRE(sent);
+  const std::unique_ptr<Message> message(static_cast<Message*>(sent));
+  message->loop->help();
+  if (message->standby == nullptr) return;
+  while ((message->loop = message->standby->next()) != nullptr) message->loop->help();
 }
 
-void send(Arena& arena, const SharedLoop& loop) {
-  auto message = std::make_unique<SharedLoop>(loop);
+void send(Arena& arena, const SharedLoop& loop, const std::shared_ptr<Standby>& standby) {
+  auto message = std::make_unique<Message>(loop, standby);
   RAPT_RELEASE(message.get());
   arena.enqueue(receive, message.get());
   static_cast<void>(message.release());  // receive owns it now
@@ -103,8 +50,13 @@ void send(Arena& arena, const SharedLoop& loop) {
 }  // namespace
 
 struct Threads::Pool {
+  ~Pool() {
+    if (standby) standby->close();
+  }
+
   std::once_flag once;
   std::unique_ptr<Arena> arena;
+  std::shared_ptr<Standby> standby;  // null where helpers would take CPUs from each other
 };
 
 Threads::Threads(Index count) : count_(count), pool_(std::make_unique<Pool>()) {
@@ -114,8 +66,10 @@ Threads::Threads(Index count) : count_(count), pool_(std::make_unique<Pool>()) {
 Threads::~Threads() = default;
 
 Arena& Threads::arena() const {
-  std::call_once(pool_->once,
-                 [this] { pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1)); });
+  std::call_once(pool_->once, [this] {
+    pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1));
+    if (count_ <= usable_cpus()) pool_->standby = std::make_shared<Standby>();
+  });
   return *pool_->arena;
 }
 
@@ -128,7 +82,9 @@ void Threads::for_each_task(Index tasks, const std::function<void(Index, Index)>
   const auto loop = std::make_shared<Loop>(tasks, run);
   const Index helpers = std::min(count_, tasks) - 1;
   try {
-    for (Index helper = 0; helper < helpers; ++helper) send(arena(), loop);
+    Arena& workers = arena();
+    const Index invited = pool_->standby ? pool_->standby->invite(loop, helpers) : 0;
+    for (Index helper = invited; helper < helpers; ++helper) send(workers, loop, pool_->standby);
   } catch (...) {
     // Fewer helpers, or none: the caller can do all tasks itself, with the same bits.
   }
