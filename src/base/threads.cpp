@@ -41,7 +41,7 @@ void receive(void* sent) {
 }
 
 void send(Arena& arena, const SharedLoop& loop, const std::shared_ptr<Standby>& standby) {
-  auto message = std::make_unique<Message>(loop, standby);
+  std::unique_ptr<Message> message(new Message{loop, standby});
   RAPT_RELEASE(message.get());
   arena.enqueue(receive, message.get());
   static_cast<void>(message.release());  // receive owns it now
