@@ -13,8 +13,9 @@ namespace {
 
 struct TokenizeCommand {
   std::string model;
-  std::vector<std::string> texts;
-  std::optional<std::string> pair;
+  // Apart, because several words would lose the brackets of "[SEP]".
+  std::optional<std::string> text, pair;
+  std::vector<std::string> ids;
   EncodeOptions encode{.frame = false};
   bool tokens = false, decode = false, json = false;
 };
@@ -66,14 +67,14 @@ void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
 
 void run(const TokenizeCommand& command) {
   const Tokenizer tokenizer = read_pretrained_tokenizer(find_model(command.model));
-  if (command.texts.size() > 1 && !command.decode)
+  if (!command.ids.empty() && !command.decode)
     throw std::invalid_argument(
         fmt::format("tokenize: {} texts, expected one (in quotes, if it has spaces); only --decode "
                     "takes several",
-                    command.texts.size()));
-  const std::string text =
-      command.texts.empty() ? input() : fmt::format("{}", fmt::join(command.texts, " "));
-  if (command.decode) return decode(command, tokenizer, text);
+                    command.ids.size() + 1));
+  const std::string text = command.text ? *command.text : input();
+  if (command.decode)
+    return decode(command, tokenizer, fmt::format("{} {}", text, fmt::join(command.ids, " ")));
   const Encoding encoding = command.pair
                                 ? tokenizer.encode_pair(text, *command.pair, command.encode)
                                 : tokenizer.encode(text, command.encode);
@@ -94,8 +95,9 @@ void add_tokenize(CLI::App& app) {
       ->add_option("model", options->model,
                    "tokenizer.json, a folder that has one, a GGUF file, or the name of a model")
       ->required();
-  command->add_option("text", options->texts,
+  command->add_option("text", options->text,
                       "Text, or with --decode ids (default: standard input)");
+  command->add_option("ids", options->ids, "With --decode: more ids");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
   command->add_flag("--tokens", options->tokens,
                     "Print a line for each token: its id and spelling");
