@@ -1,13 +1,26 @@
 #include "formats/toml.h"
 
+#include "base/files.h"
+#include "base/input.h"
+
+namespace rapt {
+
+/// What toml++ takes for granted of a text is not so.
+struct NotToml {};
+
+}  // namespace rapt
+
+// toml++ 3.3 asserts what a text may well get wrong ("[`a]"), and where assertions are off takes it
+// for granted, which is undefined. Here it is refused, in every build.
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_ASSERT(expected) ((expected) ? static_cast<void>(0) : throw rapt::NotToml())
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
-
-#include "base/files.h"
-#include "base/input.h"
+#pragma pop_macro("NDEBUG")
 
 namespace rapt {
 namespace {
@@ -46,6 +59,8 @@ Json parse_toml(std::string_view text, const std::string& source) {
   } catch (const toml::parse_error& error) {
     const toml::source_position place = error.source().begin;
     fail_input(source, ":", place.line, ":", place.column, ": ", error.description());
+  } catch (const NotToml&) {
+    fail_input(source, ": is no TOML: a letter stands where the name of a table or key should");
   }
 }
 

@@ -80,6 +80,7 @@ std::function<void()> open(std::string_view input) {
 
 }  // namespace
 
-const Target config_target = {"config", seeds, words, open};
+/// A pattern for each of the most layers there may be.
+const Target config_target = {"config", seeds, words, open, 2 << 20};
 
 }  // namespace rapt::fuzz

@@ -39,6 +39,7 @@ std::function<void()> open(std::string_view input) {
 
 }  // namespace
 
-const Target pattern_target = {"pattern", seeds, words, open};
+/// A letter may stand for a class of hundreds of ranges; expressions of so many have an end.
+const Target pattern_target = {"pattern", seeds, words, open, 16 << 20};
 
 }  // namespace rapt::fuzz

@@ -19,6 +19,8 @@ struct Target {
   /// Parses. The memory it takes is counted: it may be four times the input's and what any input
   /// needs. What is returned reads on, uncounted, through all that was accepted.
   std::function<void()> (*open)(std::string_view input);
+  /// Bytes that may be taken beyond that, because something else bounds them.
+  long long room = 0;
 };
 
 inline void expect(bool right, const char* what) {

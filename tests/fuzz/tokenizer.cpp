@@ -105,7 +105,8 @@ std::function<void()> open_gguf(std::string_view input) {
 
 }  // namespace
 
-const Target tokenizer_target = {"tokenizer", seeds, words, open};
+/// As much as an expression in it may take.
+const Target tokenizer_target = {"tokenizer", seeds, words, open, 16 << 20};
 const Target gguf_tokenizer_target = {"gguf_tokenizer", gguf_seeds, gguf_words, open_gguf};
 
 }  // namespace rapt::fuzz
