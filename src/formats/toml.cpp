@@ -7,6 +7,7 @@ namespace rapt {
 
 /// What toml++ takes for granted of a text is not so.
 struct NotToml {};
+[[noreturn]] static void refuse_toml() { throw NotToml(); }
 
 }  // namespace rapt
 
@@ -14,7 +15,7 @@ struct NotToml {};
 // for granted, which is undefined. Here it is refused, in every build.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
-#define TOML_ASSERT(expected) ((expected) ? static_cast<void>(0) : throw rapt::NotToml())
+#define TOML_ASSERT(expected) ((expected) ? static_cast<void>(0) : rapt::refuse_toml())
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
