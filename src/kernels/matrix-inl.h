@@ -110,33 +110,18 @@ HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRI
   StoreStretch<rows, vectors, store>(acc, sums);
 }
 
-/// A share of the next panel, which is asked for while this one is multiplied: where rows are few,
-/// panels come from far away, and each is needed for a short time only.
-struct NextPanel {
-  const char* at;     // null: there is none
-  Index bytes, step;  // of a stretch, and between the lines of cache that are this strip's
-
-  HWY_INLINE void Fetch() {
-    if (at == nullptr) return;
-    for (Index i = 0; i < bytes; i += step) __builtin_prefetch(at + i, 0, 2);
-    at += bytes;
-  }
-};
-
 /// sums[rows][width] of the first rows of one strip and one panel.
 template <int rows, int vectors>
 HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
-                           NextPanel next, float* HWY_RESTRICT sums) {
+                           float* HWY_RESTRICT sums) {
   constexpr Index a_step = matrix_stretch * matrix_strip;
   constexpr Index b_step = matrix_stretch * vectors * lane_count;
   if (depth < matrix_stretch) return LastStretch<rows, vectors, Store::set>(a, b, depth, sums);
-  next.Fetch();
   WholeStretch<rows, vectors, Store::set>(a, b, sums);
   Index k = 2 * matrix_stretch;
   for (; k <= depth; k += matrix_stretch) {
     a += a_step;
     b += b_step;
-    next.Fetch();
     WholeStretch<rows, vectors, Store::add>(a, b, sums);
   }
   const Index rest = depth % matrix_stretch;
@@ -176,10 +161,10 @@ HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Inde
 /// strip.
 template <int vectors>
 HWY_INLINE void MatrixStrip(const float* strip, const float* panel, Index depth, Index rows,
-                            const NextPanel& next, float* sums) {
-  if (rows > 2) return MatrixTile<matrix_strip, vectors>(strip, panel, depth, next, sums);
-  if (rows == 2) return MatrixTile<2, vectors>(strip, panel, depth, next, sums);
-  MatrixTile<1, vectors>(strip, panel, depth, next, sums);
+                            float* sums) {
+  if (rows > 2) return MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums);
+  if (rows == 2) return MatrixTile<2, vectors>(strip, panel, depth, sums);
+  MatrixTile<1, vectors>(strip, panel, depth, sums);
 }
 
 /// All strips of a block with one panel.
@@ -187,18 +172,12 @@ template <int vectors>
 inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, Index depth,
                                      const MatrixResult& to, Index column) {
   constexpr Index width = vectors * lane_count;
-  constexpr Index line = 64, fetching = 4;  // bytes, and strips that share the next panel out
   HWY_ALIGN float sums[matrix_strip * width];
   const Index columns = std::min(width, to.columns - column);
-  const Index shares = std::min(fetching, (to.rows + matrix_strip - 1) / matrix_strip);
-  const char* after = reinterpret_cast<const char*>(panel + width * depth);
-  const bool last = column + width >= to.columns;
   for (Index row = 0; row < to.rows; row += matrix_strip) {
-    const Index rows = std::min(matrix_strip, to.rows - row), share = row / matrix_strip;
-    const NextPanel next{last || share >= shares ? nullptr : after + share * line,
-                         matrix_stretch * width * Index{sizeof(float)}, shares * line};
+    const Index rows = std::min(matrix_strip, to.rows - row);
     PrefetchTile(to, row, rows, column, columns);
-    MatrixStrip<vectors>(strips + row * depth, panel, depth, rows, next, sums);
+    MatrixStrip<vectors>(strips + row * depth, panel, depth, rows, sums);
     StoreTile<vectors>(sums, to, row, rows, column, columns);
   }
 }
