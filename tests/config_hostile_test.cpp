@@ -93,6 +93,15 @@ TEST(HostileConfig, ModelsAndCodeOfOthers) {  // CF-14, CF-15, CF-20
   expect_broken([] { parse_json(std::string(200'000'000, ' '), "c"); }, {"the limit is"});
 }
 
+TEST(HostileConfig, PatternsThatCannotBe) {  // found by fuzzing
+  const Json reformer = {{"model_type", "reformer"},
+                         {"attn_layers", {"lsh"}},
+                         {"axial_pos_shape", {4, 16}},
+                         {"axial_pos_embds_dim", {64, 192}},
+                         {"num_buckets", 3}};
+  expect_broken([&] { read(reformer); }, {"config.json: lsh: a bucket factor is 3"});
+}
+
 TEST(HostileConfig, WhatIsNotTheModelsIsPassedOver) {  // CF-16
   EXPECT_TRUE(read(with("torch_dtype", "float16")).notices.empty());
 }

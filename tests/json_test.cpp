@@ -79,7 +79,7 @@ TEST(Toml, BecomesJson) {
 
 /// toml++ takes for granted that a name follows; found by fuzzing.
 TEST(Toml, RefusesTablesWithoutAName) {
-  for (const char* text : {"[`a]", "[[$]]", "[ =1]", "[#"})
+  for (const char* text : {"[`a]", "[[$]]", "[ =1]", "[#", "[mod\u03A0l]\na = 1", "\u03A0 = 1"})
     expect_broken([&] { parse_toml(text, "run.toml"); }, {"run.toml"});
 }
 

@@ -50,19 +50,20 @@ ModelTokens special_tokens_from(Fields& fields) {
 FamilyConfig family_config_from(const Json& object, const std::string& path) {
   Fields fields(object, path);
   const Family& family = family_of(fields.text("model_type"), path);
-  FamilyConfig made{&family, family.read(fields), special_tokens_from(fields)};
+  FamilyConfig made{&family, {}, special_tokens_from(fields)};
   const std::vector<std::string> architectures =
       fields.texts("architectures", std::vector<std::string>());
   if (!architectures.empty()) made.architecture = architectures.front();
+  try {
+    made.config = family.read(fields);
+    check_config(made.config);
+  } catch (const std::invalid_argument& error) {
+    fail_input(path, ": ", error.what());
+  }
   if (const std::vector<std::string> keys = unknown_keys(fields, family); !keys.empty()) {
     std::string list;
     for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + printable(key).text();
     made.notices.push_back(path + ": not understood and passed over: " + list);
-  }
-  try {
-    check_config(made.config);
-  } catch (const std::invalid_argument& error) {
-    fail_input(path, ": ", error.what());
   }
   return made;
 }
