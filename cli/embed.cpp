@@ -12,7 +12,7 @@ namespace {
 struct EmbedCommand {
   std::string model;
   std::vector<std::string> texts;
-  std::string weights = "stored";
+  LoadWords load;
   Index threads = 0;
   bool json = false, cosine = false;
 };
@@ -68,7 +68,7 @@ void stop_if_asked() {
 
 void run(EmbedCommand& command) {
   const StopSignals signals;
-  Pretrained loaded = open_model(command.model, load_options(command.weights));
+  Pretrained loaded = open_model(command.model, load_options(command.load));
   loaded.model.pack(Context(command.threads));
   if (command.texts.empty()) {
     say_what_is_read("texts, one on a line,");
@@ -99,9 +99,7 @@ void add_embed(CLI::App& app) {
   command->add_option("model", c->model, "Folder of an encoder, or a name: minilm")->required();
   command->add_option("text", c->texts, "Texts (default: lines of standard input)");
   command->add_flag("--cosine", c->cosine, "Of pairs of texts, how alike they are: -1 to 1");
-  command->add_option("--weights", c->weights, "What matrices are kept as")
-      ->check(CLI::IsMember(weight_words()))
-      ->capture_default_str();
+  add_load_options(*command, c->load);
   command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
   command->add_flag("--json", c->json, "A JSON object for each text, one on a line");

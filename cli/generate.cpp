@@ -14,7 +14,8 @@ struct GenerateCommand {
   std::string model;
   std::vector<std::string> prompts;
   GenerateOptions options;
-  std::string overflow = "stop", cache = "f32", weights = "stored";
+  std::string overflow = "stop", cache = "f32";
+  LoadWords load;
   bool chat = false;
   std::optional<std::string> system;
   Index threads = 0;
@@ -78,6 +79,36 @@ class Speech {
   std::optional<TextStream> stream_;
 };
 
+/// Prompts of more tokens take long enough for somebody to wonder.
+constexpr Index shortest_told = 512;
+
+/// When tokens came.
+class Clock {
+ public:
+  void count() {
+    if (count_++ == 0) {
+      first_ = Now::now();
+      end_progress();
+    }
+  }
+  double seconds() const { return since(start_); }
+  /// To people who watch: how fast it went after the first token.
+  void tell() const {
+    if (count_ < 2 || !someone_watches()) return;
+    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt took {:.2f} s\n", count_,
+               static_cast<double>(count_ - 1) / since(first_),
+               std::chrono::duration<double>(first_ - start_).count());
+  }
+
+ private:
+  using Now = std::chrono::steady_clock;
+  static double since(Now::time_point then) {
+    return std::chrono::duration<double>(Now::now() - then).count();
+  }
+  Now::time_point start_ = Now::now(), first_ = start_;
+  Index count_ = 0;
+};
+
 GenerateOptions options_of(const GenerateCommand& command, const Pretrained& opened) {
   GenerateOptions options = command.options;
   options.overflow = command.overflow == "slide" ? GenerateOptions::Overflow::slide
@@ -88,8 +119,7 @@ GenerateOptions options_of(const GenerateCommand& command, const Pretrained& ope
   if (options.beams > 1) options.sampling.temperature = 0;
   if (opened.tokenizer) options.entries = opened.tokenizer->entries();
   options.ends = opened.special.ends;
-  if (command.chat && opened.tokenizer)
-    if (const auto end = opened.tokenizer->id_of("<|im_end|>")) options.ends.push_back(*end);
+  if (command.chat) options.ends.push_back(chat_end(opened));
   options.start = opened.special.decoder_start.value_or(opened.special.padding.value_or(0));
   return options;
 }
@@ -106,7 +136,7 @@ void tell_long_prompts(const Pretrained& opened,
 }
 
 void run(GenerateCommand& command) {
-  Pretrained loaded = open_model(command.model, load_options(command.weights));
+  Pretrained loaded = open_model(command.model, load_options(command.load));
   loaded.model.pack(Context(command.threads));
   if (command.prompts.empty()) {
     say_what_is_read("the prompt");
@@ -122,14 +152,21 @@ void run(GenerateCommand& command) {
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
   tell_long_prompts(loaded, prompts);
   const StopSignals signals;
-  const auto start = std::chrono::steady_clock::now();
+  Clock clock;
   GenerateEvents events;
-  events.token = [&](Index, std::int32_t id) { speech.say(id); };
+  events.reading = [](Index, Index read, Index tokens) {
+    if (tokens > shortest_told)
+      progress(fmt::format("reading the prompt: {} of {} tokens", read, tokens));
+  };
+  events.token = [&](Index, std::int32_t id) {
+    clock.count();
+    speech.say(id);
+  };
   events.cancelled = [] { return StopSignals::caught() != 0; };
   const std::vector<Generated> made = generate(loaded.model, prompts, options_of(command, loaded),
                                                events, Context(command.threads));
   speech.end();
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const double taken = clock.seconds();
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::string said = speech.text_of(made[i].ids);
@@ -141,7 +178,7 @@ void run(GenerateCommand& command) {
                        {"ids", made[i].ids},
                        {"finish", text(made[i].finish)},
                        {"log_probability", made[i].log_probability},
-                       {"seconds", taken.count()}});
+                       {"seconds", taken}});
     } else {
       fmt::print("{}\n", alone ? "" : said);
     }
@@ -149,6 +186,7 @@ void run(GenerateCommand& command) {
   if (command.json)
     fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
                            .dump(2, ' ', false, Json::error_handler_t::replace));
+  clock.tell();
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
 
@@ -168,9 +206,7 @@ void add_generate(CLI::App& app) {
       ->add_option("--system", c->system,
                    "With --chat: what the model is told first (default: what its template says)")
       ->needs("--chat");
-  command->add_option("--weights", c->weights, "What matrices of a model of others are kept as")
-      ->check(CLI::IsMember(weight_words()))
-      ->capture_default_str();
+  add_load_options(*command, c->load);
   command->add_option("--tokens", c->options.tokens, "Most tokens to write")
       ->check(whole_number(1))
       ->capture_default_str();

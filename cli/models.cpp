@@ -36,62 +36,20 @@ Pretrained open_model(const std::string& name, const LoadOptions& options) {
   return opened;
 }
 
-LoadOptions load_options(const std::string& weights) {
+void add_load_options(CLI::App& command, LoadWords& words) {
+  std::vector<std::string> known;
+  for (const FormWord& form : forms) known.emplace_back(form.word);
+  command.add_option("--weights", words.weights, "What matrices of a model of others are kept as")
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+  command.add_flag("--allow-non-finite", words.allow_non_finite,
+                   "Read a model of others even if weights are infinite or NaN");
+}
+
+LoadOptions load_options(const LoadWords& words) {
   for (const FormWord& form : forms)
-    if (weights == form.word) return {form.form};
-  throw std::invalid_argument("--weights " + weights);
-}
-
-std::vector<std::string> weight_words() {
-  std::vector<std::string> words;
-  for (const FormWord& form : forms) words.emplace_back(form.word);
-  return words;
-}
-
-namespace {
-
-/// What a template puts between <|im_start|>system and <|im_end|> if nobody says otherwise.
-std::string default_system(const std::string& chat_template) {
-  const std::string begin = "<|im_start|>system\\n", other = "<|im_start|>system\n";
-  for (const std::string& mark : {begin, other}) {
-    const std::size_t at = chat_template.find(mark);
-    if (at == std::string::npos) continue;
-    const std::size_t start = at + mark.size(), end = chat_template.find("<|im_end|>", start);
-    if (end == std::string::npos) return "";
-    const std::string text = chat_template.substr(start, end - start);
-    return text.find_first_of("{}'") == std::string::npos ? text : "";
-  }
-  return "";
-}
-
-}  // namespace
-
-std::vector<std::int32_t> chat_ids(const Pretrained& loaded, const std::string& question,
-                                   const std::optional<std::string>& system) {
-  if (!loaded.tokenizer || !loaded.tokenizer->id_of("<|im_start|>") ||
-      !loaded.tokenizer->id_of("<|im_end|>"))
-    throw std::invalid_argument(
-        "--chat: the model has no <|im_start|> and <|im_end|>, the only form of chats that is "
-        "known "
-        "here");
-  EncodeOptions scaffold, words;
-  scaffold.frame = words.frame = false;
-  scaffold.special = true;
-  std::vector<std::int32_t> ids;
-  const auto add = [&](const std::string& text, const EncodeOptions& how) {
-    const std::vector<std::int32_t> more = loaded.tokenizer->encode(text, how).ids;
-    ids.insert(ids.end(), more.begin(), more.end());
-  };
-  const auto say = [&](const char* role, const std::string& text) {
-    add(std::string("<|im_start|>") + role + "\n", scaffold);
-    add(text, words);
-    add("<|im_end|>\n", scaffold);
-  };
-  const std::string first = system ? *system : default_system(loaded.chat_template);
-  if (!first.empty()) say("system", first);
-  say("user", question);
-  add("<|im_start|>assistant\n", scaffold);
-  return ids;
+    if (words.weights == form.word) return {form.form, words.allow_non_finite};
+  throw std::invalid_argument("--weights " + words.weights);
 }
 
 }  // namespace rapt::cli

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <string>
+
 #include "rapt/generate.h"
 #include "rapt/pretrained.h"
 #include "rapt/train.h"
@@ -10,14 +13,12 @@ namespace rapt::cli {
 /// package stands for. Prints what the user should know.
 Pretrained open_model(const std::string& name, const LoadOptions& options);
 
-/// The words of --weights.
-LoadOptions load_options(const std::string& weights);
-std::vector<std::string> weight_words();
-
-/// A question in the form that chat models were trained with: <|im_start|> and <|im_end|> around
-/// what each side says, `system` first; without one, what the model's template says there. Throws
-/// std::invalid_argument if the tokenizer has no such tokens.
-std::vector<std::int32_t> chat_ids(const Pretrained& loaded, const std::string& question,
-                                   const std::optional<std::string>& system);
+/// How a model is read, and the words of --weights.
+struct LoadWords {
+  std::string weights = "stored";
+  bool allow_non_finite = false;
+};
+void add_load_options(CLI::App& command, LoadWords& words);
+LoadOptions load_options(const LoadWords& words);
 
 }  // namespace rapt::cli

@@ -116,8 +116,9 @@ void add_plan(CLI::App& app) {
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Leaves: full  causal  window(left, right)  tokens({0, 7})  prefix(n)  documents({3, 5})\n"
-      "        blocks(size, {{0}, {0, 1}})  keys(n)  dilated(step, left, right); joined by & and "
-      "|.");
+      "        blocks(size, {{0}, {0, 1}})  keys(n)  dilated(step, left, right)\n"
+      "        chunks(size, before, after)  lsh(chunk, rounds, {buckets}, seed)\n"
+      "joined by & and |. What lsh lets meet depends on the numbers: explain and bench show it.");
   command->callback([options] { run(*options); });
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -12,7 +13,9 @@ namespace {
 
 struct TokenizeCommand {
   std::string model;
+  // Apart, because several words would lose the brackets of "[SEP]".
   std::optional<std::string> text, pair;
+  std::vector<std::string> ids;
   EncodeOptions encode{.frame = false};
   bool tokens = false, decode = false, json = false;
 };
@@ -21,7 +24,10 @@ std::string input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-std::vector<std::int32_t> ids_in(const std::string& text) {
+/// Numbers, between them spaces or, as in a list of JSON or of Python, commas and brackets.
+std::vector<std::int32_t> ids_in(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
   std::istringstream in(text);
   std::vector<std::int32_t> ids;
   while (!(in >> std::ws).eof()) {
@@ -61,8 +67,14 @@ void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
 
 void run(const TokenizeCommand& command) {
   const Tokenizer tokenizer = read_pretrained_tokenizer(find_model(command.model));
+  if (!command.ids.empty() && !command.decode)
+    throw std::invalid_argument(
+        fmt::format("tokenize: {} texts, expected one (in quotes, if it has spaces); only --decode "
+                    "takes several",
+                    command.ids.size() + 1));
   const std::string text = command.text ? *command.text : input();
-  if (command.decode) return decode(command, tokenizer, text);
+  if (command.decode)
+    return decode(command, tokenizer, fmt::format("{} {}", text, fmt::join(command.ids, " ")));
   const Encoding encoding = command.pair
                                 ? tokenizer.encode_pair(text, *command.pair, command.encode)
                                 : tokenizer.encode(text, command.encode);
@@ -83,7 +95,9 @@ void add_tokenize(CLI::App& app) {
       ->add_option("model", options->model,
                    "tokenizer.json, a folder that has one, a GGUF file, or the name of a model")
       ->required();
-  command->add_option("text", options->text, "Text (default: standard input)");
+  command->add_option("text", options->text,
+                      "Text, or with --decode ids (default: standard input)");
+  command->add_option("ids", options->ids, "With --decode: more ids");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
   command->add_flag("--tokens", options->tokens,
                     "Print a line for each token: its id and spelling");

@@ -69,7 +69,9 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
     text =
         "\"" + word + "\" is not known here" + (near.empty() ? "" : "; did you mean " + near + "?");
   }
-  return text + "\nRun with --help to see what is.";
+  if (unclear) return text + "\nRun with --help to see what is.";
+  if (is(CLI::ExitCodes::RequiredError)) return text + "\nRun with --help to see what is needed.";
+  return text;
 }
 
 }  // namespace rapt::cli

@@ -23,3 +23,17 @@ if(RAPT_SANITIZE)
                          -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(rapt_options INTERFACE -fsanitize=${RAPT_SANITIZE})
 endif()
+
+# Inputs are told apart by the branches they take, so what parses them is watched; the inner loops
+# only have to be there.
+if(RAPT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "RAPT_FUZZ needs Clang, whose libFuzzer it is; preset fuzz asks for it")
+  endif()
+  set(RAPT_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  set(RAPT_FUZZ_FOLDERS base formats model families train)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # one instruction set is enough here
+    target_compile_options(rapt_options INTERFACE -march=x86-64-v3 -maes -mpclmul)
+  endif()
+endif()

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "families/pretrained.h"
 #include "formats/safetensors.h"
@@ -183,6 +185,44 @@ TEST_F(FamiliesRefused, ConfigsLargerThanTheirFile) {
              R"({"model_type": "llama", "vocab_size": 2000000000, "hidden_size": 2000000000,
                  "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 4})");
   expect("expected");
+}
+
+TEST_F(FamiliesRefused, LayersThatAreNotThereBeforeATableOfThemIsMade) {
+  std::string text = cases[1].config;
+  text.replace(text.find("\"num_hidden_layers\": 2"), 22, "\"num_hidden_layers\": 4096");
+  write_text(path_ + "/config.json", text);
+  expect("there is no weight of layer 4095 of the 4096");
+  text.replace(text.find("4096"), 4, "5000");
+  write_text(path_ + "/config.json", text);
+  expect("num_hidden_layers is 5000, expected 1 to 4096");
+}
+
+TEST_F(FamiliesRefused, NumbersThatAreNotFinite) {
+  change([](auto&, auto& tensors) {
+    tensors[2].numbers()[1] = std::numeric_limits<float>::quiet_NaN();
+    tensors[2].numbers()[3] = -std::numeric_limits<float>::infinity();
+  });
+  expect(" has 2 of ");
+  expect("infinite or NaN");
+  EXPECT_EQ(thrown([&] { read_pretrained(path_, {.allow_non_finite = true}); }), "");
+}
+
+TEST_F(FamiliesRefused, KeysThatWouldChangeTheNumbers) {
+  const std::string begin = std::string(cases[1].config).substr(0, strlen(cases[1].config) - 1);
+  for (const char* key : {"\"quantization_config\": {\"bits\": 4}", "\"sliding_window\": 4",
+                          "\"auto_map\": {\"AutoModel\": \"m.py\"}", "\"num_local_experts\": 8",
+                          "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"}) {
+    write_text(path_ + "/config.json", begin + ", " + key + "}");
+    expect("what it asks for is not computed");
+  }
+  write_text(path_ + "/config.json",
+             begin + R"(, "sliding_window": null, "num_local_experts": 1, "use_cache": true,
+                        "layer_types": ["full_attention", "full_attention"]})");
+  EXPECT_TRUE(read_pretrained(path_).notices.empty());
+  write_text(path_ + "/config.json", begin + R"(, "novelty": 1, "x\n": 2})");
+  ASSERT_EQ(read_pretrained(path_).notices.size(), 1u);
+  EXPECT_NE(read_pretrained(path_).notices[0].find(R"(passed over: "novelty", "x\n")"),
+            std::string::npos);
 }
 
 TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {

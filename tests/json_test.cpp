@@ -77,6 +77,12 @@ TEST(Toml, BecomesJson) {
   EXPECT_TRUE(value["optim"]["lr"].is_number_float());
 }
 
+/// toml++ takes for granted that a name follows; found by fuzzing.
+TEST(Toml, RefusesTablesWithoutAName) {
+  for (const char* text : {"[`a]", "[[$]]", "[ =1]", "[#", "[mod\u03A0l]\na = 1", "\u03A0 = 1"})
+    expect_broken([&] { parse_toml(text, "run.toml"); }, {"run.toml"});
+}
+
 TEST(Toml, RefusesWithTheLine) {
   expect_broken([] { parse_toml("a = 1\nb = = 2\n", "run.toml"); }, {"run.toml:2:"});
   expect_broken([] { parse_toml("a = 1\na = 2\n", "run.toml"); }, {"run.toml:2:", "a"});

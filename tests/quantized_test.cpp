@@ -6,7 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/bf16_units.h"
 #include "kernels/kernels.h"
+#include "kernels/network_kernels.h"
+#include "kernels/quantized_kernels.h"
 #include "rapt/nn.h"
 #include "support/cases.h"
 #include "support/refused.h"
@@ -111,6 +114,33 @@ TEST(Quantized, ProductsAreWithinTheBoundOfTheDefinitionOnEveryIsa) {
                 << column << " on " << isa->name;
           }
       }
+}
+
+TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
+  if (!has_avx512_vnni()) GTEST_SKIP() << "this CPU has no AVX512-VNNI";
+  for (const Kernels* isa : supported_kernels()) {
+    const NetworkKernels& kernels = *isa->network;
+    if (kernels.quantized_fours == nullptr) continue;
+    for (const Quantization type : types)
+      for (const Index rows : {1, 2, 3, 4, 7}) {
+        constexpr Index in = 160, out = 24, blocks = in / 32;
+        const QuantizedMatrix w = random_codes(out, in, type, 5);
+        const Tensor x = random_numbers({rows, in}, 6);
+        std::vector<std::int8_t> codes(static_cast<std::size_t>(rows * in));
+        std::vector<ActivationBlock> about(static_cast<std::size_t>(rows * blocks));
+        kernels.quantized->round(x.data(), rows * in, codes.data(), about.data());
+        std::fill_n(codes.begin(), 32, static_cast<std::int8_t>(-127));
+        about[0].codes_sum = -127 * 32;
+        std::vector<float> pairs(static_cast<std::size_t>(rows * out)), fours = pairs;
+        const ActivationRows left{codes.data(), about.data(), rows, blocks};
+        const auto kind = static_cast<std::size_t>(type);
+        const std::byte* groups = w.body().memory.data();
+        kernels.quantized->product[kind](left, groups, {pairs.data(), out, out, nullptr});
+        kernels.quantized_fours->product[kind](left, groups, {fours.data(), out, out, nullptr});
+        EXPECT_EQ(std::memcmp(pairs.data(), fours.data(), pairs.size() * sizeof(float)), 0)
+            << text(type) << ", " << rows << " rows on " << isa->name;
+      }
+  }
 }
 
 /// With activations that codes hold exactly, nothing but f32 sums is rounded.

@@ -269,6 +269,24 @@ TEST(TokenizerKinds, StreamsNeverHandOutHalfACharacter) {
   EXPECT_EQ(half.finish(), "\xE6");
 }
 
+/// A special token gives nothing, and the word behind it is not the first one.
+TEST(TokenizerKinds, StreamsKeepSpacesBehindSpecialTokens) {
+  const Tokenizer tokenizer =
+      tokenizer_of({{"added_tokens", Json::array({added_token(1, "[SEP]", true)})},
+                    {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+                    {"decoder", {{"type", "WordPiece"}}},
+                    {"model",
+                     {{"type", "WordPiece"},
+                      {"unk_token", "[UNK]"},
+                      {"vocab", vocabulary_of({"[UNK]", "[SEP]", "a", "##b"})}}}});
+  TextStream stream(tokenizer);
+  const Ids ids{1, 2, 3, 1, 1, 2, 1, 2, 3};
+  std::string text;
+  for (const std::int32_t id : ids) text += stream.add(id);
+  EXPECT_EQ(text + stream.finish(), "ab a ab");
+  EXPECT_EQ(tokenizer.decode(ids), "ab a ab");
+}
+
 TEST(TokenizerKinds, WhatIsWrittenIsRead) {
   const TemporaryFolder folder;
   for (const Json& file : {bert_file(), llama_file(), unigram_file()}) {

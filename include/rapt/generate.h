@@ -64,6 +64,8 @@ struct Generated {
 struct GenerateEvents {
   /// Every new token of a prompt, as soon as it is known. Not called by beam search.
   std::function<void(Index prompt, std::int32_t id)> token = {};
+  /// How many tokens of a prompt have been read, of how many: before each piece of it.
+  std::function<void(Index prompt, Index read, Index tokens)> reading = {};
   /// Asked between tokens and between pieces of a prompt.
   std::function<bool()> cancelled = {};
 };

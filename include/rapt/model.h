@@ -60,6 +60,9 @@ struct RAPT_API ModelConfig {
   Positions positions = Positions::rope;
   Index max_tokens = 1024;   // learned positions are so many; others are not bound by it
   Index first_position = 0;  // row of the learned table where the first token stands
+  /// Id of a token that takes no position, as in RoBERTa: it has the row before first_position, and
+  /// tokens after it do not count it. -1: none.
+  Index padding = -1;
   double rope_base = 10000;
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::half_split;

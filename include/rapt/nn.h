@@ -34,6 +34,9 @@ enum class Activation {
   silu,
 };
 RAPT_API Variable activate(Tape& tape, const Variable& x, Activation how);
+/// activate(linear(x)), with the same bits; on a tape that does not record in one pass over memory.
+RAPT_API Variable linear_activated(Tape& tape, const Variable& x, Parameter& weight,
+                                   Parameter* bias, Activation how);
 /// activation(left half) * right half of each row: [rows, 2 width] to [rows, width].
 RAPT_API Variable gate(Tape& tape, const Variable& x, Activation how);
 

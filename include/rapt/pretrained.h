@@ -50,12 +50,13 @@ enum class WeightForm {
 
 struct LoadOptions {
   WeightForm weights = WeightForm::stored;
+  bool allow_non_finite = false;  // weights that are infinite or NaN; otherwise they are refused
 };
 
 /// Reads a folder with config.json, model.safetensors (or several, with an index) and
 /// tokenizer.json, as Hugging Face's save_pretrained writes them, or a GGUF file. Every tensor is
-/// checked by name and shape. Throws std::runtime_error naming what is missing, unknown or
-/// mis-shaped.
+/// checked by name, shape and for numbers that are not finite. Throws std::runtime_error naming
+/// what is missing, unknown, mis-shaped or not finite.
 RAPT_API Pretrained read_pretrained(const std::string& path, const LoadOptions& options = {});
 /// What headers say of a model.
 struct PretrainedOutline {
@@ -89,6 +90,19 @@ RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> tex
 /// A text as the model expects to go on from it: with the tokens around it that its tokenizer has
 /// for that. An empty one is the token that texts begin with, or else the one that ends them.
 RAPT_API std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text);
+
+/// A question as a model that was trained to chat expects it. Templates are recognised by their
+/// marks and written by rapt itself, never run: ChatML, Llama 3, Gemma, Llama 2, Mistral, Phi and
+/// Zephyr. `system` is what the model is told first; without it, what the template says. Throws
+/// std::invalid_argument for a template of another form, a system text where the form has none, and
+/// words that spell tokens.
+RAPT_API std::vector<std::int32_t> chat_ids(const Pretrained& loaded, const std::string& question,
+                                            const std::optional<std::string>& system = {});
+/// The token that ends what such a model says.
+RAPT_API std::int32_t chat_end(const Pretrained& loaded);
+/// The text of chat_ids, without the token that begins it.
+RAPT_API std::string chat_text(const std::string& chat_template, const std::string& question,
+                               const std::optional<std::string>& system = {});
 
 struct WriteOptions {
   Type type = Type::f32;              // what numbers are rounded to

@@ -12,17 +12,19 @@ from rapt import _core
 Tokenizer = getattr(_core, "Tokenizer", None)
 
 
-def load(path, weights="stored"):
+def load(path, weights="stored", allow_non_finite=False):
     """Reads a model: a folder of Hugging Face's, a GGUF file, a run of `rapt train`, or a name such
     as "minilm" or "smollm2" that an installed package stands for.
 
     weights is what matrices are kept as: "stored" (few bits stay few bits, all else is f32), "f32",
-    "q8_0", "q4_0" or "q4_1".
+    "q8_0", "q4_0" or "q4_1". A model of others with weights that are infinite or NaN is refused
+    unless allow_non_finite says otherwise.
     """
     if Tokenizer is None:
         raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "
                            "build it again")
-    model = _core.load(os.fspath(path), weights, [folder for folder in sys.path if folder])
+    model = _core.load(os.fspath(path), weights, [folder for folder in sys.path if folder],
+                       allow_non_finite)
     for line in model.notices:
         warnings.warn(line, stacklevel=2)
     return Model(model)

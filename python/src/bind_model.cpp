@@ -40,8 +40,8 @@ WeightForm form_of(const std::string& word) {
 }
 
 Pretrained opened(const std::string& name, const std::string& weights,
-                  const std::vector<std::string>& folders) {
-  const LoadOptions options{form_of(weights)};
+                  const std::vector<std::string>& folders, bool allow_non_finite) {
+  const LoadOptions options{form_of(weights), allow_non_finite};
   const nb::gil_scoped_release release;
   const std::string path = find_model(name, folders);
   if (!is_run_folder(path)) return read_pretrained(path, options);
@@ -218,7 +218,7 @@ void bind_model(nb::module_& module) {
       .def("_prompt",
            [](const Pretrained& self, const std::string& text) { return prompt_ids(self, text); })
       .def("_save", &save);
-  module.def("load", &opened, "path"_a, "weights"_a, "folders"_a);
+  module.def("load", &opened, "path"_a, "weights"_a, "folders"_a, "allow_non_finite"_a);
   module.def("find_model", &find_model, "name"_a, "folders"_a = std::vector<std::string>());
 }
 

@@ -17,7 +17,7 @@ ModelConfig read_common(Fields& fields) {
   config.masked_head = config.head_bias = true;
   config.vocabulary = fields.integer("vocab_size", sizes);
   config.width = fields.integer("hidden_size", sizes);
-  config.layers = fields.integer("num_hidden_layers", {1, 100000});
+  config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
   config.ffn = fields.integer("intermediate_size", sizes);
   config.token_types = fields.integer("type_vocab_size", {0, 100000}, 2);
@@ -39,10 +39,11 @@ ModelConfig read_bert(Fields& fields) {
   return config;
 }
 
-/// Positions are counted from behind the padding's.
+/// Positions are counted from behind the padding's, which has none itself.
 ModelConfig read_roberta(Fields& fields) {
   ModelConfig config = read_bert(fields);
   config.first_position = fields.integer("pad_token_id", {0, 1000}, 1) + 1;
+  config.padding = config.first_position - 1;
   config.max_tokens -= config.first_position;
   return config;
 }
@@ -175,7 +176,13 @@ const std::vector<std::string> unused = {"pooler.",
 
 }  // namespace
 
-Family bert_family() { return {"bert", "bert.", read_bert, write_bert, bert_names, unused}; }
+Family bert_family() {
+  Family made{"bert", "bert.", read_bert, write_bert, bert_names, unused};
+  made.harmless = {"directionality",       "pooler_fc_size",       "pooler_num_attention_heads",
+                   "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
+                   "type_vocab_size"};
+  return made;
+}
 Family roberta_family() {
   return {"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused};
 }
@@ -184,7 +191,10 @@ Family roformer_family() {
           bert_names, unused,      roformer_angles};
 }
 Family longformer_family() {
-  return {"longformer", "longformer.", read_longformer, write_longformer, roberta_names, unused};
+  Family made{"longformer",     "longformer.", read_longformer,
+              write_longformer, roberta_names, unused};
+  made.harmless = {"attention_mode", "ignore_attention_mask", "onnx_export"};
+  return made;
 }
 
 }  // namespace rapt

@@ -12,8 +12,9 @@ ModelConfig read_bloom(Fields& fields) {
   config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 250880);
   config.width = fields.has("n_embed") ? fields.integer("n_embed", {1, Index{1} << 31})
                                        : fields.integer("hidden_size", {1, Index{1} << 31}, 64);
-  config.layers = fields.has("num_hidden_layers") ? fields.integer("num_hidden_layers", {1, 100000})
-                                                  : fields.integer("n_layer", {1, 100000}, 2);
+  config.layers = fields.has("num_hidden_layers")
+                      ? fields.integer("num_hidden_layers", layer_counts)
+                      : fields.integer("n_layer", layer_counts, 2);
   config.heads = fields.has("num_attention_heads")
                      ? fields.integer("num_attention_heads", {1, 100000})
                      : fields.integer("n_head", {1, 100000}, 8);
@@ -56,7 +57,23 @@ std::vector<NameRow> bloom_names(const ModelConfig&) {
 }  // namespace
 
 Family bloom_family() {
-  return {"bloom", "transformer.", read_bloom, write_bloom, bloom_names, {}};
+  Family made{"bloom", "transformer.", read_bloom, write_bloom, bloom_names};
+  // How the training was spread over machines; ALiBi has no longest text.
+  made.harmless = {"attention_softmax_in_fp32",
+                   "bias_dropout_fusion",
+                   "masked_softmax_fusion",
+                   "n_inner",
+                   "offset_alibi",
+                   "pretraining_tp",
+                   "seq_length",
+                   "skip_bias_add",
+                   "skip_bias_add_qkv",
+                   "slow_but_exact",
+                   "hidden_size",
+                   "n_layer",
+                   "n_head",
+                   "unk_token_id"};
+  return made;
 }
 
 }  // namespace rapt

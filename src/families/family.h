@@ -48,6 +48,9 @@ struct Family {
   std::vector<DerivedTensor> (*derived)(const ModelConfig& config) = nullptr;
   /// Whether its names hold for both layouts of rope, rows of queries and keys being moved.
   bool turns = false;
+  /// Keys of config.json that change nothing that is computed here, beside those that every family
+  /// has.
+  std::vector<const char*> harmless = {};
 };
 
 /// All there are, the likeliest first.
@@ -68,11 +71,17 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
 
 // What several families share.
 
+/// Of layers; the deepest models that were published have a thousand.
+inline constexpr Bounds<Index> layer_counts = {1, 4096};
+
 /// Activations by the names that config.json has for them.
 Activation activation_from(Fields& fields, const char* key, const char* otherwise);
 std::string activation_name(Activation activation);
 /// Refuses a key that is there and has another value: what it asks for does not exist here.
 void must_be(Fields& fields, const char* key, const Json& value);
+/// Looks at the keys that no family asks for: refuses those that would change the numbers, passes
+/// over those that are known to change nothing, and says which ones are left.
+std::vector<std::string> unknown_keys(Fields& fields, const Family& family);
 /// rope_theta and rope_scaling, or rope_parameters.
 void read_rope(Fields& fields, ModelConfig& config);
 Json rope_json(const ModelConfig& config);

@@ -113,7 +113,7 @@ ModelConfig config_of(const GgufFile& file) {
     fail_input(file.path(), ": there is no matrix token_embd.weight");
   config.vocabulary = embedding->shape[0];
   config.width = section.integer("embedding_length", sizes);
-  config.layers = section.integer("block_count", {1, 100000});
+  config.layers = section.integer("block_count", layer_counts);
   config.heads = section.integer("attention.head_count", {1, 100000});
   config.kv_heads = section.integer("attention.head_count_kv", {1, 100000}, config.heads);
   config.head_dim = section.integer("attention.key_length", sizes, config.width / config.heads);
@@ -194,8 +194,10 @@ ModelTokens tokens_of(const GgufMetadata& metadata, const ModelConfig& config,
 Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) {
   const GgufFile file(path);
   const ModelConfig config = config_of(file);
-  const StoredTensors tensors = tensors_of(file);
+  StoredTensors tensors = tensors_of(file);
+  tensors.finite = !options.allow_non_finite;
   const std::vector<NameRow> names = gguf_names();
+  check_layers(config, names, "", tensors);
   std::set<std::string> used = {"rope_freqs.weight"};
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, "", parameter.name, shape);
@@ -229,7 +231,9 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
 PretrainedOutline outline_gguf(const std::string& path) {
   const GgufFile file(path);
   PretrainedOutline made{architecture_of(file), config_of(file), {}};
-  check_tensors(made.config, gguf_names(), "", tensors_of(file));
+  const StoredTensors tensors = tensors_of(file);
+  check_layers(made.config, gguf_names(), "", tensors);
+  check_tensors(made.config, gguf_names(), "", tensors);
   for (const GgufTensor& tensor : file.tensors()) {
     PretrainedOutline::Stored& stored = made.stored[tensor.format->name];
     ++stored.tensors;

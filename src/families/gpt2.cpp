@@ -9,7 +9,7 @@ ModelConfig read_gpt2(Fields& fields) {
   config.positions = ModelConfig::Positions::learned;
   config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 50257);
   config.width = fields.integer("n_embd", {1, Index{1} << 31}, 768);
-  config.layers = fields.integer("n_layer", {1, 100000}, 12);
+  config.layers = fields.integer("n_layer", layer_counts, 12);
   config.heads = fields.integer("n_head", {1, 100000}, 12);
   config.ffn = fields.integer("n_inner", {1, Index{1} << 31}, 4 * config.width);
   config.max_tokens = fields.integer("n_positions", {1, Index{1} << 31}, 1024);
@@ -66,8 +66,18 @@ std::vector<NameRow> gpt2_names(const ModelConfig&) {
 
 /// Older files carry the causal mask of every layer.
 Family gpt2_family() {
-  return {"gpt2",     "transformer.", read_gpt2,
-          write_gpt2, gpt2_names,     {"h.*.attn.bias", "h.*.attn.masked_bias"}};
+  Family made{"gpt2",     "transformer.", read_gpt2,
+              write_gpt2, gpt2_names,     {"h.*.attn.bias", "h.*.attn.masked_bias"}};
+  // Dropout of the embedding is that of the rest here; summaries are a head for other tasks.
+  made.harmless = {"embd_pdrop",
+                   "n_ctx",
+                   "reorder_and_upcast_attn",
+                   "summary_activation",
+                   "summary_first_dropout",
+                   "summary_proj_to_labels",
+                   "summary_type",
+                   "summary_use_proj"};
+  return made;
 }
 
 }  // namespace rapt

@@ -20,6 +20,7 @@ void read_window(Fields& fields, ModelConfig& config) {
 
 /// Qwen's: layers from max_window_layers on, or those that layer_types names.
 void read_windows(Fields& fields, ModelConfig& config) {
+  fields.ignore({"sliding_window", "max_window_layers", "layer_types"});
   if (!fields.boolean("use_sliding_window", false) || !fields.has("sliding_window")) return;
   const Index window = fields.integer("sliding_window", sizes);
   const Index full = fields.integer("max_window_layers", {0, sizes.highest}, 28);
@@ -44,7 +45,7 @@ ModelConfig read_common(Fields& fields) {
   config.biases = ModelConfig::Biases::none;
   config.vocabulary = fields.integer("vocab_size", sizes);
   config.width = fields.integer("hidden_size", sizes);
-  config.layers = fields.integer("num_hidden_layers", {1, 100000});
+  config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
   config.kv_heads = fields.integer("num_key_value_heads", {1, 100000}, config.heads);
   config.head_dim = fields.integer("head_dim", sizes, 0);
@@ -192,13 +193,19 @@ Family like_llama(const char* type, ModelConfig (*read)(Fields&),
   Family made{type,  "model.",    read,
               write, llama_names, {"rotary_emb.", "layers.*.self_attn.rotary_emb."}};
   made.turns = true;
+  made.harmless = {"use_mrope", "rope_theta"};
   return made;
 }
 
 }  // namespace
 
 Family llama_family() { return like_llama("llama", read_llama, write_llama); }
-Family mistral_family() { return like_llama("mistral", read_mistral, write_mistral); }
+Family mistral_family() {
+  Family made = like_llama("mistral", read_mistral, write_mistral);
+  made.harmless.insert(made.harmless.end(),
+                       {"layer_types", "use_sliding_window", "max_window_layers"});
+  return made;
+}
 Family qwen2_family() { return like_llama("qwen2", read_qwen2, write_qwen2); }
 Family qwen3_family() { return like_llama("qwen3", read_qwen3, write_qwen3); }
 

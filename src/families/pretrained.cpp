@@ -110,6 +110,7 @@ void check_tied(const ModelConfig& config, const StoredTensors& tensors, const s
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights) {
   const Family& family = *what.family;
   const std::string prefix = prefix_in(family, tensors);
+  check_layers(what.config, family.names(what.config), prefix, tensors);
   const ModelConfig config = without_missing_head(what, tensors, prefix);
   const std::vector<NameRow> names = family.names(config);
   std::set<std::string> used;
@@ -121,6 +122,7 @@ Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, We
       parameter.quantize(quantization_of(weights));
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
+  made.notices = what.notices;
   check_tied(config, tensors, "lm_head.weight", made.model, made.notices);
   used.insert("lm_head.weight");
   tell_unused(family, names, prefix, tensors, used, made.notices);
@@ -146,14 +148,37 @@ Quantization quantization_of(WeightForm form) {
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
   if (!std::filesystem::is_directory(path)) return read_gguf_model(path, options);
   const auto weights = std::make_shared<const Weights>(path);
-  Pretrained made =
-      model_from(read_family_config(path), tensors_of(weights, path), options.weights);
+  StoredTensors tensors = tensors_of(weights, path);
+  tensors.finite = !options.allow_non_finite;
+  Pretrained made = model_from(read_family_config(path), tensors, options.weights);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path);
   made.chat_template = read_chat_template(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))
     made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
   return made;
+}
+
+void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
+                  const std::string& prefix, const StoredTensors& tensors) {
+  for (const std::string stack : {"encoder", "decoder"}) {
+    const bool second = stack == "encoder" && config.kind == ModelConfig::Kind::encoder_decoder;
+    const Index layers = second ? config.encoder_layers : config.layers;
+    const std::string last = std::to_string(layers - 1);
+    bool asked = false, there = false;
+    for (const NameRow& row : names) {
+      if (!row.ours.starts_with(stack + ".layers.*")) continue;
+      asked = true;
+      std::string name = row.theirs.front();
+      if (name.starts_with('@')) name = prefix + name.substr(1);
+      name.replace(name.find('*'), 1, last);
+      const auto at = std::lower_bound(tensors.names.begin(), tensors.names.end(), name);
+      there = there || (at != tensors.names.end() && at->starts_with(name));
+    }
+    if (asked && !there)
+      fail_input(tensors.source, ": there is no weight of layer ", last, " of the ", layers,
+                 " that the config speaks of");
+  }
 }
 
 void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
@@ -171,6 +196,7 @@ PretrainedOutline outline_pretrained(const std::string& path) {
   const auto weights = std::make_shared<const Weights>(path);
   const StoredTensors tensors = tensors_of(weights, path);
   const std::string prefix = prefix_in(*what.family, tensors);
+  check_layers(what.config, what.family->names(what.config), prefix, tensors);
   PretrainedOutline made{what.family->type, without_missing_head(what, tensors, prefix), {}};
   check_tensors(made.config, what.family->names(made.config), prefix, tensors);
   for (const std::string& name : tensors.names) {

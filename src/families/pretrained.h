@@ -12,8 +12,11 @@ struct FamilyConfig {
   ModelConfig config;
   ModelTokens special;
   std::string architecture = {};  // the class that wrote it, "BertModel"
+  std::vector<std::string> notices = {};
 };
 
+/// What config.json alone says. Throws std::runtime_error, beginning with `path`.
+FamilyConfig family_config_from(const Json& object, const std::string& path);
 FamilyConfig read_family_config(const std::string& folder);
 /// Tokens that config.json and generation_config.json name.
 ModelTokens special_tokens_from(Fields& fields);
@@ -26,6 +29,10 @@ Pooling read_pooling(const std::string& folder);
 /// chat_template.jinja, or what tokenizer_config.json says.
 std::string read_chat_template(const std::string& folder);
 
+/// The last layer that a config speaks of is there: asked before a table of all layers is made.
+/// Throws std::runtime_error.
+void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
+                  const std::string& prefix, const StoredTensors& tensors);
 /// Every parameter's tensors are there and have the right shapes. Throws std::runtime_error.
 void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
                    const std::string& prefix, const StoredTensors& tensors);

@@ -47,19 +47,30 @@ ModelTokens special_tokens_from(Fields& fields) {
           id_from(fields, "pad_token_id"), id_from(fields, "decoder_start_token_id")};
 }
 
-FamilyConfig read_family_config(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  Fields fields = fields_of(path);
+FamilyConfig family_config_from(const Json& object, const std::string& path) {
+  Fields fields(object, path);
   const Family& family = family_of(fields.text("model_type"), path);
-  FamilyConfig made{&family, family.read(fields), special_tokens_from(fields)};
+  FamilyConfig made{&family, {}, special_tokens_from(fields)};
   const std::vector<std::string> architectures =
       fields.texts("architectures", std::vector<std::string>());
   if (!architectures.empty()) made.architecture = architectures.front();
   try {
+    made.config = family.read(fields);
     check_config(made.config);
   } catch (const std::invalid_argument& error) {
     fail_input(path, ": ", error.what());
   }
+  if (const std::vector<std::string> keys = unknown_keys(fields, family); !keys.empty()) {
+    std::string list;
+    for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + printable(key).text();
+    made.notices.push_back(path + ": not understood and passed over: " + list);
+  }
+  return made;
+}
+
+FamilyConfig read_family_config(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  FamilyConfig made = family_config_from(read_json(path), path);
   const std::string more = folder + "/generation_config.json";
   if (std::filesystem::exists(more)) {
     Fields generation = fields_of(more);

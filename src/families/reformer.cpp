@@ -165,15 +165,38 @@ std::vector<DerivedTensor> unused_bias(const ModelConfig& config) {
 
 /// Masks that old files carry, and a bias of the head that Transformers stores and never adds.
 Family reformer_family() {
-  return {"reformer",
-          "reformer.",
-          read_reformer,
-          write_reformer,
-          reformer_names,
-          {"encoder.layers.*.attention.self_attention.self_mask_value",
-           "encoder.layers.*.attention.self_attention.mask_value", "lm_head.decoder.bias",
-           "lm_head.bias"},
-          unused_bias};
+  Family made{"reformer",
+              "reformer.",
+              read_reformer,
+              write_reformer,
+              reformer_names,
+              {"encoder.layers.*.attention.self_attention.self_mask_value",
+               "encoder.layers.*.attention.self_attention.mask_value", "lm_head.decoder.bias",
+               "lm_head.bias"},
+              unused_bias};
+  // What a file has of layers that it does not have, of training, and what follows from the rest.
+  made.harmless = {"attention_probs_dropout_prob",
+                   "axial_norm_std",
+                   "axial_pos_embds_dim",
+                   "axial_pos_shape",
+                   "chunk_size_lm_head",
+                   "hash_seed",
+                   "local_attn_chunk_length",
+                   "local_num_chunks_after",
+                   "local_num_chunks_before",
+                   "lsh_attention_probs_dropout_prob",
+                   "lsh_attn_chunk_length",
+                   "lsh_num_chunks_after",
+                   "lsh_num_chunks_before",
+                   "num_attention_chunks",
+                   "num_buckets",
+                   "num_chunks_after",
+                   "num_chunks_before",
+                   "num_hashes",
+                   "num_hidden_layers",
+                   "sinusoidal_pos_embds",
+                   "type_vocab_size"};
+  return made;
 }
 
 }  // namespace rapt

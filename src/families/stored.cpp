@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/input.h"
+#include "formats/safetensors.h"
 
 namespace rapt {
 namespace {
@@ -73,6 +74,10 @@ Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, c
   const Index columns = shape.rank() == 2 ? shape[1] : 1;
   for (const StoredPart& part : parts) {
     Tensor read = from.read(part.name);
+    if (const Index bad = from.finite ? count_non_finite(read) : 0; bad > 0)
+      fail_input(from.source, ": ", part.name, " has ", bad, " of ", read.elements(),
+                 " numbers that are infinite or NaN, so that the model would write nothing else; "
+                 "to read it anyway, allow non-finite weights (--allow-non-finite)");
     const Tensor numbers = read.type() == Type::f32 ? std::move(read) : read.converted(Type::f32);
     float* to = whole.data() + part.first * columns;
     if (part.lie == Lie::transposed) {

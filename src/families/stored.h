@@ -15,6 +15,7 @@ struct StoredTensors {
   /// Axes of a tensor; none if there is no such tensor.
   std::function<std::vector<Index>(const std::string& name)> shape;
   std::function<Tensor(const std::string& name)> read;
+  bool finite = true;  // what is not is refused
 
   bool has(const std::string& name) const;
 };

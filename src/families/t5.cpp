@@ -15,8 +15,8 @@ ModelConfig read_t5(Fields& fields) {
   config.head_dim = fields.integer("d_kv", {1, Index{1} << 31});
   config.ffn = fields.integer("d_ff", {1, Index{1} << 31});
   config.heads = fields.integer("num_heads", {1, 100000});
-  config.encoder_layers = fields.integer("num_layers", {1, 100000});
-  config.layers = fields.integer("num_decoder_layers", {1, 100000}, config.encoder_layers);
+  config.encoder_layers = fields.integer("num_layers", layer_counts);
+  config.layers = fields.integer("num_decoder_layers", layer_counts, config.encoder_layers);
   config.t5_buckets = fields.integer("relative_attention_num_buckets", {2, 1 << 20}, 32);
   config.t5_max_distance = fields.integer("relative_attention_max_distance", {1, 1 << 30}, 128);
   config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-6);
@@ -94,13 +94,16 @@ std::vector<NameRow> t5_names(const ModelConfig& config) {
 
 /// Copies of the shared embedding, and a table that old files have for nothing.
 Family t5_family() {
-  return {"t5",
-          "",
-          read_t5,
-          write_t5,
-          t5_names,
-          {"encoder.embed_tokens.", "decoder.embed_tokens.",
-           "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias."}};
+  Family made{"t5",
+              "",
+              read_t5,
+              write_t5,
+              t5_names,
+              {"encoder.embed_tokens.", "decoder.embed_tokens.",
+               "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias."}};
+  // What feed_forward_proj says again, and lengths that relative positions do not have.
+  made.harmless = {"dense_act_fn", "is_gated_act", "n_positions", "feed_forward_hidden_size"};
+  return made;
 }
 
 }  // namespace rapt

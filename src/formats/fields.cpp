@@ -195,6 +195,17 @@ void Fields::ignore(std::initializer_list<const char*> keys) {
   known_.insert(keys.begin(), keys.end());
 }
 
+void Fields::ignore(const std::vector<const char*>& keys) {
+  known_.insert(keys.begin(), keys.end());
+}
+
+std::vector<std::string> Fields::unasked() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_->items())
+    if (!known_.contains(key)) keys.push_back(key);
+  return keys;
+}
+
 void Fields::done() const {
   for (const auto& [key, value] : object_->items()) {
     if (known_.contains(key)) continue;

@@ -54,6 +54,9 @@ class Fields {
   const Json& value(const std::string& key);
   /// Keys that may be there and mean nothing here.
   void ignore(std::initializer_list<const char*> keys);
+  void ignore(const std::vector<const char*>& keys);
+  /// Keys that nobody asked for.
+  std::vector<std::string> unasked() const;
   /// Refuses the first key that was not asked for, with the nearest that was.
   void done() const;
 

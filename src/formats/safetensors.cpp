@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <new>
 #include <optional>
 
@@ -102,14 +101,31 @@ Tensor SafetensorsFile::read(std::string_view name) const {
   return numbers;
 }
 
+namespace {
+
+/// Numbers whose exponent is all ones. Looks at bits, a stretch at a time whose count fits the
+/// words, so that it runs at the speed of memory.
+template <class Word>
+Index count_exponents(const void* memory, Index count, Word exponent) {
+  const auto* words = static_cast<const Word*>(memory);
+  constexpr Index stretch = 8192;
+  Index found = 0;
+  for (Index first = 0; first < count; first += stretch) {
+    Word here = 0;
+    for (Index i = first; i < std::min(count, first + stretch); ++i)
+      here = static_cast<Word>(here + ((words[i] & exponent) == exponent ? 1 : 0));
+    found += here;
+  }
+  return found;
+}
+
+}  // namespace
+
 Index count_non_finite(const Tensor& tensor) {
-  const auto count = [](const auto& numbers) {
-    return std::count_if(numbers.begin(), numbers.end(),
-                         [](auto x) { return !std::isfinite(static_cast<float>(x)); });
-  };
-  if (tensor.type() == Type::bf16) return count(tensor.numbers<Bf16>());
-  if (tensor.type() == Type::f16) return count(tensor.numbers<F16>());
-  return count(tensor.numbers());
+  if (tensor.type() == Type::f32)
+    return count_exponents<std::uint32_t>(tensor.memory(), tensor.elements(), 0x7F800000);
+  const std::uint16_t exponent = tensor.type() == Type::bf16 ? 0x7F80 : 0x7C00;
+  return count_exponents<std::uint16_t>(tensor.memory(), tensor.elements(), exponent);
 }
 
 }  // namespace rapt

@@ -14,7 +14,8 @@
 namespace rapt {
 namespace {
 
-constexpr std::size_t longest_expression = 10'000;  // bytes; the longest in use has 500
+/// Bytes; the longest in use has 500. One of them may become a few kilobytes of ranges.
+constexpr std::size_t longest_expression = 4'000;
 /// Steps of one match. A long run of spaces takes as many as it has characters, so this is no
 /// small number; an expression that goes astray still ends within a second.
 constexpr std::uint32_t most_steps = 100'000'000;

@@ -72,10 +72,15 @@ std::string TextStream::add(std::int32_t id) {
                      (unfinished_length(text) > 0 || text.ends_with(replacement));
   if (waits) return "";
   std::string fresh = text.substr(std::min(text_.size(), text.size()));
-  // The last tokens stay: what a decoder makes of a token depends on whether it is the first.
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(said_));
+  // The last tokens stay: what a decoder makes of a token depends on whether it is the first. Those
+  // that give no text, as special ones, are not what comes first.
+  std::vector<std::int32_t> last(ids_.begin() + static_cast<std::ptrdiff_t>(said_), ids_.end());
+  if (std::string last_text = tokenizer_.decode(last, options_); !last_text.empty()) {
+    ids_ = std::move(last);
+    text = std::move(last_text);
+  }
   said_ = ids_.size();
-  text_ = tokenizer_.decode(ids_, options_);
+  text_ = std::move(text);
   return fresh;
 }
 

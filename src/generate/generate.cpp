@@ -110,6 +110,7 @@ class Generation {
         result(text).finish = Generated::Finish::cancelled;
         return;
       }
+      if (events_.reading) events_.reading(prompt, first, count);
       const Index end = std::min(count, first + piece);
       const Tensor logits =
           on_->extend(Tokens::one({text.so_far.begin() + first, text.so_far.begin() + end}),

@@ -49,10 +49,16 @@ bool made_by_amd() {
   return std::memcmp(name, "AuthenticAMD", sizeof name) == 0;
 }
 
+bool vector_fours() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 11) != 0;
+}
+
 #else
 
 bool vector_pairs() { return false; }
 bool made_by_amd() { return false; }
+bool vector_fours() { return false; }
 std::string why_not() { return "AMX is used on x86-64 Linux only"; }
 
 #endif
@@ -75,6 +81,11 @@ bool has_avx512_bf16() {
 bool avx512_bf16_pays() {
   static const bool pays = has_avx512_bf16() && made_by_amd();
   return pays;
+}
+
+bool has_avx512_vnni() {
+  static const bool found = vector_fours();
+  return found;
 }
 
 #if defined(__x86_64__)

@@ -19,6 +19,9 @@ bool has_avx512_bf16();
 /// as fast, Intel's half as fast.
 bool avx512_bf16_pays();
 
+/// Whether this CPU multiplies bytes in fours (AVX512-VNNI).
+bool has_avx512_vnni();
+
 #if defined(__x86_64__)
 
 /// The eight tile registers, each 16 rows of 64 bytes. Written as assembly: GCC 12 drops parts of

@@ -19,7 +19,14 @@ template <class Function>
 inline constexpr NetworkKernels::Activate activate_kernels = {
     Activate<Function>, ActivateBack<Function>, Gate<Function>, GateBack<Function>};
 
-extern const QuantizedKernels quantized_kernels;  // quantized_kernels.cpp
+// quantized_kernels.cpp
+extern const QuantizedKernels quantized_kernels;
+#if HWY_TARGET == HWY_AVX3
+extern const QuantizedKernels quantized_fours;
+inline constexpr const QuantizedKernels* fours = &quantized_fours;
+#else
+inline constexpr const QuantizedKernels* fours = nullptr;
+#endif
 
 // kernels.cpp puts it into the table of its target.
 extern const NetworkKernels network_kernels;
@@ -40,6 +47,7 @@ const NetworkKernels network_kernels = {
     .affine = AffineLine,
     .adam = Adam,
     .quantized = &quantized_kernels,
+    .quantized_fours = fours,
 };
 
 }  // namespace HWY_NAMESPACE

@@ -84,8 +84,10 @@ struct NetworkKernels {
   void (*adam)(const AdamStep& step, const float* gradient, Index count, float* value, float* first,
                float* second) noexcept;
 
-  /// Products with weights of 4 and 8 bits.
+  /// Products with weights of 4 and 8 bits; the second for CPUs that also have AVX512-VNNI, null
+  /// where the target has none. Both give the same bits.
   const QuantizedKernels* quantized;
+  const QuantizedKernels* quantized_fours;
 };
 
 }  // namespace rapt

@@ -22,16 +22,49 @@ namespace HWY_NAMESPACE {
 
 enum class CodeBits { four, eight };
 enum class Shift { none, own };
+/// How bytes are multiplied: in pairs, or in fours by AVX512-VNNI. The sums are the same.
+enum class Bytes { pairs, fours };
 
 /// Bytes of eight rows of one block.
 template <CodeBits bits, Shift shift>
 inline constexpr Index group_block_bytes = (shift == Shift::own ? 32 : 16) +
                                            (bits == CodeBits::four ? 128 : 256);
 
-/// sums[r] = exact sums of weight codes times activation codes over one block.
+#if HWY_TARGET == HWY_AVX3
+/// The same as BlockSums below, but that codes of 8 bits are 128 more than they are.
 template <CodeBits bits, int rows>
+HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x, Index step,
+                                 IntLanes (&sums)[rows]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) sums[r] = ZeroInts();
+  if constexpr (bits == CodeBits::eight) {
+#pragma GCC unroll 8
+    for (int quad = 0; quad < 8; ++quad) {
+      const auto w = LoadRaised(codes + 32 * quad);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) sums[r] = AddAtOnce(sums[r], w, x + r * step + 4 * quad);
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int quad = 0; quad < 4; ++quad) {
+      const NibbleCodes w = LoadNibbles(codes + 32 * quad);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        sums[r] = AddAtOnce(sums[r], w.lower, x + r * step + 4 * quad);
+        sums[r] = AddAtOnce(sums[r], w.upper, x + r * step + 4 * quad + 16);
+      }
+    }
+  }
+}
+#endif
+
+/// sums[r] = exact sums of weight codes times activation codes over one block.
+template <CodeBits bits, Bytes bytes, int rows>
 HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, Index step,
                           IntLanes (&sums)[rows]) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (bytes == Bytes::fours) return BlockSumsInFours<bits, rows>(codes, x, step, sums);
+#endif
   if constexpr (bits == CodeBits::eight) {
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) sums[r] = ZeroInts();
@@ -60,8 +93,15 @@ HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, Index st
   }
 }
 
+/// What codes are multiplied as, less what they stand for.
+template <CodeBits bits, Shift shift, Bytes bytes>
+inline constexpr std::int32_t code_zero = bits == CodeBits::eight
+                                              ? (bytes == Bytes::fours ? 128 : 0)
+                                          : shift == Shift::none ? 8
+                                                                 : 0;
+
 /// Eight weight rows and `rows` rows of activations over all blocks.
-template <CodeBits bits, Shift shift, int rows>
+template <CodeBits bits, Shift shift, Bytes bytes, int rows>
 HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* group,
                           FloatLanes (&out)[rows]) {
   const Index blocks = x.blocks_per_row, step = blocks * quantized_block;
@@ -71,14 +111,14 @@ HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* g
   for (int r = 0; r < rows; ++r) out[r] = ZeroFloats();
   for (Index b = 0; b < blocks; ++b, group += group_block_bytes<bits, shift>) {
     IntLanes sums[rows];
-    BlockSums<bits, rows>(group + (shift == Shift::own ? 32 : 16), codes + b * quantized_block,
-                          step, sums);
+    BlockSums<bits, bytes, rows>(group + (shift == Shift::own ? 32 : 16),
+                                 codes + b * quantized_block, step, sums);
     const FloatLanes scale = LoadHalves(group);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const ActivationBlock& block = about[r * blocks + b];
-      if constexpr (bits == CodeBits::four && shift == Shift::none)
-        sums[r] = Subtract(sums[r], 8 * block.codes_sum);
+      if constexpr (code_zero<bits, shift, bytes> != 0)
+        sums[r] = Subtract(sums[r], code_zero<bits, shift, bytes> * block.codes_sum);
       out[r] = AddScaled(out[r], sums[r], scale, block.scale);
       if constexpr (shift == Shift::own)
         out[r] = AddProduct(out[r], LoadHalves(group + 16), block.total);
@@ -86,11 +126,11 @@ HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* g
   }
 }
 
-template <CodeBits bits, Shift shift, int rows>
+template <CodeBits bits, Shift shift, Bytes bytes, int rows>
 HWY_INLINE void StoreTile(const ActivationRows& x, Index row, const std::byte* group,
                           const QuantizedResult& to, Index column) {
   FloatLanes out[rows];
-  GroupTile<bits, shift, rows>(x, row, group, out);
+  GroupTile<bits, shift, bytes, rows>(x, row, group, out);
   const Index columns = std::min(quantized_rows, to.columns - column);
   for (int r = 0; r < rows; ++r) {
     float numbers[quantized_rows];
@@ -101,18 +141,19 @@ HWY_INLINE void StoreTile(const ActivationRows& x, Index row, const std::byte* g
   }
 }
 
-template <CodeBits bits, Shift shift>
+template <CodeBits bits, Shift shift, Bytes bytes>
 void QuantizedProduct(const ActivationRows& x, const std::byte* groups,
                       const QuantizedResult& to) noexcept {
   const Index group_bytes = x.blocks_per_row * group_block_bytes<bits, shift>;
   for (Index column = 0; column < to.columns; column += quantized_rows, groups += group_bytes) {
     Index row = 0;
-    for (; row + 4 <= x.rows; row += 4) StoreTile<bits, shift, 4>(x, row, groups, to, column);
+    for (; row + 4 <= x.rows; row += 4)
+      StoreTile<bits, shift, bytes, 4>(x, row, groups, to, column);
     if (row + 2 <= x.rows) {
-      StoreTile<bits, shift, 2>(x, row, groups, to, column);
+      StoreTile<bits, shift, bytes, 2>(x, row, groups, to, column);
       row += 2;
     }
-    if (row < x.rows) StoreTile<bits, shift, 1>(x, row, groups, to, column);
+    if (row < x.rows) StoreTile<bits, shift, bytes, 1>(x, row, groups, to, column);
   }
 }
 

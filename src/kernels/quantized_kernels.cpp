@@ -11,15 +11,23 @@ HWY_BEFORE_NAMESPACE();
 namespace rapt {
 namespace HWY_NAMESPACE {
 
-// network_kernels.cpp puts it into the table of its target.
-extern const QuantizedKernels quantized_kernels;
-const QuantizedKernels quantized_kernels = {
+template <Bytes bytes>
+inline constexpr QuantizedKernels kernels_with = {
     .round = RoundActivations,
-    .product = {QuantizedProduct<CodeBits::eight, Shift::none>,
-                QuantizedProduct<CodeBits::eight, Shift::own>,
-                QuantizedProduct<CodeBits::four, Shift::none>,
-                QuantizedProduct<CodeBits::four, Shift::own>},
+    .product = {QuantizedProduct<CodeBits::eight, Shift::none, bytes>,
+                QuantizedProduct<CodeBits::eight, Shift::own, bytes>,
+                QuantizedProduct<CodeBits::four, Shift::none, bytes>,
+                QuantizedProduct<CodeBits::four, Shift::own, bytes>},
 };
+
+// network_kernels.cpp puts the first into the table of its target.
+extern const QuantizedKernels quantized_kernels;
+const QuantizedKernels quantized_kernels = kernels_with<Bytes::pairs>;
+
+#if HWY_TARGET == HWY_AVX3
+extern const QuantizedKernels quantized_fours;
+const QuantizedKernels quantized_fours = kernels_with<Bytes::fours>;
+#endif
 
 }  // namespace HWY_NAMESPACE
 }  // namespace rapt

@@ -87,6 +87,24 @@ HWY_INLINE FloatLanes AddProduct(FloatLanes to, FloatLanes x, float factor) {
 }
 HWY_INLINE void StoreFloats(FloatLanes x, float* to) { _mm256_storeu_ps(to, x); }
 
+#if HWY_TARGET == HWY_AVX3
+
+/// Codes of 8 bits, 128 more than they are: without sign.
+HWY_INLINE __m256i LoadRaised(const std::byte* from) {
+  return _mm256_xor_si256(LoadBytes(from), _mm256_set1_epi8(-128));
+}
+/// Adds the four products of bytes in each lane at once (AVX512-VNNI), four activations being
+/// broadcast from memory. As assembly: the target does not have the instruction, the CPU may.
+HWY_INLINE IntLanes AddAtOnce(IntLanes sums, __m256i w, const std::int8_t* x) {
+  struct Quad {
+    std::int8_t of[4];
+  };
+  asm("vpdpbusd %2%{1to8%}, %1, %0" : "+v"(sums) : "v"(w), "m"(*reinterpret_cast<const Quad*>(x)));
+  return sums;
+}
+
+#endif
+
 #elif HWY_TARGET == HWY_SSE4
 
 // The same in halves: rows 0 to 3 and 4 to 7.

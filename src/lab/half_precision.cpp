@@ -66,10 +66,9 @@ Figure resolution_figure(const Lab& lab) {
   Json rows = Json::array();
   for (const Index dim : {16, 32, 64, 128, 256, 512})
     for (const NamedScale& scale : compared_scales())
-      if (scale.name != "none")
-        rows.push_back({{"d", dim},
-                        {"scale", scale.name},
-                        {"values", distinct(probabilities(dim, count, scale.scale, lab))}});
+      rows.push_back({{"d", dim},
+                      {"scale", scale.name},
+                      {"values", distinct(probabilities(dim, count, scale.scale, lab))}});
   const auto at = [&](const char* scale) {
     return short_text(value_at(rows, 128, scale, "values"));
   };

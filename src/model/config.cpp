@@ -82,6 +82,12 @@ void ModelConfig::check() const {
   at_least(0, "token_types", token_types);
   if (global_projections) check_global(*this);
   at_least(0, "first_position", first_position);
+  at_least(-1, "padding", padding);
+  rapt::check(padding < 0 || (kind == Kind::encoder && positions == Positions::learned &&
+                              first_position > 0 && padding < vocabulary),
+              "model: padding is ", padding,
+              ", expected -1, or a token of an encoder whose learned "
+              "positions leave it a row (first_position > 0)");
   rapt::check(!masked_head || !reversible,
               "model: masked_head with reversible layers, expected one of them");
   rapt::check(!reversible || !tied || !head || vocabulary == 0,

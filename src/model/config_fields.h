@@ -84,6 +84,7 @@ void visit_model_fields(Config& c, Visitor& visit) {
   visit("positions", c.positions);
   visit("max_tokens", c.max_tokens);
   visit("first_position", c.first_position);
+  visit("padding", c.padding);
   visit("rope_base", c.rope_base);
   visit("rope_layout", c.rope_layout);
   visit("t5_buckets", c.t5_buckets);

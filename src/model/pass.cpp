@@ -51,22 +51,36 @@ std::vector<Index> Pass::positions_of(const SequenceLayout& layout) const {
   return positions;
 }
 
-Variable Pass::with_positions(Tape& tape, Variable x, const SequenceLayout& layout) {
+/// Of the table of learned positions. Tokens of padding have the row before the first, and take no
+/// position from those after them.
+std::vector<std::int32_t> Pass::learned_rows(const Tokens& tokens,
+                                             const SequenceLayout& layout) const {
+  std::vector<std::int32_t> rows;
+  std::size_t at = 0;
+  Index sequence = 0, last = 0;
+  for (const Index length : layout.lengths()) {
+    Index position = first_position(sequence++);
+    for (Index t = 0; t < length; ++t) {
+      const bool padding = tokens.ids[at++] == config_.padding;
+      last = std::max(last, position - (padding ? 1 : 0));
+      rows.push_back(
+          static_cast<std::int32_t>(config_.first_position + (padding ? -1 : position++)));
+    }
+  }
+  check(last < config_.max_tokens, "forward: position ", last, ", but positions are learnt for ",
+        config_.max_tokens, " tokens (max_tokens)");
+  return rows;
+}
+
+Variable Pass::with_positions(Tape& tape, Variable x, const Tokens& tokens,
+                              const SequenceLayout& layout) {
   using enum ModelConfig::Positions;
   if (config_.positions == sinusoidal) {
     Tensor table = rapt::sinusoidal({.dim = config_.width}, positions_of(layout));
     return add(tape, x, tape.input(std::move(table)));
   }
-  if (config_.positions == learned) {
-    const std::vector<Index> positions = positions_of(layout);
-    const Index last = *std::max_element(positions.begin(), positions.end());
-    check(last < config_.max_tokens, "forward: position ", last, ", but positions are learnt for ",
-          config_.max_tokens, " tokens (max_tokens)");
-    std::vector<std::int32_t> rows;
-    for (const Index position : positions)
-      rows.push_back(static_cast<std::int32_t>(config_.first_position + position));
-    return add(tape, x, rapt::embed(tape, *weights_.positions, rows));
-  }
+  if (config_.positions == learned)
+    return add(tape, x, rapt::embed(tape, *weights_.positions, learned_rows(tokens, layout)));
   if (config_.positions == axial) return add(tape, x, axial_rows(tape, positions_of(layout)));
   return x;
 }
@@ -109,7 +123,7 @@ Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& lay
   Variable x = rapt::embed(tape, *weights_.embedding, tokens.ids);
   if (config_.scaled_embedding) x = scale(tape, x, std::sqrt(static_cast<double>(config_.width)));
   x = with_types(tape, std::move(x), tokens);
-  x = with_positions(tape, std::move(x), layout);
+  x = with_positions(tape, std::move(x), tokens, layout);
   x = norm(tape, x, weights_.embedding_norm);
   return drop(tape, std::move(x), key_of(options_.dropout, stream).at(site_embedding));
 }
@@ -125,8 +139,9 @@ Variable Pass::residual(Tape& tape, const Variable& x, const NormWeights& weight
 Variable Pass::transformed(Tape& tape, const Variable& x, const StackInput& in,
                            const LayerPlace& at) {
   const LayerWeights& weights = in.layer(at.layer);
-  Variable y = linear(tape, x, weights.up);
-  y = config_.gated ? gate(tape, y, config_.activation) : activate(tape, y, config_.activation);
+  const Variable y = config_.gated ? gate(tape, linear(tape, x, weights.up), config_.activation)
+                                   : linear_activated(tape, x, *weights.up.weight, weights.up.bias,
+                                                      config_.activation);
   return linear(tape, y, weights.down);
 }
 

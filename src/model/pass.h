@@ -86,7 +86,9 @@ class Pass : public std::enable_shared_from_this<Pass> {
   Index first_position(Index sequence) const;
   std::vector<Index> positions_of(const SequenceLayout& layout) const;
   Variable with_types(Tape& tape, Variable x, const Tokens& tokens);
-  Variable with_positions(Tape& tape, Variable x, const SequenceLayout& layout);
+  Variable with_positions(Tape& tape, Variable x, const Tokens& tokens,
+                          const SequenceLayout& layout);
+  std::vector<std::int32_t> learned_rows(const Tokens& tokens, const SequenceLayout& layout) const;
   Variable axial_rows(Tape& tape, const std::vector<Index>& positions);
 
   // Attention.

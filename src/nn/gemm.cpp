@@ -167,7 +167,8 @@ void write_empty_sums(const Matrix& a, const Matrix& b, const Product& to) {
 
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
   assert(a.columns == b.rows && (a.row_step == 1 || a.column_step == 1) &&
-         (b.row_step == 1 || b.column_step == 1) && (!to.add || to.bias == nullptr));
+         (b.row_step == 1 || b.column_step == 1) && (!to.add || to.bias == nullptr) &&
+         to.finish == nullptr);
   if (a.rows == 0 || b.columns == 0) return;
   if (a.columns == 0) return write_empty_sums(a, b, to);
   const FlushDenormals guard;

@@ -22,6 +22,8 @@ struct Product {
   Index stride;
   bool add = false;             // to what is there
   const float* bias = nullptr;  // one number for each column, added to every row; not with `add`
+  /// What numbers become in the end, in place; null: nothing else. Only of products with a weight.
+  void (*finish)(const float* x, Index count, float* y) noexcept = nullptr;
 };
 
 /// a · b. The same bits for any number of threads: threads share out parts of the result, and sums

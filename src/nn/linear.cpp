@@ -27,17 +27,32 @@ void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
         ", expected [", weight[0], "] and f32");
 }
 
+Product result_in(Tensor& y, const Parameter* bias) {
+  return {.data = y.data(),
+          .stride = y.shape()[1],
+          .bias = bias == nullptr ? nullptr : bias->value.data()};
+}
+
 }  // namespace
+
+Variable linear_activated(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias,
+                          Activation how) {
+  if (tape.records()) return activate(tape, linear(tape, x, weight, bias), how);
+  check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
+  check_linear(tape, x.value(), weight, bias);
+  Tensor y = Tensor::uninitialized({x.shape()[0], weight.shape()[0]});
+  Product to = result_in(y, bias);
+  to.finish = network_kernels_of(tape.context()).activate[static_cast<int>(how)].forward;
+  multiply_weight(matrix_of(x.value()), weight, to, tape.context());
+  return tape.made(std::move(y), nullptr);
+}
 
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
   check(!x.empty(), "linear: x is empty, expected a variable [rows, in]");
   check_linear(tape, x.value(), weight, bias);
   const Index rows = x.shape()[0], out = weight.shape()[0];
   Tensor y = Tensor::uninitialized({rows, out});
-  multiply_weight(
-      matrix_of(x.value()), weight,
-      {.data = y.data(), .stride = out, .bias = bias == nullptr ? nullptr : bias->value.data()},
-      tape.context());
+  multiply_weight(matrix_of(x.value()), weight, result_in(y, bias), tape.context());
   if (!tape.records()) return tape.made(std::move(y), nullptr);
   const auto undo = [x, &weight, bias, context = tape.context()](Tensor dy) {
     const Index in = x.shape()[1];

@@ -7,6 +7,7 @@
 #include "base/sizes.h"
 #include "kernels/context.h"
 #include "nn/matrix_lines.h"
+#include "nn/weight.h"
 
 namespace rapt {
 namespace {
@@ -39,6 +40,27 @@ Cut cut_for(Index rows, Index columns, Index depth, const Kernels::MatrixKernels
   cut.columns = per_task * kernels.panel;
   cut.column_parts = divide_up(columns, cut.columns);
   return cut;
+}
+
+/// Panels whose numbers are finished together, while a core's own cache has them.
+constexpr Index finished_panels = 4;
+
+/// The last block of the depth, and what its numbers become.
+void multiply_and_finish(const Kernels::MatrixKernels& kernels, const float* strips,
+                         const float* panels, Index deep, const MatrixResult& to,
+                         decltype(Product::finish) finish) {
+  const Index step = finished_panels * kernels.panel;
+  for (Index column = 0; column < to.columns; column += step) {
+    MatrixResult part = to;
+    part.data += column;
+    part.columns = std::min(step, to.columns - column);
+    if (to.bias != nullptr) part.bias += column;
+    kernels.product(strips, panels + column * deep, deep, part);
+    for (Index row = 0; row < to.rows; ++row) {
+      float* numbers = part.data + row * to.stride;
+      finish(numbers, part.columns, numbers);
+    }
+  }
 }
 
 struct Room {
@@ -85,9 +107,9 @@ void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
   assert(a.columns == weight.in_ && !to.add);
   const Kernels& all = kernels_of(context);
   if (&all != weight.kernels_ || weight.in_ == 0) {
-    const Tensor wide = weight.expanded();
-    const Matrix right{wide.memory(), Type::f32, weight.out_, weight.in_, weight.in_, 1};
-    return multiply(a, right.transposed(), to, context);
+    Parameter unpacked;
+    unpacked.value = weight.expanded();
+    return multiply_weight(a, unpacked, to, context);
   }
   if (a.rows == 0 || weight.out_ == 0) return;
   const FlushDenormals guard;
@@ -108,7 +130,11 @@ void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
     for (Index at = 0; at < weight.in_; at += kernels.depth) {
       const Index deep = std::min(kernels.depth, weight.in_ - at);
       kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), room);
-      kernels.product(room, weight.block(at) + column * deep, deep, result);
+      const float* panels = weight.block(at) + column * deep;
+      if (to.finish != nullptr && at + deep == weight.in_)
+        multiply_and_finish(kernels, room, panels, deep, result, to.finish);
+      else
+        kernels.product(room, panels, deep, result);
       result.add = true;
     }
   });

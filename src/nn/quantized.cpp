@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/fpmode.h"
+#include "kernels/bf16_units.h"
 #include "kernels/quantized_kernels.h"
 #include "nn/rows.h"
 
@@ -67,9 +68,15 @@ struct Activations {
   Buffer<ActivationBlock> about;
 };
 
+const QuantizedKernels& quantized_kernels_of(const Context& context) {
+  const NetworkKernels& kernels = network_kernels_of(context);
+  const bool fours = kernels.quantized_fours != nullptr && has_avx512_vnni();
+  return fours ? *kernels.quantized_fours : *kernels.quantized;
+}
+
 Activations rounded(const Matrix& a, const Context& context) {
   Activations out(a.rows, divide_up(a.columns, quantized_block));
-  const QuantizedKernels& kernels = *network_kernels_of(context).quantized;
+  const QuantizedKernels& kernels = quantized_kernels_of(context);
   for_each_row_block(context, a.rows, a.columns, [&](Index first, Index count) {
     for (Index row = first; row < first + count; ++row)
       kernels.round(static_cast<const float*>(a.data) + row * a.row_step, a.columns,
@@ -138,8 +145,7 @@ void multiply(const Matrix& a, const QuantizedMatrix& weights, const Product& to
   if (a.rows == 0 || w.rows == 0) return;
   const FlushDenormals guard;
   const Activations x = rounded(a, context);
-  const auto product =
-      network_kernels_of(context).quantized->product[static_cast<std::size_t>(w.type)];
+  const auto product = quantized_kernels_of(context).product[static_cast<std::size_t>(w.type)];
   const Index groups_per_task =
       std::max<Index>(1, weights_per_task / (quantized_rows * std::max<Index>(1, w.columns)));
   const Index columns_per = groups_per_task * quantized_rows;

@@ -1,17 +1,36 @@
 #include "nn/weight.h"
 
+#include <cassert>
+
 #include "base/check.h"
 #include "nn/packed_matrix.h"
+#include "nn/rows.h"
 
 namespace rapt {
 
-void multiply_weight(const Matrix& a, const Parameter& weight, const Product& to,
+namespace {
+
+void multiply_stored(const Matrix& a, const Parameter& weight, const Product& to,
                      const Context& context) {
   if (!weight.quantized.empty()) return multiply(a, weight.quantized, to, context);
-  if (weight.packed != nullptr) return multiply(a, *weight.packed, to, context);
   const Tensor& used = weight.used();
   const Index out = used.shape()[0], in = used.shape()[1];
   multiply(a, Matrix{used.memory(), used.type(), out, in, in, 1}.transposed(), to, context);
+}
+
+}  // namespace
+
+void multiply_weight(const Matrix& a, const Parameter& weight, const Product& to,
+                     const Context& context) {
+  if (weight.packed != nullptr) return multiply(a, *weight.packed, to, context);
+  Product plain = to;
+  plain.finish = nullptr;
+  multiply_stored(a, weight, plain, context);
+  if (to.finish == nullptr) return;
+  assert(to.stride == weight.shape()[0]);
+  for_each_stretch(context, a.rows * to.stride, [&](Index first, Index count) {
+    to.finish(to.data + first, count, to.data + first);
+  });
 }
 
 void check_trainable(const char* where, const Parameter& parameter) {

@@ -5,7 +5,8 @@
 
 namespace rapt {
 
-/// a · weight', by what the weight is made of. a is f32 and row-major; `to` is not added to.
+/// a · weight', by what the weight is made of. a is f32 and row-major; `to` is not added to and, if
+/// numbers are finished, row-major.
 void multiply_weight(const Matrix& a, const Parameter& weight, const Product& to,
                      const Context& context);
 

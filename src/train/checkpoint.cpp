@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-";
 constexpr std::string_view fresh_mark = ".tmp.";  // being written, or on its way out
-constexpr const char* lock_name = "lock";
 
 std::string numbered(std::string_view prefix, Index number, std::size_t digits) {
   const std::string text = std::to_string(number);

@@ -13,6 +13,9 @@
 
 namespace rapt {
 
+/// The file in a run's folder that keeps other processes out.
+inline constexpr const char* lock_name = "lock";
+
 struct CheckpointOptions {
   Index keep = 2;                            // checkpoints, at least 2
   Index shard_bytes = Index{2'000'000'000};  // of one file, unless one tensor alone is larger

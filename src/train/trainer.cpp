@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "base/check.h"
 #include "base/input.h"
@@ -15,6 +16,7 @@
 namespace rapt {
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -48,7 +50,7 @@ Trainer::Trainer(const RunConfig& config, const std::string& folder, const Train
       model_(config_.model),
       data_(open_data(config_.data, prepared_.tokenizer, pause_)),
       optimizer_(pointers(model_.parameters()), config.train.optimizer),
-      metrics_(folder + "/metrics.jsonl") {
+      metrics_(folder + "/" + metrics_name) {
   check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
         " different tokens, but model.vocabulary is ", config_.model.vocabulary,
         "; expected at least as many");
@@ -274,10 +276,39 @@ bool Trainer::goes_further() {
   return !ended;
 }
 
+namespace {
+
+/// The folders that a run is about to make. Those of a run that never began are taken away again.
+class NewFolders {
+ public:
+  explicit NewFolders(const std::string& folder) {
+    for (fs::path path = fs::absolute(folder).lexically_normal(); !fs::exists(path);
+         path = path.parent_path())
+      paths_.push_back(path);
+  }
+  NewFolders(const NewFolders&) = delete;
+  NewFolders& operator=(const NewFolders&) = delete;
+  ~NewFolders() {
+    std::error_code ignored;
+    if (paths_.empty()) return;
+    for (const char* name : {lock_name, metrics_name}) fs::remove(paths_[0] / name, ignored);
+    for (const fs::path& path : paths_) fs::remove(path, ignored);  // unless something is in it
+  }
+  void keep() { paths_.clear(); }
+
+ private:
+  std::vector<fs::path> paths_;  // the innermost first
+};
+
+}  // namespace
+
 TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                   const Context& context, OldRun old_run) {
   try {
-    return Trainer(config, folder, events, context, old_run).run();
+    NewFolders folders(folder);
+    Trainer trainer(config, folder, events, context, old_run);
+    folders.keep();
+    return trainer.run();
   } catch (const StopAsked&) {  // while data was read: nothing has changed
     return {.end = TrainResult::End::stopped};
   }

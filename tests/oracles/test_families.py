@@ -128,6 +128,21 @@ def longformer_global(tokens):
     return marks
 
 
+@pytest.mark.parametrize("name", ["roberta", "longformer"])
+def test_padding_within_a_text_takes_no_position(name, tmp_path):
+    tokens, targets = sequences(1), targets_of()
+    for i, sequence in enumerate(tokens):
+        sequence[3 + i] = sequence[9] = sequence[-1] = 1
+    model = noisy(MASKED[name])
+    model.save_pretrained(tmp_path)
+    write_tokens(tmp_path / "tokens.txt", **plain_parts(tokens, targets))
+    run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors")
+    mine = load_file(tmp_path / "answer.safetensors")["logits"]
+    with torch.no_grad():
+        theirs = model.double()(padded(tokens, 1), attention_mask=mask_of()).logits
+    assert_close("logits", mine, rows_that_count(theirs))
+
+
 @pytest.mark.parametrize("name", MASKED)
 def test_encoders_in_padded_batches(name, tmp_path):
     tokens, targets = sequences(1), targets_of()

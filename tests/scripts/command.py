@@ -174,7 +174,8 @@ class Tokenize(unittest.TestCase):
     def test_there_and_back(self):
         self.assertEqual(rapt("tokenize", self.path, "Playing!").stdout, "3 4 5\n")
         self.assertEqual(rapt("tokenize", self.folder.name, "Playing!", "--frame").stdout, "1 3 4 5 2\n")
-        self.assertEqual(rapt("tokenize", self.path, "3 4 5", "--decode").stdout, "playing!\n")
+        for ids in (["3 4 5"], ["3", "4", "5"], ["[3, 4, 5]"], ["[3,", "4,5]"]):
+            self.assertEqual(rapt("tokenize", self.path, *ids, "--decode").stdout, "playing!\n")
         self.assertIn('"##ing"', rapt("tokenize", self.path, "playing", "--tokens").stdout)
         pair = rapt_json("tokenize", self.path, "play", "--pair", "play", "--frame")
         self.assertEqual((pair["ids"], pair["types"]), ([1, 3, 2, 3, 2], [0, 0, 0, 1, 1]))
@@ -188,6 +189,7 @@ class Tokenize(unittest.TestCase):
         for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 1),
                                 (["tokenize", self.path, "a", "--decode"], 2),
                                 (["tokenize", self.path, "99", "--decode"], 2),
+                                (["tokenize", self.path, "two", "texts"], 2),
                                 (["tokenize", __file__, "a"], 1)):
             with self.subTest(arguments):
                 done = rapt(*arguments)
@@ -253,6 +255,20 @@ class Everything(unittest.TestCase):
                 done = rapt(*arguments)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertNotEqual(done.stderr, "")
+
+    def test_help_is_pointed_at_where_it_helps(self):
+        self.assertIn("--help", rapt("plan", "causal", "--tokenz", "9").stderr)
+        self.assertIn("--help", rapt("plan", "causal").stderr)
+        self.assertNotIn("--help", rapt("plan", "causal", "--tokens", "many").stderr)
+
+    def test_a_run_that_never_began_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for mistake in (["--data", f"{folder}/none.txt"], ["--data", "task:copy", "--set", "model.heads=7"],
+                            ["--data", "task:copy", "--set", "model.vocabulary=3"],
+                            ["--data", "task:copy", "--set", "train.keep=0"]):
+                done = rapt("train", *mistake, "--out", f"{folder}/new/run")
+                self.assertNotEqual(done.returncode, 0, mistake)
+                self.assertEqual(os.listdir(folder), [], mistake)
 
     def test_wrong_environment_is_2_and_names_the_variable(self):
         for name, value in (("RAPT_THREADS", "many"), ("RAPT_THREADS", "0"), ("RAPT_ISA", "fast")):

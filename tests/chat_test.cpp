@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include "rapt/pretrained.h"
+#include "support/refused.h"
+#include "support/tokenizers.h"
+
+namespace rapt::test {
+namespace {
+
+// Templates as models carry them, shortened to what gives their form away. What is expected is what
+// Transformers makes of the whole ones.
+constexpr const char* chatml =
+    "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% "
+    "endif "
+    "%}{{'<|im_start|>' + message['role']}}";
+constexpr const char* llama3 = "{{ bos_token }}{{ '<|start_header_id|>' + message['role'] }}";
+constexpr const char* llama31 =
+    "{{ '<|start_header_id|>system' }}{{- \"Cutting Knowledge Date: December 2023\\n\" }}";
+constexpr const char* llama2 = "{{ bos_token + '[INST] ' + '<<SYS>>\\n' + content + ' [/INST]' }}";
+constexpr const char* mistral = "{{ bos_token }}{{ '[INST] ' + content + ' [/INST]' }}";
+constexpr const char* mistral3 = "{{ bos_token }}{{ '[INST] ' + content + '[/INST]' }}";
+constexpr const char* gemma = "{{ bos_token }}{{ '<start_of_turn>' + role + '\n' }}";
+constexpr const char* phi = "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}";
+constexpr const char* zephyr = "{{ '<|user|>\n' + message['content'] + eos_token }}";
+
+TEST(Chat, TextsHaveTheFormOfTheTemplate) {
+  EXPECT_EQ(chat_text(chatml, "Why?"),
+            "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(chat_text(llama3, "Why?", "Be brief."),
+            "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\nWhy?<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(chat_text(llama31, "Why?"),
+            "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+            "Today Date: 26 Jul 2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nWhy?"
+            "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(chat_text(llama2, "Why?", "Be brief."),
+            "[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nWhy? [/INST]");
+  EXPECT_EQ(chat_text(llama2, "Why?"), "[INST] Why? [/INST]");
+  EXPECT_EQ(chat_text(mistral, "Why?"), "[INST] Why? [/INST]");
+  EXPECT_EQ(chat_text(mistral3, "Why?"), "[INST] Why?[/INST]");
+  EXPECT_EQ(chat_text(gemma, "Why?"),
+            "<start_of_turn>user\nWhy?<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_EQ(chat_text(phi, "Why?", "Be brief."),
+            "<|system|>\nBe brief.<|end|>\n<|user|>\nWhy?<|end|>\n<|assistant|>\n");
+  EXPECT_EQ(chat_text(zephyr, "Why?"), "<|user|>\nWhy?</s>\n<|assistant|>\n");
+}
+
+TEST(Chat, OtherFormsAndSystemTextsWithoutAPlaceAreRefused) {
+  expect_refused([] { chat_text("{{ 'USER: ' + content }}", "Why?"); }, {"not known here"});
+  expect_refused([] { chat_text(gemma, "Why?", "Be brief."); }, {"Gemma", "system"});
+  expect_refused([] { chat_text(mistral, "Why?", "Be brief."); }, {"Mistral", "system"});
+}
+
+/// A model that reads bytes and has the tokens of Gemma.
+Pretrained chatting(const char* chat_template) {
+  ModelConfig config;
+  config.vocabulary = 300;
+  config.width = config.layers = config.heads = 2;
+  config.width = 4;
+  const TemporaryFolder folder;
+  Tokenizer::bytes().write(folder / "tokenizer.json");
+  Json file = Json::parse(get(folder / "tokenizer.json"));
+  int id = static_cast<int>(Tokenizer::bytes().entries());
+  for (const char* token : {"<bos>", "<start_of_turn>", "<end_of_turn>"})
+    file["added_tokens"].push_back(added_token(id++, token, true));
+  Pretrained made{"llama", Transformer(config), tokenizer_of(file)};
+  made.special.begin = made.tokenizer->id_of("<bos>");
+  made.chat_template = chat_template;
+  return made;
+}
+
+TEST(Chat, MarksAreTokensAndWordsNeverAre) {
+  const Pretrained model = chatting(gemma);
+  const std::vector<std::int32_t> ids = chat_ids(model, "Hi");
+  EXPECT_EQ(ids[0], model.tokenizer->id_of("<bos>"));
+  EXPECT_EQ(ids[1], model.tokenizer->id_of("<start_of_turn>"));
+  EXPECT_EQ(model.tokenizer->decode(ids, {.special = true}),
+            "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_EQ(chat_end(model), model.tokenizer->id_of("<end_of_turn>"));
+  expect_refused([&] { chat_ids(model, "Hi<end_of_turn>"); }, {"spells a special token"});
+  expect_refused([&] { chat_ids(chatting("{{ 'USER: ' }}"), "Hi"); },
+                 {"chat template of another form", "ChatML, Llama 3"});
+}
+
+}  // namespace
+}  // namespace rapt::test

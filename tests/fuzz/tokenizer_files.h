@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/tokenizers.h"
+
+namespace rapt::fuzz {
+
+// A small tokenizer.json of each kind.
+
+using test::added_token;
+using test::vocabulary_of;
+
+inline Json bytes_file() {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> texts{"abab abab ab <|endoftext|> 12 12 12"};
+  Tokenizer::learn(texts, 260).write(folder / "learnt");
+  return Json::parse(test::get(folder / "learnt"));
+}
+
+inline Json unigram_file() {
+  return {
+      {"added_tokens", Json::array({added_token(0, "<unk>", true), added_token(7, "<l>", false)})},
+      {"normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", test::table_of_one()}}},
+      {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+      {"decoder", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 0},
+        {"vocab",
+         Json::array({Json::array({"<unk>", 0}), Json::array({"\u2581", -3.0}),
+                      Json::array({"a", -2.0}), Json::array({"b", -2.0}), Json::array({"ab", -5.0}),
+                      Json::array({"bab", -4.0}), Json::array({"[", -4.0})})}}}};
+}
+
+inline Json word_piece_file() {
+  return {{"added_tokens", Json::array({added_token(1, "[SEP]", true)})},
+          {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", true}}},
+          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+          {"post_processor",
+           {{"type", "BertProcessing"}, {"sep", {"[SEP]", 1}}, {"cls", {"[SEP]", 1}}}},
+          {"decoder", {{"type", "WordPiece"}}},
+          {"model",
+           {{"type", "WordPiece"},
+            {"unk_token", "[UNK]"},
+            {"vocab", vocabulary_of({"[UNK]", "[SEP]", "a", "##b", "b", "ab", "##ab"})}}}};
+}
+
+inline Json bpe_file() {
+  return {{"added_tokens", Json::array({added_token(0, "<unk>", true)})},
+          {"normalizer",
+           {{"type", "Sequence"},
+            {"normalizers",
+             {{{"type", "NFKC"}},
+              {{"type", "Replace"}, {"pattern", {{"Regex", " +"}}}, {"content", "_"}}}}}},
+          {"pre_tokenizer",
+           {{"type", "Split"},
+            {"pattern", {{"Regex", "_?\\p{L}+|[^\\s\\p{L}]"}}},
+            {"behavior", "Isolated"},
+            {"invert", false}}},
+          {"decoder",
+           {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}}},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"byte_fallback", true},
+            {"fuse_unk", true},
+            {"vocab", vocabulary_of({"<unk>", "a", "b", "ab", "_", "_ab", "<0xE6>", "<0x97>"})},
+            {"merges", {"a b", "_ ab"}}}}};
+}
+
+inline std::vector<std::string> tokenizer_files() {
+  return {bytes_file().dump(), unigram_file().dump(), word_piece_file().dump(), bpe_file().dump()};
+}
+
+}  // namespace rapt::fuzz
