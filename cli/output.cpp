@@ -21,6 +21,13 @@ void progress(const std::string& line) {
 
 void end_progress() { progress(""); }
 
+std::string progress_bar(double done, const std::string& what) {
+  constexpr int width = 24;
+  const int filled = static_cast<int>(done * width);
+  return fmt::format("[{:=<{}}{:<{}}] {:3.0f} %  {}", "", filled, "", width - filled, done * 100,
+                     what);
+}
+
 std::string bytes_text(Index bytes) {
   constexpr std::array units = {"B", "kB", "MB", "GB", "TB"};
   if (bytes < 1000) return fmt::format("{} B", bytes);

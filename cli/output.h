@@ -27,6 +27,8 @@ bool someone_watches();
 /// A line about work in progress, for people watching only; the next one replaces it.
 void progress(const std::string& line);
 void end_progress();
+/// "[=====>    ]  52 %  what"
+std::string progress_bar(double done, const std::string& what);
 
 /// Says that standard input is waited for, to somebody who would have to type it.
 void say_what_is_read(const std::string& what);
