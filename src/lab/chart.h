@@ -25,7 +25,8 @@ struct Slider {
 
 /// Marks of one table in a chart of lines.
 struct Layer {
-  enum class Mark { line, dashes, points, band, rule };
+  // rule: across at y, upright: from top to bottom at x
+  enum class Mark { line, dashes, points, band, rule, upright };
   std::string table;
   Mark mark = Mark::line;
   std::string y;            // field; band: the lower edge
