@@ -15,6 +15,7 @@ struct KindLetter {
   const char* meaning;
 };
 constexpr std::array kinds = {KindLetter{"first", "f", "rests on the first token"},
+                              KindLetter{"one", "o", "on one other token"},
                               KindLetter{"self", "s", "on its own token"},
                               KindLetter{"neighbour", "b", "on the token beside it"},
                               KindLetter{"near", "n", "90 % within 16 tokens"},

@@ -68,11 +68,12 @@ void stop_if_asked() {
   throw Stopped{StopSignals::caught()};
 }
 
-void write_page(const std::string& path, const std::string& page) {
-  std::ofstream file(path, std::ios::binary);
-  file << page;
-  file.close();
-  if (!file) throw std::runtime_error(path + ": cannot be written");
+/// Before minutes of work.
+void check_page(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  if (!std::filesystem::is_directory(folder))
+    throw std::invalid_argument("inspect: --html " + path + ": there is no folder " +
+                                folder.string());
 }
 
 }  // namespace
@@ -108,6 +109,7 @@ void run_health(const std::string& model, const HealthCommand& command, HealthOu
                                 " is a config without weights, expected a model for a text");
   const StopSignals signals;
   const HealthText text = text_of(command);
+  if (!command.html.empty()) check_page(command.html);
   Pretrained loaded = open_model(model, load_options(command.weights));
   const Context context(command.threads);
   loaded.model.pack(context);
@@ -120,7 +122,7 @@ void run_health(const std::string& model, const HealthCommand& command, HealthOu
   ModelHealth health = examine(loaded, text, options, context);
   end_progress();
   health.model = model;
-  if (!command.html.empty()) write_page(command.html, health_html(health));
+  if (!command.html.empty()) write_whole(command.html, health_html(health));
   if (output == HealthOutput::json)
     fmt::print("{}\n", health_json(health));
   else

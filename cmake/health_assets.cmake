@@ -1,11 +1,10 @@
 # The page of `rapt inspect` as strings in the library: see src/lab/health_assets.h.
-set(RAPT_HEALTH_ASSETS ${PROJECT_BINARY_DIR}/health_assets.cpp)
 foreach(kind html css js)
-  set(asset ${PROJECT_SOURCE_DIR}/src/lab/assets/health.${kind})
+  set(asset ${CMAKE_CURRENT_SOURCE_DIR}/lab/page/health.${kind})
   file(READ ${asset} health_${kind})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${asset})
 endforeach()
-file(CONFIGURE OUTPUT ${RAPT_HEALTH_ASSETS} @ONLY CONTENT [[
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/health_assets.cpp @ONLY CONTENT [[
 #include "lab/health_assets.h"
 
 namespace rapt::lab {
@@ -16,3 +15,4 @@ const std::string_view health_page_js = R"asset(@health_js@)asset";
 
 }  // namespace rapt::lab
 ]])
+target_sources(rapt_lab PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/health_assets.cpp)

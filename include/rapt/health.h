@@ -14,7 +14,7 @@ namespace rapt {
 struct HeadHealth {
   Index layer = 0;  // of ModelHealth::layers
   Index head = 0;
-  std::string kind = {};       // one word: first, self, neighbour, near, even, mixed
+  std::string kind = {};       // one word: first, one, self, neighbour, near, even, mixed
   double entropy = 0;          // of the probabilities, nats
   double evenness = 0;         // entropy over that of equal probabilities: 0 one key, 1 all alike
   double largest = 0;          // largest probability
@@ -22,6 +22,8 @@ struct HeadHealth {
   double logit_deviation = 0;  // standard deviation of a query's logits
   double jacobian_norm = 0;    // Frobenius norm of d probabilities / d logits
   double sink_mass = 0;        // probability of the first token
+  Index favourite = 0;         // the token that all queries together look at most
+  double favourite_mass = 0;   // its probability
   double distance = 0;         // mean |query - key| under the probabilities
   /// Smallest distances within which 50, 90 and 99 % of all probability lie, each one of
   /// ModelHealth::distances.

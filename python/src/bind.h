@@ -15,5 +15,6 @@ void bind_longformer(nanobind::module_& module);
 void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_health(nanobind::module_& module);
 
 }  // namespace rapt::python

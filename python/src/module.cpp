@@ -15,5 +15,6 @@ NB_MODULE(_core, module) {
   bind_positions(module);
 #ifdef RAPT_MODELS
   bind_model(module);
+  bind_health(module);
 #endif
 }

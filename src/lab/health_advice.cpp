@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <map>
 
 #include "lab/health_trials.h"
 #include "lab/numbers.h"
@@ -58,6 +59,18 @@ std::vector<const HeadHealth*> those(const ModelHealth& health,
   return found;
 }
 
+/// The token, other than the first, that most heads rest on.
+std::string favourite(const ModelHealth& health) {
+  std::map<Index, Index> heads;
+  for (const HeadHealth* head : those(health, [](const HeadHealth& h) { return h.kind == "one"; }))
+    ++heads[head->favourite];
+  if (heads.empty()) return "";
+  const auto most =
+      std::ranges::max_element(heads, {}, [](const auto& each) { return each.second; });
+  return " That other token is number " + std::to_string(most->first) + " of " +
+         std::to_string(health.tokens) + " for " + heads_text(most->second) + ".";
+}
+
 std::string kinds(const ModelHealth& health) {
   struct Kind {
     const char *name, *does;
@@ -74,7 +87,7 @@ std::string kinds(const ModelHealth& health) {
     text += (first ? "" : ", ") + std::to_string(found.size()) + " " + kind.does;
     first = false;
   }
-  return text + ".";
+  return text + "." + favourite(health);
 }
 
 std::string saturation(const ModelHealth& health) {
@@ -83,8 +96,8 @@ std::string saturation(const ModelHealth& health) {
     return "No head is saturated: none puts 99 % on one key for half of its queries, so gradients "
            "reach queries and keys.";
   return heads_text(std::ssize(found)) + (found.size() == 1 ? " is" : " are") +
-         " saturated, with 99 % on one key for half of the queries or more; little gradient "
-         "passes their softmax (" +
+         " saturated: 99 % on one key for half of the queries or more, so little gradient passes "
+         "the softmax (" +
          some_of(found, [](const HeadHealth& head) { return head.saturated; }) + ").";
 }
 
@@ -160,8 +173,9 @@ std::string window_advice(const ModelHealth& health) {
     if (harmless(health, trial)) best = &trial;
   }
   if (widest == nullptr) return "";
-  if (best != nullptr) return about(health, *best) + " Use it.";
-  return about(health, *widest) + " No narrower one was found to do less harm: keep all keys.";
+  if (best != nullptr)
+    return about(health, *best) + " That is the narrowest one tried that does no harm to speak of.";
+  return about(health, *widest) + " Narrower ones do more harm: keep all keys.";
 }
 
 std::string plain_window_advice(const ModelHealth& health) {
@@ -175,9 +189,11 @@ std::string plain_window_advice(const ModelHealth& health) {
   return "Without the first " + std::to_string(health.pinned) + " tokens a window of " +
          std::to_string(plain->window) + " serves " + heads_text(plain->served) + " instead of " +
          std::to_string(pinned->served) + ", and " + effect(health, *plain) +
-         (needed ? ": a cache that slides has to keep them (rapt generate --pinned " +
-                       std::to_string(health.pinned) + ")."
-                 : ": they are not needed.");
+         (!needed                  ? ": they are not needed."
+          : health.cache_bytes > 0 ? ": a cache that slides has to keep them (rapt generate "
+                                     "--overflow slide --pinned " +
+                                         std::to_string(health.pinned) + ")."
+                                   : ": a window has to leave them visible.");
 }
 
 std::string fitted_advice(const ModelHealth& health) {
@@ -185,11 +201,12 @@ std::string fitted_advice(const ModelHealth& health) {
     return trial.name.starts_with("windows by layer");
   });
   if (fitted == health.trials.end())
-    return health.trials.empty() ? ""
-                                 : "No layer could get by with a window: in each, some head has "
-                                   "more than " +
-                                       percent(1 - health.enough) +
-                                       " of its probability beyond three quarters of the text.";
+    return health.trials.empty()
+               ? ""
+               : "No layer gets by with a window of " +
+                     std::to_string(widest_window(health.tokens)) + " or less and the first " +
+                     std::to_string(health.pinned) + " tokens: in each, some head has more than " +
+                     percent(1 - health.enough) + " of its probability elsewhere.";
   std::string layers;
   for (Index i = 0; i < std::ssize(health.layers); ++i)
     if (const std::optional<Index> reach = window_for(health, i))

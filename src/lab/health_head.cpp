@@ -39,6 +39,21 @@ void add_stats(const Stats& stats, HeadHealth& made) {
     made.saturated += largest > 0.99f ? 1 / rows : 0;
 }
 
+/// Probability of every key, summed over queries, is the gradient of its value.
+void add_favourite(const OneHead& head, const Context& context, HeadHealth& made) {
+  const Index tokens = head.k.tokens();
+  Tensor ones({1, 1, tokens, 1});
+  std::fill_n(ones.data(), tokens, 1.0f);
+  const Attended attended = attend(head.q, head.k, ones.view(), head.how, context);
+  const Tensor sums = attend_backward(ones.view(), head.q, head.k, ones.view(), attended.out.view(),
+                                      attended.rows, head.how, context)
+                          .dv;
+  const auto all = numbers_of(sums);
+  const auto most = std::ranges::max_element(all);
+  made.favourite = most - all.begin();
+  made.favourite_mass = static_cast<double>(*most) / static_cast<double>(tokens);
+}
+
 }  // namespace
 
 OneHead head_of(const AttentionCall& call, Index head) {
@@ -48,7 +63,8 @@ OneHead head_of(const AttentionCall& call, Index head) {
                 .scale = call.how.scale,
                 .softcap = call.how.softcap,
                 .plan = call.how.plan}};
-  if (call.how.bias.alibi) made.how.bias = alibi(std::vector<float>{call.how.bias.alibi->slopes[at(head)]});
+  if (call.how.bias.alibi)
+    made.how.bias = alibi(std::vector<float>{call.how.bias.alibi->slopes[at(head)]});
   if (call.how.bias.table) {
     RelativeTable table = *call.how.bias.table;
     table.values = View::trusted(table.values.data() + head, {table.values.shape()[0], 1},
@@ -111,6 +127,7 @@ HeadHealth HeadProbe::measure(const OneHead& head, const Context& context) const
   add_stats(*attended.stats, made);
   add_distances(attended.out, made);
   if (side_ > 0) add_map(attended.out, made);
+  add_favourite(head, context, made);
   return made;
 }
 
@@ -165,12 +182,13 @@ void judge(HeadHealth& head, const Pattern& pattern, const HeadProbe& probe) {
   constexpr double most = 0.5;
   const double self = head.within.front();
   const double neighbour = head.within.size() > 1 ? head.within[1] - self : 0;
-  head.kind = head.sink_mass >= most ? "first"
-              : self >= most         ? "self"
-              : neighbour >= most    ? "neighbour"
-              : head.reach90 <= 16   ? "near"
-              : head.evenness >= 0.8 ? "even"
-                                     : "mixed";
+  head.kind = head.sink_mass >= most        ? "first"
+              : head.favourite_mass >= most ? "one"
+              : self >= most                ? "self"
+              : neighbour >= most           ? "neighbour"
+              : head.reach90 <= 16          ? "near"
+              : head.evenness >= 0.8        ? "even"
+                                            : "mixed";
 }
 
 }  // namespace rapt::lab

@@ -37,6 +37,8 @@ Json json_of(const HeadHealth& head, const std::vector<std::size_t>& shown) {
           {"logit_deviation", number(head.logit_deviation)},
           {"jacobian_norm", number(head.jacobian_norm)},
           {"sink_mass", number(head.sink_mass)},
+          {"favourite", head.favourite},
+          {"favourite_mass", number(head.favourite_mass)},
           {"distance", number(head.distance)},
           {"reach50", head.reach50},
           {"reach90", head.reach90},

@@ -65,13 +65,14 @@ class Reader {
   Index limit_;
 };
 
+/// What each token adds to the text. Parts of a character are with the last of them.
 std::vector<std::string> texts_of(const Pretrained& loaded, const std::vector<std::int32_t>& ids) {
   std::vector<std::string> texts;
-  for (const std::int32_t id : ids) {
-    std::string text = loaded.tokenizer ? loaded.tokenizer->bytes_of(id) : std::to_string(id);
-    if (text.empty()) text = loaded.tokenizer->spelling_of(id);
-    texts.push_back(std::move(text));
-  }
+  std::optional<TextStream> stream;
+  if (loaded.tokenizer) stream.emplace(*loaded.tokenizer, DecodeOptions{.special = true});
+  for (const std::int32_t id : ids)
+    texts.push_back(stream ? stream->add(id) : std::to_string(id) + " ");
+  if (stream && !texts.empty()) texts.back() += stream->finish();
   return texts;
 }
 

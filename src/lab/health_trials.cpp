@@ -160,8 +160,15 @@ double pairs_of(const Pattern& pattern, Index tokens) {
   return pairs;
 }
 
+Index widest_window(Index tokens) {
+  Index widest = 0;
+  for (Index reach = smallest_window; 4 * reach <= 3 * tokens; reach *= 2) widest = reach;
+  return widest;
+}
+
 std::optional<Index> window_for(const ModelHealth& health, Index layer) {
-  for (Index reach = smallest_window; 4 * reach <= 3 * length_of(health, layer); reach *= 2) {
+  const Index widest = widest_window(length_of(health, layer));
+  for (Index reach = smallest_window; reach <= widest; reach *= 2) {
     const std::size_t place = place_of(health, reach);
     const bool all = std::ranges::all_of(health.heads, [&](const HeadHealth& head) {
       return head.layer != layer || head.within_pinned[place] >= health.enough;
@@ -189,9 +196,8 @@ bool can_be_hashed(const AttentionCall& call) {
 
 std::vector<PatternTrial> planned_trials(const ModelHealth& health, const ModelConfig& config) {
   std::vector<PatternTrial> trials;
-  Index widest = smallest_window;
-  while (8 * widest <= 3 * health.tokens) widest *= 2;
-  if (4 * widest > 3 * health.tokens) return trials;  // too short to leave anything out
+  const Index widest = widest_window(health.tokens);
+  if (widest == 0) return trials;  // too short to leave anything out
   for (Index reach = widest; reach >= smallest_window && trials.size() < 3; reach /= 2)
     trials.push_back(window_trial(health, reach, Pinned::yes));
   trials.push_back(window_trial(health, widest, Pinned::no));

@@ -39,8 +39,10 @@ void run_trial(const HealthRun& run, const ModelHealth& health, const PassResult
 std::string layer_name(const AttentionCall& call);
 /// Pairs that a pattern lets meet.
 double pairs_of(const Pattern& pattern, Index tokens);
+/// The widest window that is tried: a power of two that leaves a quarter of the text out; 0: none.
+Index widest_window(Index tokens);
 /// Smallest power of two whose window, the first tokens besides, leaves every head of the layer
-/// enough; none: no window below the length does.
+/// enough; none: none of those that are tried does.
 std::optional<Index> window_for(const ModelHealth& health, Index layer);
 
 }  // namespace rapt::lab

@@ -5,7 +5,7 @@ const EACH = D.heads_each;
 
 // ---- numbers as text
 const grouped = (n) => n.toLocaleString("en-US");
-const percent = (p) => p === null ? "–" : (p > 0 && p < 0.0095 ? (100 * p).toFixed(2)
+const percent = (p) => p === null ? "–" : p === 0 || p === 1 ? 100 * p + " %" : (p > 0 && p < 0.0095 ? (100 * p).toFixed(2)
   : p > 0.9905 && p < 1 ? Math.min(99.99, 100 * p).toFixed(2) : (100 * p).toFixed(p < 0.0995 ? 1 : 0)) + " %";
 const short = (x) => x === null ? "–" : x === 0 ? "0" : Number(x.toPrecision(3)).toString();
 const megabytes = (b) => short(b / 1e6) + " MB";
@@ -29,12 +29,13 @@ const ink = (rgb) => 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#
 
 // ---- measures
 const KINDS = {
-  first: ["rests on the first token", [230, 159, 0]],
-  self: ["looks at its own token", [204, 121, 167]],
-  neighbour: ["looks at the token next to it", [0, 158, 115]],
-  near: ["90 % within 16 tokens", [86, 180, 233]],
-  even: ["looks at everything alike", [150, 150, 150]],
-  mixed: ["none of these", [90, 100, 190]],
+  first: ["rests on the first token", [230, 159, 0], "has over half of its probability on the first token"],
+  one: ["rests on one other token", [213, 94, 0], "has over half of its probability on one token"],
+  self: ["looks at its own token", [204, 121, 167], "has over half of its probability on the query itself"],
+  neighbour: ["looks at the token beside", [0, 158, 115], "has over half of its probability on tokens next to the query"],
+  near: ["90 % within 16 tokens", [86, 180, 233], "has 90 % of its probability within 16 tokens"],
+  even: ["looks at everything alike", [150, 150, 150], "spreads its probability almost evenly"],
+  mixed: ["none of these", [90, 100, 190], "has no habit that has a name here"],
 };
 const closest = (h) => h.likeness.reduce((most, x, i) => i === h.head || x === null ? most : Math.max(most, x), 0);
 const windowPlace = () => Number($("window").value);
@@ -52,6 +53,8 @@ const MEASURES = [
     meaning: "How much probabilities move with logits: 0 when saturated or spread over very many keys."},
   {name: "sink_mass", title: "Probability of the first token", text: percent, range: [0, 1],
     meaning: "Attention sinks: heads that park their probability where nothing is said."},
+  {name: "favourite_mass", title: "Probability of the favourite token", text: percent, range: [0, 1],
+    meaning: "The token that all queries together look at most, whichever it is: [SEP] in many encoders."},
   {name: "reach50", title: "Reach of 50 %", text: grouped, log: true, meaning: "Tokens within which half of the probability lies."},
   {name: "reach90", title: "Reach of 90 %", text: grouped, log: true, meaning: "Tokens within which 90 % of the probability lies."},
   {name: "reach99", title: "Reach of 99 %", text: grouped, log: true, meaning: "Tokens within which 99 % of the probability lies."},
@@ -228,7 +231,7 @@ function showTokens() {
   const box = $("tokens"), side = sideOf(chosen);
   box.replaceChildren();
   for (let tile = 0; tile < side; ++tile) {
-    const token = make("span", visible(tileText(chosen, tile)));
+    const token = make("span", visible(tileText(chosen, tile)) || "▫");
     token.addEventListener("mouseenter", () => { if (query === null) shadeTokens(tile); });
     token.addEventListener("click", () => pin(query === tile ? null : tile));
     box.append(token);
@@ -255,12 +258,13 @@ function pin(row) {
 }
 
 function showNumbers() {
-  const h = D.heads[chosen], rows = [["Kind", `${h.kind}: ${KINDS[h.kind][0]}`]];
+  const h = D.heads[chosen], rows = [["Kind", h.kind]];
   for (const m of MEASURES) if (!["kind", "window"].includes(m.name)) rows.push([m.title, m.text(value(m, h))]);
   rows.push(["Mean distance", short(h.distance)]);
   const twin = h.likeness.map((x, i) => [x, i]).filter(([x, i]) => x !== null && i !== h.head).sort((a, b) => b[0] - a[0])[0];
   $("numbers").replaceChildren(...rows.map(([title, text]) => {
     if (title === "Likeness to another head" && twin) text = `${text} (head ${twin[1]})`;
+    if (title === "Probability of the favourite token") text = `${text} (token ${h.favourite}, ${(textsOf(chosen)[h.favourite] || "").trim()})`;
     const row = make("tr");
     row.append(make("td", title), make("td", text, {class: "number"}));
     return row;
@@ -269,7 +273,7 @@ function showNumbers() {
 
 function showCurve() {
   const h = D.heads[chosen], svg = $("curve"), last = Math.log2(1 + D.distances[D.distances.length - 1]);
-  const x = (d) => 30 + 280 * Math.log2(1 + d) / last, y = (p) => 130 - 120 * p;
+  const x = (d) => 38 + 272 * Math.log2(1 + d) / last, y = (p) => 130 - 120 * p;
   const shape = (tag, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const name in attributes) made.setAttribute(name, attributes[name]);
@@ -277,8 +281,8 @@ function showCurve() {
     return made;
   };
   const path = (all, kind) => shape("path", {class: kind, d: all.map((p, i) => `${i ? "L" : "M"}${x(D.distances[i]).toFixed(1)} ${y(p).toFixed(1)}`).join("")});
-  svg.replaceChildren(shape("rect", {class: "frame", x: 30, y: 10, width: 280, height: 120}));
-  for (const p of [0, 0.5, 1]) svg.append(shape("text", {x: 26, y: y(p) + 3, "text-anchor": "end"}, 100 * p + " %"));
+  svg.replaceChildren(shape("rect", {class: "frame", x: 38, y: 10, width: 272, height: 120}));
+  for (const p of [0, 0.5, 1]) svg.append(shape("text", {x: 34, y: y(p) + 3, "text-anchor": "end"}, 100 * p + " %"));
   for (let d = 1; Math.log2(1 + d) <= last + 0.01; d *= last > 8 ? 4 : 2) svg.append(shape("text", {x: x(d), y: 143, "text-anchor": "middle"}, d));
   svg.append(path(h.within_pinned, "pinned"), path(h.within, "all"));
   $("curve-text").textContent = `Probability within so many tokens; dashed: with the first ${D.pinned} tokens. 50 % within ${grouped(h.reach50)}, 90 % within ${grouped(h.reach90)}, 99 % within ${grouped(h.reach99)}.`;
@@ -290,7 +294,7 @@ function choose(index) {
   if (hasMaps) map = mapOf(index);
   if (query !== null && query >= sideOf(index)) query = null;
   $("one-title").textContent = `Layer ${h.layer}, head ${h.head}`;
-  $("one-text").textContent = `${D.layers[h.layer].name}, pattern ${D.layers[h.layer].pattern}. ` +
+  $("one-text").textContent = `It ${KINDS[h.kind][2]}. ${D.layers[h.layer].name}, pattern ${D.layers[h.layer].pattern}. ` +
     (size > 1 ? `A cell is ${size} × ${size} tokens: what its queries give to its keys, on average. ` : "") +
     "Darkness grows with the logarithm of the probability.".replace("Darkness", matchMedia("(prefers-color-scheme: dark)").matches ? "Brightness" : "Darkness");
   paintGrid();
@@ -354,7 +358,9 @@ function start() {
   buildGrid();
   showTrials();
   showPair(null, null);
-  choose(0);
+  // A head with something to see: one that makes up its mind, and not about the first token.
+  const clear = D.heads.map((h) => h.kind === "first" ? 0 : h.largest);
+  choose(clear.indexOf(Math.max(...clear)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => choose(chosen));
   addEventListener("resize", () => { buildGrid(); paintGrid(); });
 }
