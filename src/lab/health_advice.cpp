@@ -59,6 +59,13 @@ std::vector<const HeadHealth*> those(const ModelHealth& health,
   return found;
 }
 
+/// A token's text between quotes.
+std::string one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, c);
+  return line;
+}
+
 /// The token, other than the first, that most heads rest on.
 std::string favourite(const ModelHealth& health) {
   std::map<Index, Index> heads;
@@ -67,18 +74,25 @@ std::string favourite(const ModelHealth& health) {
   if (heads.empty()) return "";
   const auto most =
       std::ranges::max_element(heads, {}, [](const auto& each) { return each.second; });
+  const auto place = static_cast<std::size_t>(most->first);
+  const std::string text =
+      place < health.texts.size() ? " (\"" + one_line(health.texts[place]) + "\")" : "";
   return " That other token is number " + std::to_string(most->first) + " of " +
-         std::to_string(health.tokens) + " for " + heads_text(most->second) + ".";
+         std::to_string(health.tokens) + text + " for " + std::to_string(most->second) +
+         " of them.";
 }
 
 std::string kinds(const ModelHealth& health) {
   struct Kind {
     const char *name, *does;
   };
-  constexpr Kind all[] = {
-      {"first", "rest on the first token"},    {"self", "look at their own token"},
-      {"neighbour", "look at the next token"}, {"near", "have 90 % within 16 tokens"},
-      {"even", "look at everything alike"},    {"mixed", "do none of this"}};
+  constexpr Kind all[] = {{"first", "rest on the first token"},
+                          {"one", "rest on one other token"},
+                          {"self", "look at their own token"},
+                          {"neighbour", "look at the token beside"},
+                          {"near", "have 90 % within 16 tokens"},
+                          {"even", "look at everything alike"},
+                          {"mixed", "do none of this"}};
   std::string text = "Of " + heads_text(std::ssize(health.heads)) + " ";
   bool first = true;
   for (const Kind& kind : all) {
@@ -196,6 +210,21 @@ std::string plain_window_advice(const ModelHealth& health) {
                                    : ": a window has to leave them visible.");
 }
 
+/// "11-15: 512, 16: 256"
+std::string window_list(const ModelHealth& health) {
+  std::string list;
+  const Index count = std::ssize(health.layers);
+  for (Index first = 0, next = 0; first < count; first = next) {
+    const std::optional<Index> reach = window_for(health, first);
+    for (next = first + 1; next < count && window_for(health, next) == reach;) ++next;
+    if (!reach) continue;
+    list += (list.empty() ? "" : ", ") + std::to_string(first) +
+            (next - first > 1 ? "-" + std::to_string(next - 1) : "") + ": " +
+            std::to_string(*reach);
+  }
+  return list;
+}
+
 std::string fitted_advice(const ModelHealth& health) {
   const auto fitted = std::ranges::find_if(health.trials, [](const PatternTrial& trial) {
     return trial.name.starts_with("windows by layer");
@@ -207,10 +236,7 @@ std::string fitted_advice(const ModelHealth& health) {
                      std::to_string(widest_window(health.tokens)) + " or less and the first " +
                      std::to_string(health.pinned) + " tokens: in each, some head has more than " +
                      percent(1 - health.enough) + " of its probability elsewhere.";
-  std::string layers;
-  for (Index i = 0; i < std::ssize(health.layers); ++i)
-    if (const std::optional<Index> reach = window_for(health, i))
-      layers += (layers.empty() ? "" : ", ") + std::to_string(i) + ": " + std::to_string(*reach);
+  const std::string layers = window_list(health);
   return "By layer, with the first " + std::to_string(health.pinned) +
          " tokens, these windows leave every head " + percent(health.enough) + " (" + layers +
          "): " + effect(health, *fitted) + ", " + savings(health, *fitted) + ".";

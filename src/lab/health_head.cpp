@@ -179,11 +179,11 @@ void judge(HeadHealth& head, const Pattern& pattern, const HeadProbe& probe) {
   }
   even /= static_cast<double>(probe.tokens());
   head.evenness = even > 0 ? head.entropy / even : 1;
-  constexpr double most = 0.5;
+  constexpr double most = 0.5, sink = 0.25;
   const double self = head.within.front();
   const double neighbour = head.within.size() > 1 ? head.within[1] - self : 0;
-  head.kind = head.sink_mass >= most        ? "first"
-              : head.favourite_mass >= most ? "one"
+  head.kind = head.sink_mass >= sink        ? "first"
+              : head.favourite_mass >= sink ? "one"
               : self >= most                ? "self"
               : neighbour >= most           ? "neighbour"
               : head.reach90 <= 16          ? "near"

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "families/pretrained.h"
+#include "lab/health_advice.h"
 #include "rapt/health.h"
 
 namespace rapt {
@@ -109,6 +110,7 @@ ModelHealth examine(Pretrained& loaded, const HealthText& text, const HealthOpti
   health.model = loaded.family;
   health.texts = texts_of(loaded, ids);
   health.source_texts = texts_of(loaded, sources);
+  health.advice = lab::advice_on(health);  // now that it can name tokens
   return health;
 }
 

@@ -29,8 +29,8 @@ const ink = (rgb) => 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 140 ? "#
 
 // ---- measures
 const KINDS = {
-  first: ["rests on the first token", [230, 159, 0], "has over half of its probability on the first token"],
-  one: ["rests on one other token", [213, 94, 0], "has over half of its probability on one token"],
+  first: ["rests on the first token", [230, 159, 0], "has over a quarter of its probability on the first token"],
+  one: ["rests on one other token", [213, 94, 0], "has over a quarter of its probability on one token"],
   self: ["looks at its own token", [204, 121, 167], "has over half of its probability on the query itself"],
   neighbour: ["looks at the token beside", [0, 158, 115], "has over half of its probability on tokens next to the query"],
   near: ["90 % within 16 tokens", [86, 180, 233], "has 90 % of its probability within 16 tokens"],
@@ -84,10 +84,12 @@ let measure = MEASURES[0], chosen = 0, query = null, cells = [];
 
 function buildGrid() {
   const grid = $("grid");
-  const room = Math.max(260, Math.min(1040, document.body.clientWidth - 24) - 40);
-  const width = Math.max(14, Math.min(64, Math.floor(room / EACH) - 2));
+  const side = EACH <= 16 && innerWidth >= 1000;  // the heads stay in sight beside the one that is shown
+  document.body.classList.toggle("side", side);
+  const room = Math.max(260, Math.min(1240, document.body.clientWidth - 24) - 40);
+  const width = side ? 32 : Math.max(14, Math.min(64, Math.floor(room / EACH) - 2));
   grid.style.gridTemplateColumns = `max-content repeat(${EACH}, ${width}px)`;
-  grid.dataset.numbers = width >= 30;
+  grid.dataset.numbers = width >= 24;
   grid.replaceChildren(make("div", "layer", {class: "name"}));
   for (let h = 0; h < EACH; ++h) grid.append(make("div", h, {class: "name top"}));
   cells = [];
