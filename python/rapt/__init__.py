@@ -14,7 +14,7 @@ from rapt._core import (Context, Pattern, Scale, alibi_slopes, bigbird, blocks, 
                         dilated, documents, full, keys, lsh_buckets, lsh_pattern, mask, prefix,
                         supported_isas, t5_bucket, tokens, usable_cpus, window)
 from rapt._core import version as _version
-from rapt import flex, positions
+from rapt import flex, lab, positions
 from rapt.attention import Gradients, Stats, attend, attend_backward, explain
 from rapt.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relative_keys, t5_bias)
 from rapt.cache import KvCache
@@ -35,7 +35,7 @@ __all__ = [
     "Stats", "Tokenizer", "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "attend_bigbird",
     "attend_bigbird_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
     "dense_bias", "dilated", "documents", "explain", "flex", "flex_attention", "full", "inspect", "kerple_log",
-    "kerple_power", "keys", "load", "local", "local_backward", "longformer", "longformer_backward", "lsh",
+    "kerple_power", "keys", "lab", "load", "local", "local_backward", "longformer", "longformer_backward", "lsh",
     "lsh_buckets", "lsh_pattern", "lsh_recall", "mask", "or_masks", "positions", "prefix",
     "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas", "t5_bias",
     "t5_bucket", "tokens", "usable_cpus", "window",

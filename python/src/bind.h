@@ -16,5 +16,6 @@ void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_health(nanobind::module_& module);
+void bind_lab(nanobind::module_& module);
 
 }  // namespace rapt::python

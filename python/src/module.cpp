@@ -16,5 +16,6 @@ NB_MODULE(_core, module) {
 #ifdef RAPT_MODELS
   bind_model(module);
   bind_health(module);
+  bind_lab(module);
 #endif
 }

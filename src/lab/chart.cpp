@@ -70,7 +70,6 @@ Json hover_points(const LineChart& chart, const Layer& layer) {
                          {"fill", color_of(layer)},
                          {"opacity", {{"value", 0}}}});
   points["encode"]["hover"] = {{"opacity", {{"value", 1}}}};
-  points["clip"] = !chart.y.range.empty();
   return points;
 }
 
@@ -82,7 +81,6 @@ Json line_of(const LineChart& chart, const Layer& layer) {
   if (layer.mark == Layer::Mark::dashes) now["strokeDash"] = {{"value", {5, 4}}};
   Json line = mark_of("line", layer.table, now);
   line["interactive"] = false;
-  line["clip"] = !chart.y.range.empty();
   return grouped(layer.series, layer.table, line);
 }
 
@@ -104,7 +102,6 @@ Json points_of(const LineChart& chart, const Layer& layer) {
                          {"size", {{"value", 48}}},
                          {"fill", color_of(layer)}});
   points["encode"]["hover"] = {{"size", {{"value", 110}}}};
-  points["clip"] = !chart.y.range.empty();
   return points;
 }
 
@@ -128,6 +125,20 @@ void add_marks(const LineChart& chart, const Layer& layer, Json& marks) {
   }
 }
 
+/// Leaves out rows that the range of the axis has no place for.
+void keep_in_range(const LineChart& chart, Json& data) {
+  if (chart.y.range.empty()) return;
+  for (const Layer& layer : chart.layers) {
+    if (layer.mark == Layer::Mark::upright) continue;
+    const std::string y = "datum[" + Json(layer.y).dump() + "]";
+    const Json filter = {{"type", "filter"},
+                         {"expr", y + " >= " + Json(chart.y.range[0]).dump() + " && " + y +
+                                      " <= " + Json(chart.y.range[1]).dump()}};
+    for (Json& table : data)
+      if (table["name"] == shown(layer.table)) table["transform"].push_back(filter);
+  }
+}
+
 Json x_sources(const LineChart& chart) {
   Json sources = Json::array();
   for (const Layer& layer : chart.layers)
@@ -147,10 +158,26 @@ Json y_sources(const LineChart& chart) {
 
 }  // namespace
 
+LineChart measured_and_theory(const Axis& x, const Axis& y, const std::string& series) {
+  return {.x = x,
+          .y = y,
+          .layers = {{.table = "theory",
+                      .mark = Layer::Mark::dashes,
+                      .y = y.field,
+                      .series = series,
+                      .label = "theory"},
+                     {.table = "measured",
+                      .mark = Layer::Mark::points,
+                      .y = y.field,
+                      .series = series,
+                      .label = "measured"}}};
+}
+
 Json spec_of(const LineChart& chart) {
   std::set<std::string> tables;
   for (const Layer& layer : chart.layers) tables.insert(layer.table);
   Json spec = empty_spec(tables, chart.sliders, chart.facet);
+  keep_in_range(chart, spec["data"]);
   spec["title"] = title_of(chart.y);
   spec["scales"] = {scale_of("x", chart.x, x_sources(chart)),
                     scale_of("y", chart.y, y_sources(chart)),
@@ -243,16 +270,20 @@ Json spec_of(const PlaneChart& chart) {
   const Layer layer{.table = chart.table, .y = chart.y.field, .series = chart.series};
   spec["scales"].push_back(colors_of(color_sources({layer})));
   const Json x = scaled("x", chart.x.field), y = scaled("y", chart.y.field);
-  // The whole way, faintly; with sliders an arrow to where they stand.
-  Json way =
-      grouped(chart.series, chart.table,
-              mark_of("line", chart.table, {{"x", x}, {"y", y}, {"stroke", color_of(layer)}}));
-  if (!chart.sliders.empty()) {
-    if (way.contains("marks")) way["from"]["facet"]["data"] = chart.table;
-    Json& line = way.contains("marks") ? way["marks"][0] : way;
-    if (chart.series.empty()) line["from"]["data"] = chart.table;
-    line["encode"]["update"]["strokeOpacity"] = {{"value", 0.15}};
-    line["interactive"] = false;
+  if (chart.sliders.empty()) {
+    spec["marks"].push_back(
+        grouped(chart.series, chart.table,
+                mark_of("line", chart.table, {{"x", x}, {"y", y}, {"stroke", color_of(layer)}})));
+  } else {  // an arrow to where the sliders stand, and faintly where it can point
+    Json places = mark_of("symbol", chart.table,
+                          {{"x", x},
+                           {"y", y},
+                           {"size", {{"value", 5}}},
+                           {"fill", color_of(layer)},
+                           {"opacity", {{"value", 0.35}}}});
+    places["from"]["data"] = chart.table;
+    places["interactive"] = false;
+    spec["marks"].push_back(places);
     spec["marks"].push_back(mark_of("rule", chart.table,
                                     {{"x", {{"scale", "x"}, {"value", 0}}},
                                      {"y", {{"scale", "y"}, {"value", 0}}},
@@ -261,7 +292,6 @@ Json spec_of(const PlaneChart& chart) {
                                      {"stroke", color_of(layer)},
                                      {"strokeWidth", {{"value", 2.5}}}}));
   }
-  spec["marks"].push_back(way);
   spec["marks"].push_back(
       mark_of("symbol", chart.table,
               {{"x", x}, {"y", y}, {"size", {{"value", 90}}}, {"fill", color_of(layer)}}));

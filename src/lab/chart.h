@@ -43,6 +43,10 @@ struct LineChart {
   std::string facet = {};  // field whose values have a chart each, side by side
 };
 
+/// Points of the table "measured" on dashes of the table "theory"; both have the fields of the axes
+/// and of the series.
+LineChart measured_and_theory(const Axis& x, const Axis& y, const std::string& series);
+
 /// One bar for each x.
 struct BarChart {
   std::string table;

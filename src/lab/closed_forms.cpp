@@ -41,6 +41,51 @@ LogitMeans means_at(double log_t, double sigma, const NormalGrid& grid) {
   return means;
 }
 
+double below(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
+double above(double x) { return std::erfc(x / std::numbers::sqrt2) / 2; }
+double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+
+/// The sum over keys of exp(logit - largest logit), by the largest one's place u.
+double inverse_largest_of(double n, double sigma) {
+  if (n < 2) return 1;
+  double sum = 0;
+  constexpr double step = 0.01;
+  for (double u = -9; u <= 9; u += step) {
+    const double others = below(u - sigma);
+    if (others == 0) continue;
+    sum +=
+        step *
+        std::exp((n - 2) * std::log(below(u)) + sigma * sigma / 2 - sigma * u + std::log(others)) *
+        density(u);
+  }
+  return 1 + n * (n - 1) * sum;
+}
+
+/// Calls visit(length, weight) so that the weighted sum is a mean over the lengths of a standard
+/// normal vector.
+template <class Visit>
+void for_lengths(Index dim, const Visit& visit) {
+  const double d = static_cast<double>(dim);
+  if (dim >= 64) {  // nearly normal, and narrow: three points are as good as many
+    const double middle = std::sqrt(2.0) * std::exp(std::lgamma((d + 1) / 2) - std::lgamma(d / 2));
+    const double deviation = std::sqrt(d - middle * middle);
+    visit(middle, 2.0 / 3);
+    visit(middle - std::sqrt(3.0) * deviation, 1.0 / 6);
+    visit(middle + std::sqrt(3.0) * deviation, 1.0 / 6);
+    return;
+  }
+  // Sums over evenly spaced points are exact enough for a density that is smooth and ends within.
+  const double middle = std::sqrt(std::max(0.5, d - 0.5));
+  const auto weight = [&](double length) {
+    return std::exp((d - 1) * std::log(length / middle) - (length * length - middle * middle) / 2);
+  };
+  double all = 0;
+  for (int i = -12; i <= 12; ++i)
+    if (middle + 0.25 * i > 0) all += weight(middle + 0.25 * i);
+  for (int i = -12; i <= 12; ++i)
+    if (middle + 0.25 * i > 0) visit(middle + 0.25 * i, weight(middle + 0.25 * i) / all);
+}
+
 }  // namespace
 
 // 1 / Z^k is an integral over t of t^(k-1) exp(-t Z), in which keys are independent: each mean of a
@@ -62,29 +107,20 @@ SoftmaxTheory softmax_theory(Index keys, double sigma) {
     theory.jacobian_square += step * (square - 2 * cube + fourth);
   }
   theory.entropy += theory.log_sum;
+  theory.inverse_largest = inverse_largest_of(n, sigma);
   return theory;
 }
 
 SoftmaxTheory attention_theory(Index keys, Index dim, double scale) {
-  // The length of q has the chi distribution, whose deviation is about 1/sqrt(2); sums over evenly
-  // spaced points are exact enough for a density that is smooth and ends within the range.
-  const double d = static_cast<double>(dim), middle = std::sqrt(std::max(0.5, d - 0.5));
   SoftmaxTheory sum;
-  double weights = 0;
-  for (int i = -6; i <= 6; ++i) {
-    const double length = middle + 0.5 * i;
-    if (length <= 0) continue;
-    const double weight =
-        std::exp((d - 1) * std::log(length / middle) - (length * length - middle * middle) / 2);
+  for_lengths(dim, [&](double length, double weight) {
     const SoftmaxTheory at = softmax_theory(keys, scale * length);
-    weights += weight;
     sum.log_sum += weight * at.log_sum;
     sum.entropy += weight * at.entropy;
     sum.collision += weight * at.collision;
     sum.jacobian_square += weight * at.jacobian_square;
-  }
-  for (double* mean : {&sum.log_sum, &sum.entropy, &sum.collision, &sum.jacobian_square})
-    *mean /= weights;
+    sum.inverse_largest += weight * at.inverse_largest;
+  });
   return sum;
 }
 
@@ -95,9 +131,30 @@ double query_gradient_theory(Index keys, Index dim, Index value_dim, double scal
   return scale * std::sqrt(static_cast<double>(value_dim) * (d + along) * square);
 }
 
+double key_gradient_theory(Index keys, Index queries, Index dim, Index value_dim, double scale) {
+  double square = 0;
+  for_lengths(dim, [&](double length, double weight) {
+    square += weight * length * length * softmax_theory(keys, scale * length).jacobian_square;
+  });
+  return scale *
+         std::sqrt(static_cast<double>(queries * value_dim) * square / static_cast<double>(keys));
+}
+
 double uniform_jacobian(Index keys) {
   const double n = static_cast<double>(keys);
   return std::sqrt(n - 1) / n;
+}
+
+// The largest logits are points of a Poisson process: those above b, the level that one key exceeds
+// on average, decay at the rate h.
+double saturated_jacobian(Index keys, double sigma) {
+  double low = -9, high = 9;
+  while (high - low > 1e-12) {
+    const double middle = (low + high) / 2;
+    (static_cast<double>(keys) * above(middle) > 1 ? low : high) = middle;
+  }
+  const double x = density(low) / above(low) / sigma;
+  return std::sqrt(x * (1 - x) / 3);
 }
 
 }  // namespace rapt::lab

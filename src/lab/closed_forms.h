@@ -11,6 +11,7 @@ struct SoftmaxTheory {
   double entropy = 0;          // mean, nats
   double collision = 0;        // mean sum of squared probabilities: 1 / effective number of keys
   double jacobian_square = 0;  // mean squared Frobenius norm of d probabilities / d logits
+  double inverse_largest = 0;  // mean of 1 / largest probability
 };
 SoftmaxTheory softmax_theory(Index keys, double sigma);
 
@@ -22,7 +23,13 @@ SoftmaxTheory attention_theory(Index keys, Index dim, double scale);
 /// soft logits.
 double query_gradient_theory(Index keys, Index dim, Index value_dim, double scale);
 
-/// Largest norm of the Jacobian's that a row of softmax over n keys can have when it is uniform.
+/// Likewise of one key that `queries` of them look at.
+double key_gradient_theory(Index keys, Index queries, Index dim, Index value_dim, double scale);
+
+/// Frobenius norm of the Jacobian where all keys are alike.
 double uniform_jacobian(Index keys);
+/// Its root mean square for normal logits of a deviation far beyond sqrt(2 ln keys), where few keys
+/// compete.
+double saturated_jacobian(Index keys, double sigma);
 
 }  // namespace rapt::lab

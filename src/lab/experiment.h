@@ -14,6 +14,11 @@ struct Lab {
   std::uint64_t seed = 1;
   /// Told which part of the experiment is done, from 0 to 1.
   std::function<void(double done)> progress;
+
+  /// For something that takes the experiment from one part of its way to another.
+  Lab part(double from, double to) const {
+    return {context, seed, [this, from, to](double done) { progress(from + (to - from) * done); }};
+  }
 };
 
 // One question each. A section's command is filled in by whoever runs it.

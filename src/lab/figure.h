@@ -15,6 +15,7 @@ struct Figure {
   /// Tables by name, each an array of objects with the same fields: what the picture is drawn from.
   Json data;
   Json spec;  // of Vega, reading these tables; chart.h makes it. null: the tables are shown
+  std::vector<std::string> columns = {};  // order of a shown table's fields; empty: by name
 };
 
 /// Figures that answer one question.

@@ -1,15 +1,12 @@
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <optional>
 
-#include "base/memory_use.h"
 #include "lab/chart.h"
 #include "lab/experiment.h"
 #include "lab/head_kinds.h"
 #include "lab/numbers.h"
+#include "lab/pattern_cost.h"
 #include "rapt/lsh.h"
-#include "rapt/machine.h"
 
 namespace rapt::lab {
 namespace {
@@ -104,125 +101,57 @@ Figure lsh_figure(const std::vector<HeadKind>& kinds, const Lab& lab) {
           spec_of(chart)};
 }
 
-/// Seconds of the fastest of a few calls, and the bytes that the call held at most beside operands.
-struct Cost {
-  double seconds = 1e30;
-  Index bytes = 0;
-};
-
-Cost cost_of(const Pattern& pattern, Index length, const Lab& lab) {
-  constexpr Index heads = 4;
-  const Tensor q = normals({1, heads, length, dim}, lab.seed);
-  const Tensor v = normals({1, heads, length, dim}, lab.seed + 1);
-  Attention how;
-  how.pattern = pattern;
-  Cost cost;
-  const int calls = length <= 4096 ? 5 : 2;
-  for (int i = 0; i < calls; ++i) {
-    forget_memory_peak();
-    const Index before = memory_in_use();
-    const auto start = std::chrono::steady_clock::now();
-    const Attended attended = attend(q.view(), q.view(), v.view(), how, lab.context);
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    cost.seconds = std::min(cost.seconds, taken.count());
-    cost.bytes = std::max(cost.bytes, memory_peak() - before);
-  }
-  return cost;
+double mass_at(const Json& rows, const std::string& head, const std::string& keys, Index size) {
+  for (const Json& row : rows)
+    if (row["head"] == head && row["keys"] == keys && row["window"] == size)
+      return row["mass"].get<double>();
+  return 0;
 }
 
-std::vector<Figure> cost_figures(const Lab& lab) {
-  constexpr Index heads = 4;
-  Lsh hashed;
-  hashed.rounds = 4;
-  const struct {
-    const char* name;
-    Pattern pattern;
-    double efficiency;  // of the peak that the cost model assumes
-  } kinds[] = {{"dense", causal(), 0.75},
-               {"window 256", causal() & window(255, 0), 0.6},
-               {"lsh, 4 rounds", lsh(hashed) & causal(), 0.35}};
-  const double peak = measure_fma_gflops(lab.context) * 1e9;
-  Json rows = Json::array(), model = Json::array(), memory = Json::array();
-  std::vector<double> dense, window_times, lsh_times;
-  std::vector<Index> lengths;
-  for (Index length = 256; length <= 16384; length *= 2) lengths.push_back(length);
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    const Index length = lengths[i];
-    for (const auto& kind : kinds) {
-      const Cost cost = cost_of(kind.pattern, length, lab);
-      rows.push_back(
-          {{"pattern", kind.name}, {"tokens", length}, {"milliseconds", cost.seconds * 1e3}});
-      const bool is_lsh = lsh_part(kind.pattern).has_value();
-      const Index pairs =
-          is_lsh ? lsh_pairs(hashed, length) : Plan(kind.pattern, {length, length}).pairs();
-      const double flops = static_cast<double>(pairs) * 4 * dim * heads;
-      model.push_back({{"pattern", kind.name},
-                       {"tokens", length},
-                       {"milliseconds", flops / (kind.efficiency * peak) * 1e3}});
-      memory.push_back({{"pattern", kind.name},
-                        {"tokens", length},
-                        {"megabytes", static_cast<double>(cost.bytes) / 1e6}});
-      (is_lsh ? lsh_times : kind.efficiency > 0.7 ? dense : window_times).push_back(cost.seconds);
-    }
-    memory.push_back({{"pattern", "all probabilities"},
-                      {"tokens", length},
-                      {"megabytes", static_cast<double>(heads * length) *
-                                        static_cast<double>(length) * 4 / 1e6}});
-    lab.progress(0.4 + 0.6 * static_cast<double>(i + 1) / static_cast<double>(lengths.size()));
-  }
-  // A tenth faster at this length and all longer ones: less is noise.
-  const auto crossing = [&](const std::vector<double>& times) -> std::optional<std::size_t> {
-    std::size_t first = times.size();
-    while (first > 0 && times[first - 1] < 0.9 * dense[first - 1]) --first;
-    if (first == times.size()) return {};
-    return first;
+/// What the figures above come to, for somebody who has to choose.
+Figure advice_figure(const Json& windows, double content_mass, const PatternCosts& costs) {
+  const auto percent = [&](const char* head, const char* keys) {
+    return short_text(100 * mass_at(windows, head, keys, 256)) + " %";
   };
-  Json marks = Json::array();
-  const auto mark = [&](const char* name, const std::vector<double>& times) -> std::string {
-    const std::optional<std::size_t> at = crossing(times);
-    if (!at) return "at no length measured";
-    marks.push_back(
-        {{"pattern", name}, {"tokens", lengths[*at]}, {"milliseconds", times[*at] * 1e3}});
-    return "from " + std::to_string(lengths[*at]) + " tokens on";
+  const auto from = [](const std::optional<Index>& tokens, const char* otherwise) {
+    return tokens ? "from " + count_text(*tokens) + " tokens on" : std::string(otherwise);
   };
-  const std::string window_from = mark("window 256", window_times),
-                    lsh_from = mark("lsh, 4 rounds", lsh_times);
-  const Axis x{.field = "tokens", .title = "tokens", .scale = Axis::Scale::log};
-  const LineChart times{
-      .x = x,
-      .y = {.field = "milliseconds", .title = "milliseconds, forward", .scale = Axis::Scale::log},
-      .layers = {{.table = "rows", .y = "milliseconds", .series = "pattern", .label = "measured"},
-                 {.table = "model",
-                  .mark = Layer::Mark::dashes,
-                  .y = "milliseconds",
-                  .series = "pattern",
-                  .label = "pairs × 4d / speed"},
-                 {.table = "marks",
-                  .mark = Layer::Mark::points,
-                  .y = "milliseconds",
-                  .series = "pattern",
-                  .label = "faster than dense from here"}}};
-  const LineChart bytes{.x = x,
-                        .y = {.field = "megabytes",
-                              .title = "megabytes beside the operands",
-                              .scale = Axis::Scale::log},
-                        .layers = {{.table = "memory", .y = "megabytes", .series = "pattern"}}};
-  return {{"time",
-           "Dense attention grows with the square of the length, windows and hashing in a line",
-           "Causal, 4 heads of 64, " + std::to_string(lab.context.threads()) +
-               " threads of this machine. The window is faster than dense attention " +
-               window_from + ", hashing " + lsh_from +
-               ". The cost model is pairs × 4d operations at a share of the "
-               "peak of this machine (75 % dense, 60 % window, 35 % hashed).",
-           {{"rows", rows}, {"model", model}, {"marks", marks}},
-           spec_of(times)},
-          {"memory",
-           "No pattern needs memory for all pairs, not even the dense one",
-           "The most that a call held beside its operands, its result included, against what a "
-           "matrix of "
-           "all probabilities would take.",
-           {{"memory", memory}},
-           spec_of(bytes)}};
+  Json rows = Json::array();
+  const auto add = [&](const std::string& input, const char* pattern, const std::string& why) {
+    rows.push_back({{"your input", input}, {"pattern", pattern}, {"because", why}});
+  };
+  add(costs.window_from ? "shorter than " + count_text(*costs.window_from) + " tokens"
+                        : "any length",
+      "<code>causal()</code> or <code>full()</code>",
+      "dense attention loses nothing, and nothing is faster here");
+  add(from(costs.window_from, "longer than measured here") + ", and what matters is near by",
+      "<code>causal() & window(255, 0)</code>",
+      short_text(costs.window_gain) + " times faster at " + count_text(costs.longest) +
+          " tokens; keeps " + percent("local", "window alone") +
+          " of a local head; layers of windows add up");
+  add("the same, and heads rest on the first tokens, or some tokens concern all",
+      "<code>causal() & (window(255, 0) | tokens({0, 1, 2, 3}))</code>",
+      "a head that rests on the first tokens keeps " +
+          percent("sink", "window and first 4 tokens") + " instead of " +
+          percent("sink", "window alone"));
+  add(from(costs.lsh_from, "longer than measured here") + ", and like looks for like anywhere",
+      "<code>lsh(...) & causal()</code>",
+      short_text(costs.lsh_gain) + " times faster at " + count_text(costs.longest) +
+          " tokens; keeps up to " + short_text(100 * content_mass) +
+          " % of a head that looks for its kind");
+  add("any length, and heads look at everything", "<code>causal()</code>",
+      "no pattern of few keys keeps what such a head sees: a window of 256 keeps " +
+          percent("diffuse", "window alone"));
+  return {
+      .name = "advice",
+      .title = "Which pattern suits which length",
+      .text =
+          "Lengths are those at which a pattern was a tenth faster than dense attention on this "
+          "machine. <code>rapt inspect MODEL --text FILE</code> says which kind of heads a model "
+          "of yours has.",
+      .data = {{"advice", rows}},
+      .spec = {},
+      .columns = {"your input", "pattern", "because"}};
 }
 
 }  // namespace
@@ -240,7 +169,16 @@ Section how_sparse(const Lab& lab) {
   lab.progress(0.2);
   section.figures.push_back(lsh_figure(kinds, lab));
   lab.progress(0.4);
-  for (Figure& figure : cost_figures(lab)) section.figures.push_back(std::move(figure));
+  double content_mass = 0;
+  for (const Json& row : section.figures[2].data["rows"])
+    if (row["head"] == "content head")
+      content_mass = std::max(content_mass, row["mass"].get<double>());
+  const PatternCosts costs = pattern_costs(lab, 0.4);
+  section.figures.insert(section.figures.end(), costs.figures.begin(), costs.figures.end());
+  section.figures.push_back(advice_figure(section.figures[0].data["rows"], content_mass, costs));
+  section.takeaway =
+      "Sparse is worth it for long inputs only, and only where the probability is. Look at what "
+      "your heads do first; short inputs want dense attention.";
   return section;
 }
 

@@ -44,6 +44,47 @@ std::vector<const Experiment*> chosen(const std::vector<std::string>& names) {
   return found;
 }
 
+// For a reader who has never seen attention.
+std::vector<lab::Word> words() {
+  return {
+      {"query, key, value",
+       "Every token makes three vectors. Its <b>query</b> says what it looks for, its <b>key</b> "
+       "what it can be found by, its <b>value</b> what it has to give."},
+      {"score",
+       "Query times key, <i>q·k</i>: a sum of <i>d</i> products, where <i>d</i> is the length of "
+       "the vectors. A large score means that the query wants this key."},
+      {"softmax",
+       "Turns the scores of a query into <b>probabilities</b>: positive numbers that add up to 1, "
+       "each proportional to e<sup>score</sup>. The token gets the values, mixed by them."},
+      {"row, head", "The probabilities of one query are a row; one set of q, k and v is a head."},
+      {"scale", "A factor on all scores before softmax. The usual one is 1/√d."},
+      {"saturation",
+       "One probability is nearly 1 and all others nearly 0. Small changes of the scores then "
+       "change nothing."},
+      {"gradient",
+       "How much the result would change if a number changed a little. Training follows it; where "
+       "it is 0, nothing is learnt."},
+      {"pattern",
+       "Which keys a query may see: all (dense), those before it (causal), near ones (window), "
+       "those in the same hash bucket (LSH)."}};
+}
+
+lab::Page empty_page(const LabOptions& options, const Context& context) {
+  return {
+      .title = "What attention does",
+      .text =
+          "Attention lets every token of a text look at the others and take what it needs. This "
+          "page shows what decides how well that works: the scale of the scores, the softmax "
+          "over them, the length of the text, who may look at whom, and how positions are "
+          "told. Everything was measured with rapt's own kernels on this machine. Move the "
+          "sliders, hover over the marks; each figure has its numbers and the command that "
+          "makes it again.",
+      .facts = {"rapt " + version() + ", " + context.isa() + ", " +
+                std::to_string(context.threads()) + " threads, seed " +
+                std::to_string(options.seed)},
+      .words = words()};
+}
+
 }  // namespace
 
 std::vector<LabExperiment> lab_experiments() {
@@ -57,14 +98,7 @@ LabReport run_lab(const LabOptions& options, const Context& context) {
   const std::vector<const Experiment*> wanted = chosen(options.experiments);
   double all = 0, before = 0;
   for (const Experiment* experiment : wanted) all += experiment->share;
-  lab::Page page{
-      .title = "What attention does",
-      .text =
-          "Measured with rapt's own kernels on this machine. Move the sliders, hover over "
-          "the marks; every figure has its numbers and the command that makes it again.",
-      .facts = {"rapt " + version() + ", " + context.isa() + ", " +
-                std::to_string(context.threads()) + " threads, seed " +
-                std::to_string(options.seed)}};
+  lab::Page page = empty_page(options, context);
   for (const Experiment* experiment : wanted) {
     const auto tell = [&](double done) {
       if (options.progress)

@@ -81,8 +81,16 @@ std::vector<double> softmax_row(const std::vector<float>& logits, double factor,
 }
 
 std::string short_text(double number) {
+  if (std::abs(number) >= 999.5 && std::abs(number) < 1e9) return count_text(std::llround(number));
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", number);
+  return text;
+}
+
+std::string count_text(Index number) {
+  std::string text = std::to_string(number);
+  for (Index at = std::ssize(text) - 3; at > (number < 0 ? 1 : 0); at -= 3)
+    text.insert(static_cast<std::size_t>(at), ",");
   return text;
 }
 

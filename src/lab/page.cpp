@@ -56,8 +56,8 @@ std::string id_of(const Section& section, const Figure& figure) {
 }
 
 /// {"fields": names, "rows": values}: objects would repeat the names in every row.
-Json by_columns(const Json& table) {
-  Json fields = Json::array(), rows = Json::array();
+Json by_columns(const Json& table, const std::vector<std::string>& first = {}) {
+  Json fields = first, rows = Json::array();
   for (const Json& object : table)
     for (const auto& [name, value] : object.items())
       if (std::ranges::find(fields, Json(name)) == fields.end()) fields.push_back(name);
@@ -88,7 +88,7 @@ std::string cell_text(const Json& value) {
 std::string plain_tables(const Figure& figure) {
   std::string html;
   for (const auto& [name, table] : figure.data.items()) {
-    const Json columns = by_columns(table);
+    const Json columns = by_columns(table, figure.columns);
     html += "<div class=\"plain\"><table><tr>";
     for (const Json& field : columns["fields"]) html += "<th>" + cell_text(field) + "</th>";
     html += "</tr>\n";

@@ -77,7 +77,8 @@ Figure decay_figure(const Lab& lab) {
       double product = 0;
       for (Index c = 0; c < dim; ++c)
         product += static_cast<double>(x.data()[c]) * static_cast<double>(x.data()[t * dim + c]);
-      rows.push_back({{"base", short_text(base)}, {"distance", t}, {"product", product / dim}});
+      rows.push_back(
+          {{"base", "base " + short_text(base)}, {"distance", t}, {"product", product / dim}});
     }
   }
   const LineChart chart{.x = {.field = "distance", .title = "distance"},
@@ -101,7 +102,7 @@ Figure alibi_figure() {
   for (Index h = 0; h < heads; ++h)
     for (Index distance = 0; distance <= 64; distance += 4)
       rows.push_back(
-          {{"head", std::to_string(h)},
+          {{"head", "head " + std::to_string(h + 1)},
            {"distance", distance},
            {"bias", -static_cast<double>(bias.alibi->slopes[static_cast<std::size_t>(h)]) *
                         static_cast<double>(distance)}});
@@ -140,28 +141,56 @@ Figure t5_figure() {
           spec_of(chart)};
 }
 
-Figure axial_figure() {
-  Json rows = Json::array();
+Figure axial_figure(const Lab& lab) {
+  constexpr Index rows = 6, columns = 8, row_dim = 4, column_dim = 8;
+  const Tensor of_rows = normals({rows, row_dim}, lab.seed + 7),
+               of_columns = normals({columns, column_dim}, lab.seed + 8);
+  const Axial axial{of_rows.view(), of_columns.view()};
+  const Tensor made = axial_positions(axial, {1, axial.positions()});
+  Json cells = Json::array();
+  for (Index p = 0; p < axial.positions(); ++p)
+    for (Index c = 0; c < axial.dim(); ++c)
+      cells.push_back({{"position", p},
+                       {"channel", c},
+                       {"row", p / columns},
+                       {"column", p % columns},
+                       {"value", made.data()[p * axial.dim() + c]}});
+  const HeatMap chart{.table = "cells",
+                      .x = {.field = "position", .title = "position", .scale = Axis::Scale::band},
+                      .y = {.field = "channel", .title = "channel", .scale = Axis::Scale::band},
+                      .value = "value",
+                      .title = "value",
+                      .diverging = true,
+                      .range = {-2, 2}};
+  return {"axial",
+          "Axial positions put a place together from its row and its column",
+          "48 positions as a grid of 6 rows and 8 columns. The first 4 channels are the row's and "
+          "change every 8 positions, the other 8 are the column's and come again with that period. "
+          "No two positions are alike, though there are only 6 + 8 vectors to learn.",
+          {{"cells", cells}},
+          spec_of(chart)};
+}
+
+/// The numbers of a learned table and of an axial one for a square grid.
+Figure axial_size_figure() {
   constexpr Index width = 1024;
-  for (Index tokens = 1024; tokens <= 524288; tokens *= 4) {
-    const auto side = static_cast<Index>(std::lround(std::sqrt(static_cast<double>(tokens))));
-    const Index rows_count = side, columns = tokens / side;
-    rows.push_back({{"kind", "learned"}, {"tokens", tokens}, {"parameters", tokens * width}});
-    rows.push_back({{"kind", "axial"},
-                    {"tokens", tokens},
-                    {"parameters", rows_count * (width / 4) + columns * (width - width / 4)}});
+  Json rows = Json::array();
+  double learned = 0, axial = 0;
+  for (Index side = 32; side <= 512; side *= 2) {
+    const Index tokens = side * side;
+    learned = static_cast<double>(tokens * width);
+    axial = static_cast<double>(side * (width / 4) + side * (width - width / 4));
+    rows.push_back({{"kind", "learned"}, {"tokens", tokens}, {"parameters", learned}});
+    rows.push_back({{"kind", "axial"}, {"tokens", tokens}, {"parameters", axial}});
   }
   const LineChart chart{
       .x = {.field = "tokens", .title = "tokens", .scale = Axis::Scale::log},
       .y = {.field = "parameters", .title = "numbers to learn", .scale = Axis::Scale::log},
       .layers = {{.table = "rows", .y = "parameters", .series = "kind"}}};
-  const auto learned = rows[rows.size() - 2]["parameters"].get<double>();
-  const auto axial = rows[rows.size() - 1]["parameters"].get<double>();
-  return {"axial",
-          "Axial positions name a place by row and column, and need a table of neither size",
-          "Width 1,024, a square grid, a quarter of the channels from the row. At the longest "
-          "input drawn "
-          "a learned table has " +
+  return {"axial-size",
+          "An axial table grows with the square root of the length",
+          "Width 1,024, a square grid, a quarter of the channels from the row. At 262,144 tokens a "
+          "learned table has " +
               short_text(learned / 1e6) + " million numbers, the axial one " +
               short_text(axial / 1e6) + " million: " + short_text(learned / axial) +
               " times fewer.",
@@ -179,8 +208,12 @@ Section where_tokens_stand(const Lab& lab) {
           "Attention itself sees a set, not a sequence. <b>Positions enter in three ways</b>: "
           "added to the input (sinusoidal, learned, axial), by turning queries and keys "
           "(RoPE), or as a number added to the score (ALiBi, T5)."};
-  section.figures = {sinusoid_figure(), rotation_figure(lab), decay_figure(lab),
-                     alibi_figure(),    t5_figure(),          axial_figure()};
+  section.figures = {sinusoid_figure(), rotation_figure(lab), decay_figure(lab),  alibi_figure(),
+                     t5_figure(),       axial_figure(lab),    axial_size_figure()};
+  section.takeaway =
+      "Absolute positions (sinusoidal, learned, axial) name a place; relative ones (RoPE, ALiBi, "
+      "T5) "
+      "name a distance, and a distance that was seen in training is known everywhere in the text.";
   lab.progress(1);
   return section;
 }

@@ -1,10 +1,10 @@
 #include <cmath>
-#include <set>
 
 #include "lab/chart.h"
 #include "lab/closed_forms.h"
 #include "lab/experiment.h"
 #include "lab/numbers.h"
+#include "lab/parts.h"
 
 namespace rapt::lab {
 namespace {
@@ -13,7 +13,8 @@ constexpr Index keys = 512, queries = 2048;
 
 /// What the engine measures of standard normal queries and keys.
 struct Measured {
-  double variance, entropy, largest, effective;
+  double variance, entropy;
+  double largest;  // harmonic mean of the rows' largest probabilities: its theory is exact
 };
 
 Measured measure(Index dim, const Scale& scale, const Lab& lab) {
@@ -25,9 +26,10 @@ Measured measure(Index dim, const Scale& scale, const Lab& lab) {
   how.stats = true;
   const Attended attended = attend(q.view(), k.view(), v.view(), how, lab.context);
   const Stats& stats = *attended.stats;
-  const double entropy = mean(numbers_of(stats.entropy));
-  return {mean(numbers_of(stats.logit_variance)), entropy, mean(numbers_of(stats.largest)),
-          std::exp(entropy)};
+  std::vector<double> inverse = wide(numbers_of(stats.largest));
+  for (double& largest : inverse) largest = 1 / largest;
+  return {mean(numbers_of(stats.logit_variance)), mean(numbers_of(stats.entropy)),
+          1 / mean(inverse)};
 }
 
 struct Curves {
@@ -46,12 +48,14 @@ Curves curves(const Lab& lab) {
                                {"variance", seen.variance},
                                {"entropy", seen.entropy},
                                {"largest", seen.largest},
-                               {"effective keys", seen.effective}});
+                               {"effective keys", std::exp(seen.entropy)}});
       const SoftmaxTheory theory = attention_theory(keys, dim, scale.at(dim));
       made.theory.push_back({{"d", dim},
                              {"scale", scale.name},
                              {"variance", scale.at(dim) * scale.at(dim) * static_cast<double>(dim)},
-                             {"entropy", theory.entropy}});
+                             {"entropy", theory.entropy},
+                             {"largest", 1 / theory.inverse_largest},
+                             {"effective keys", std::exp(theory.entropy)}});
     }
     lab.progress(0.8 * static_cast<double>(i + 1) / static_cast<double>(dims.size()));
   }
@@ -66,73 +70,78 @@ double value_at(const Json& rows, Index dim, const char* scale, const char* fiel
 
 const Axis dim_axis{.field = "d", .title = "dimension of a head, d", .scale = Axis::Scale::log};
 
+/// Points and curves over d, with a line for what the numbers would be if all keys were alike.
+Figure figure_over_dim(const Curves& curves, const Axis& y, double flat) {
+  LineChart chart = measured_and_theory(dim_axis, y, "scale");
+  Figure figure;
+  figure.data = {{"measured", curves.measured}, {"theory", curves.theory}};
+  if (flat > 0) {
+    chart.layers.push_back({.table = "flat",
+                            .mark = Layer::Mark::rule,
+                            .y = y.field,
+                            .label = "if all keys count alike"});
+    figure.data["flat"] = Json::array({{{y.field, flat}}});
+  }
+  figure.spec = spec_of(chart);
+  return figure;
+}
+
 Figure variance_figure(const Curves& curves) {
-  const LineChart chart{
-      .x = dim_axis,
-      .y = {.field = "variance", .title = "variance of the scores", .scale = Axis::Scale::log},
-      .layers = {{.table = "measured",
-                  .mark = Layer::Mark::points,
-                  .y = "variance",
-                  .series = "scale",
-                  .label = "measured"},
-                 {.table = "theory",
-                  .mark = Layer::Mark::dashes,
-                  .y = "variance",
-                  .series = "scale",
-                  .label = "theory: d, 1, 1/d"}}};
-  return {
-      "variance",
-      "Only 1/√d keeps the spread of the scores the same for every d",
-      "A score is a sum of d products of standard normal numbers, so its variance is d: without "
-      "a scale, scores of wide heads are large. Divided by √d the variance is 1 whatever d is; "
-      "divided by d it shrinks towards 0.",
-      {{"measured", curves.measured}, {"theory", curves.theory}},
-      spec_of(chart)};
+  Figure figure = figure_over_dim(
+      curves, {.field = "variance", .title = "variance of the scores", .scale = Axis::Scale::log},
+      0);
+  figure.name = "variance";
+  figure.title = "Only 1/√d keeps the spread of the scores the same for every d";
+  figure.text =
+      "A score is a sum of d products of standard normal numbers, so its variance is d: without a "
+      "scale, scores of wide heads are large. Divided by √d the variance is 1 whatever d is; "
+      "divided by d it is 1/d and shrinks to nothing.";
+  return figure;
 }
 
 Figure entropy_figure(const Curves& curves) {
-  Json limit = Json::array();
-  limit.push_back(
-      {{"entropy", std::log(static_cast<double>(keys))}, {"meaning", "all keys alike: ln 512"}});
-  const LineChart chart{.x = dim_axis,
-                        .y = {.field = "entropy", .title = "entropy of a row, nats"},
-                        .layers = {{.table = "measured",
-                                    .mark = Layer::Mark::points,
-                                    .y = "entropy",
-                                    .series = "scale",
-                                    .label = "measured"},
-                                   {.table = "theory",
-                                    .mark = Layer::Mark::dashes,
-                                    .y = "entropy",
-                                    .series = "scale",
-                                    .label = "theory"},
-                                   {.table = "limit",
-                                    .mark = Layer::Mark::rule,
-                                    .y = "entropy",
-                                    .label = "all keys alike"}}};
-  const double none = value_at(curves.measured, 512, "none", "effective keys");
-  const double root = value_at(curves.measured, 512, "1/√d", "effective keys");
-  return {"entropy",
-          "Without a scale a wide head looks at one key; with 1/d it looks at all of them alike",
-          "At d = 512 a row of softmax over 512 keys is spread over " + short_text(none) +
-              " keys without a scale (e to the entropy) and over " + short_text(root) +
-              " with 1/√d. Theory is the mean over normal scores, by quadrature.",
-          {{"measured", curves.measured}, {"theory", curves.theory}, {"limit", limit}},
-          spec_of(chart)};
+  Figure figure = figure_over_dim(
+      curves, {.field = "entropy", .title = "entropy of a row, nats (0: one key takes all)"},
+      std::log(static_cast<double>(keys)));
+  figure.name = "entropy";
+  figure.title = "Entropy falls with d without a scale, and stays where it is with 1/√d";
+  figure.text =
+      "Entropy says how widely a row of softmax spreads: 0 if one key has everything, ln 512 = "
+      "6.24 if 512 keys count alike. Points are means over 2,048 queries, the curves what follows "
+      "for normal scores by integration, with nothing fitted.";
+  return figure;
+}
+
+Figure effective_figure(const Curves& curves) {
+  const auto at = [&](const char* scale) {
+    return short_text(value_at(curves.measured, 512, scale, "effective keys"));
+  };
+  Figure figure = figure_over_dim(
+      curves,
+      {.field = "effective keys", .title = "effective number of keys", .scale = Axis::Scale::log},
+      static_cast<double>(keys));
+  figure.name = "effective-keys";
+  figure.title = "Of 512 keys, a head of d = 512 hears " + at("none") + " without a scale, " +
+                 at("1/√d") + " with 1/√d and " + at("1/d") + " with 1/d";
+  figure.text =
+      "The same as a number of keys: e to the entropy, which is n if n keys share the row alike. "
+      "Too few, and the head is deaf to all but one; all of them, and it cannot tell them apart; "
+      "1/√d leaves it room to do either.";
+  return figure;
 }
 
 Figure largest_figure(const Curves& curves) {
-  const LineChart chart{
-      .x = dim_axis,
-      .y = {.field = "largest", .title = "mean largest probability", .scale = Axis::Scale::log},
-      .layers = {{.table = "measured", .y = "largest", .series = "scale"}}};
-  return {
-      "largest",
-      "The largest probability tells saturation at a glance",
-      "Near 1, one key takes all and the others are not heard. Near 1/512, the row is an average "
-      "of everything and says nothing about any key.",
-      {{"measured", curves.measured}},
-      spec_of(chart)};
+  Figure figure = figure_over_dim(
+      curves,
+      {.field = "largest", .title = "largest probability of a row", .scale = Axis::Scale::log},
+      1 / static_cast<double>(keys));
+  figure.name = "largest";
+  figure.title = "The largest probability tells saturation at a glance";
+  figure.text =
+      "Near 1, one key takes all: softmax is <b>saturated</b>. Near 1/512, the row is an average "
+      "of "
+      "everything. Harmonic means over the rows, for which theory has an exact integral.";
+  return figure;
 }
 
 /// The same logits under every scale of a slider.
@@ -167,49 +176,6 @@ Figure softmax_figure(const Lab& lab) {
           spec_of(chart)};
 }
 
-/// Distinct values of a row's probabilities after rounding to bf16.
-Index distinct(const std::vector<double>& row) {
-  std::set<float> seen;
-  for (const double p : row) seen.insert(static_cast<float>(Bf16(static_cast<float>(p))));
-  return std::ssize(seen);
-}
-
-/// One row of probabilities by the engine.
-std::vector<double> probabilities(Index dim, Index count, const Scale& scale, const Lab& lab) {
-  const Tensor q = normals({1, 1, 1, dim}, lab.seed + 3),
-               k = normals({1, 1, count, dim}, lab.seed + 4);
-  Tensor v({1, 1, count, count});
-  for (Index i = 0; i < count; ++i) v.data()[i * count + i] = 1;
-  Attention how;
-  how.scale = scale;
-  return wide(numbers_of(attend(q.view(), k.view(), v.view(), how, lab.context).out));
-}
-
-Figure resolution_figure(const Lab& lab) {
-  constexpr Index count = 512;
-  Json rows = Json::array();
-  for (const Index dim : {16, 32, 64, 128, 256, 512})
-    for (const NamedScale& scale : compared_scales()) {
-      if (scale.name == "none") continue;
-      const std::vector<double> p = probabilities(dim, count, scale.scale, lab);
-      rows.push_back({{"d", dim}, {"scale", scale.name}, {"distinct values", distinct(p)}});
-    }
-  const auto last = [&](const char* scale) {
-    return std::to_string(static_cast<Index>(value_at(rows, 512, scale, "distinct values")));
-  };
-  const LineChart chart{.x = dim_axis,
-                        .y = {.field = "distinct values", .title = "distinct probabilities of 512"},
-                        .layers = {{.table = "rows", .y = "distinct values", .series = "scale"}}};
-  return {"resolution",
-          "Divided by d, a row of bf16 probabilities can hardly tell its keys apart",
-          "A row over 512 keys, its probabilities rounded to bf16 as mixed-precision training "
-          "stores them: at d = 512 there are " +
-              last("1/d") + " different values left with 1/d and " + last("1/√d") +
-              " with 1/√d. bf16 has 8 bits for numbers that are all nearly 1/512.",
-          {{"rows", rows}},
-          spec_of(chart)};
-}
-
 }  // namespace
 
 Section why_square_root(const Lab& lab) {
@@ -221,8 +187,13 @@ Section why_square_root(const Lab& lab) {
                       "small, and all keys count alike</b>. Dividing by √d makes the size "
                       "independent of d. Here 2,048 standard normal queries look at 512 keys."};
   const Curves measured = curves(lab);
-  section.figures = {variance_figure(measured), entropy_figure(measured), largest_figure(measured),
-                     softmax_figure(lab), resolution_figure(lab)};
+  section.figures = {variance_figure(measured),  softmax_figure(lab),      entropy_figure(measured),
+                     effective_figure(measured), largest_figure(measured), resolution_figure(lab),
+                     underflow_figure(lab)};
+  section.takeaway =
+      "Divide by √d, because a score is a sum of d products and such a sum has the size √d. Then "
+      "softmax sees numbers of size 1 for every d, sharp enough to choose and soft enough to "
+      "learn.";
   lab.progress(1);
   return section;
 }

@@ -3,8 +3,8 @@
 
 A snippet with main() is a program; one that is a file of examples/ runs there. Any other is the body
 of a function that finds `q`, `k`, `v` and `dout` [1, 8, 256, 64], `heads` and namespace rapt around it.
-Lines of one page run in one folder, which holds examples/ and docs/; training takes two steps, and
-writing ends after a few tokens.
+Lines of one page run in one folder, which holds examples/ and docs/; training takes two steps,
+writing ends after a few tokens, and the lab runs one experiment of its five.
 """
 
 import itertools
@@ -83,6 +83,8 @@ def run_lines(lines, command):
                 words += ["--repeat", "1"]
             if words[:2] == ["rapt", "train"]:
                 words += SHORT
+            if words == ["rapt", "lab"]:  # all of them take minutes
+                words += ["positions"]
             words[0] = {"rapt": command, "python3": sys.executable}[words[0]]
             mistakes += run(where, words, folder)
     return mistakes

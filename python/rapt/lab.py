@@ -1,0 +1,81 @@
+"""What attention does, measured and drawn.
+
+>>> from rapt import lab
+>>> list(lab.experiments())
+['scale', 'gradients', 'length', 'sparsity', 'positions']
+>>> report = lab.report("positions")
+>>> report
+<rapt.lab.Report: positions, 7 figures>
+
+In a notebook a report shows itself.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import pathlib
+
+from rapt import _core
+
+
+def _built():
+    if not hasattr(_core, "lab_report"):
+        raise RuntimeError("lab: rapt was built without models; install what scripts/setup names and "
+                           "build it again")
+
+
+def experiments() -> dict:
+    """Names to the questions that they answer."""
+    _built()
+    return _core.lab_experiments()
+
+
+def report(*names, seed=1, progress=None, context=None) -> Report:
+    """Runs the experiments of these names, or all of them, which takes about two minutes.
+
+    progress(done, what) is told how far it is, from 0 to 1; what it raises ends the work.
+    """
+    _built()
+    return Report(*_core.lab_report(list(names), seed, progress, context or _core.Context()))
+
+
+class Report:
+    """A page and its numbers.
+
+    page is HTML that needs no other file and no network; data is what is in report.json: sections,
+    their figures, and the tables that the pictures are drawn from.
+    """
+
+    def __init__(self, page: str, data: str):
+        self.page = page
+        self.data = json.loads(data)
+
+    def table(self, section: str, figure: str, table: str) -> list:
+        """The rows of one table, as dictionaries."""
+        for part in self.data["sections"]:
+            for drawn in part["figures"]:
+                if (part["name"], drawn["name"]) == (section, figure) and table in drawn["data"]:
+                    return drawn["data"][table]
+        raise KeyError(f"the report has no table {section!r}, {figure!r}, {table!r}")
+
+    def save(self, folder=".") -> pathlib.Path:
+        """Writes report.html and report.json into a folder, and returns the page's path."""
+        place = pathlib.Path(os.fspath(folder))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "report.json").write_text(json.dumps(self.data, indent=1, ensure_ascii=False),
+                                           encoding="utf-8")
+        page = place / "report.html"
+        page.write_text(self.page, encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        # The notebook's own style and scripts stay out, and the page's stay in.
+        return (f'<iframe srcdoc="{html.escape(self.page)}" sandbox="allow-scripts allow-downloads" '
+                'style="width:100%;height:48rem;border:0" title="What attention does"></iframe>')
+
+    def __repr__(self) -> str:
+        sections = self.data["sections"]
+        figures = sum(len(section["figures"]) for section in sections)
+        return f"<rapt.lab.Report: {', '.join(s['name'] for s in sections)}, {figures} figures>"
