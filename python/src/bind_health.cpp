@@ -11,6 +11,10 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+/// Its vector of heads looks as if it could be copied; maps cannot.
+template <>
+struct nanobind::detail::is_copy_constructible<rapt::ModelHealth> : std::false_type {};
+
 namespace rapt::python {
 namespace {
 

@@ -34,9 +34,9 @@ std::string loss_text(double loss) {
   return text;
 }
 
-/// "3.5": layer 3, head 5.
+/// "L3H5": layer 3, head 5.
 std::string name_of(const HeadHealth& head) {
-  return std::to_string(head.layer) + "." + std::to_string(head.head);
+  return "L" + std::to_string(head.layer) + "H" + std::to_string(head.head);
 }
 
 /// Some of the heads by name, those with the most first.
@@ -118,32 +118,31 @@ std::string saturation(const ModelHealth& health) {
 std::string likeness(const ModelHealth& health) {
   constexpr double alike = 0.95;
   struct Pair {
-    const HeadHealth* head;
-    Index other;
+    const HeadHealth *head, *other;
     double cosine;
   };
+  if (health.heads.front().likeness.empty() || std::isnan(health.heads.front().likeness.front()))
+    return "";
   std::vector<Pair> pairs;
   for (const HeadHealth& head : health.heads)
     for (Index other = head.head + 1; other < std::ssize(head.likeness); ++other)
       if (const double cosine = head.likeness[static_cast<std::size_t>(other)]; cosine >= alike)
-        pairs.push_back({&head, other, cosine});
-  if (health.heads.front().likeness.empty() || std::isnan(health.heads.front().likeness.front()))
-    return "";
+        pairs.push_back({&head, &head + (other - head.head), cosine});
   if (pairs.empty())
     return "No two heads of a layer look at the same keys: the cosine of their probabilities stays "
            "below 0.95.";
-  const auto best = std::ranges::max_element(pairs, {}, &Pair::cosine);
+  const auto rests = [](const HeadHealth& head) {
+    return head.kind == "first" || head.kind == "one";
+  };
   const auto resting = std::ranges::count_if(pairs, [&](const Pair& pair) {
-    const std::size_t other =
-        static_cast<std::size_t>(pair.head - health.heads.data() + pair.other - pair.head->head);
-    return pair.head->kind == "first" && health.heads[other].kind == "first";
+    return rests(*pair.head) && rests(*pair.other) && pair.head->favourite == pair.other->favourite;
   });
+  const auto best = std::ranges::max_element(pairs, {}, &Pair::cosine);
   return count_text(std::ssize(pairs), "pair", "pairs") +
          " of heads of one layer look at the same keys (cosine 0.95 or more), most of all " +
-         name_of(*best->head) + " and " + std::to_string(best->other) + " (" +
-         short_text(best->cosine) + "); " +
-         (resting == std::ssize(pairs) ? std::string("all") : std::to_string(resting)) +
-         " because both rest on the first token.";
+         name_of(*best->head) + " and " + name_of(*best->other) + " (" + short_text(best->cosine) +
+         "); " + (resting == std::ssize(pairs) ? std::string("all") : std::to_string(resting)) +
+         " because both rest on the same token.";
 }
 
 /// "loss 2.913 instead of 2.871 nats (+1.5 %)" or "rows keep a cosine of 0.98".

@@ -169,7 +169,7 @@ class Health(unittest.TestCase):
         (cls.path / "ids.txt").write_text(" ".join(str(i % 10) for i in range(30)))
         small = ["--set", "train.steps=2", "--set", "data.evaluations=1", "--set", "model.width=16",
                  "--set", "model.layers=2", "--set", "model.heads=2", "--set", "data.tokens=16"]
-        for name, data in (("run", str(cls.path / "text.txt")), ("task", "task:sort")):
+        for name, data in (("run", str(ROOT / "docs")), ("task", "task:sort")):
             done = rapt("train", "--data", data, "--out", str(cls.path / name), *small)
             assert done.returncode == 0, done.stderr
 
