@@ -204,8 +204,8 @@ function paintMap() {
   to.drawImage(small, 0, 0, side * scale, side * scale);
   if (query !== null) {
     to.strokeStyle = style("--mark");
-    to.lineWidth = Math.max(1, scale / 4);
-    to.strokeRect(0, query * scale, side * scale, scale);
+    to.lineWidth = 1;
+    to.strokeRect(0.5, query * scale - 1.5, side * scale - 1, scale + 3);
   }
 }
 
