@@ -1,6 +1,7 @@
 #include "rapt/lab.h"
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "cli/commands.h"
@@ -17,6 +18,22 @@ struct LabCommand {
   bool list = false;
 };
 
+/// Finds out before the work whether its result can be written.
+void prepare(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path probe = folder / "report.html.part";
+  if (!error && !std::ofstream(probe)) error = std::make_error_code(std::errc::permission_denied);
+  if (error) throw std::runtime_error(folder.string() + ": cannot write there: " + error.message());
+  std::filesystem::remove(probe, error);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const LabExperiment& experiment : lab_experiments()) all.push_back(experiment.name);
+  return all;
+}
+
 void print_list() {
   for (const LabExperiment& experiment : lab_experiments())
     fmt::print("{:<12}{}\n", experiment.name, experiment.title);
@@ -25,7 +42,7 @@ void print_list() {
 void run(LabCommand& command) {
   if (command.list) return print_list();
   const StopSignals signals;
-  std::filesystem::create_directories(command.folder);
+  prepare(command.folder);
   command.options.progress = [](double done, const std::string& what) {
     if (StopSignals::caught() != 0) {
       end_progress();
@@ -46,8 +63,10 @@ void run(LabCommand& command) {
 void add_lab(CLI::App& app) {
   auto* command = app.add_subcommand("lab", "Measure what attention does and draw it: report.html");
   auto c = std::make_shared<LabCommand>();
-  command->add_option("experiments", c->options.experiments,
-                      "Some of `rapt lab --list` (default: all)");
+  command
+      ->add_option("experiments", c->options.experiments,
+                   "Some of `rapt lab --list` (default: all)")
+      ->check(CLI::IsMember(names()));
   command->add_flag("--list", c->list, "Print the experiments and what they ask");
   command->add_option("--out", c->folder, "Folder of report.html and report.json")
       ->capture_default_str();

@@ -1,4 +1,5 @@
-# Writes a C++ file (OUT) with the texts that lab/assets.h declares: cmake -DOUT= -DPAGE= -DVEGA= -P
+# Writes a C++ file (OUT) with the texts that lab/assets.h declares: cmake -DOUT= -DPAGE=
+# [-DVEGA= -DCOPYRIGHT=] -P
 set(parts util canvas time format loader statistics expression event-selector dataflow scale
           scenegraph selection functions runtime parser transforms view-transforms encode view
           interpreter)
@@ -26,7 +27,7 @@ if(VEGA)
     string(APPEND list "    VegaPart{\"vega-${name}\", ${text}},\n")
     math(EXPR count "${count} + 1")
   endforeach()
-  read_text(/usr/share/doc/libjs-vega/copyright copyright)
+  read_text(${COPYRIGHT} copyright)
 endif()
 file(APPEND ${OUT} "const std::string_view vega_copyright = ${copyright};\n")
 file(APPEND ${OUT} "std::span<const VegaPart> vega_parts() {\n")

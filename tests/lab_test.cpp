@@ -145,20 +145,20 @@ TEST(LabScale, IsMeasuredAsTheorySays) {
   const Section section = why_square_root(quiet);
   const Json& data = section.figures[0].data;
   EXPECT_EQ(data["measured"].size(), 24u);
-  with_pairs(data["measured"], data["theory"], {"d", "scale"},
-             [](const Json& seen, const Json& known) {
-               SCOPED_TRACE(seen.dump());
-               const double d = seen["d"].get<double>();
-               const auto error = [&](const char* field) {
-                 return relative_error(seen[field].get<double>(), known[field].get<double>());
-               };
-               // 512 keys and 2,048 queries span d dimensions: so many independent lengths there
-               // are.
-               const double deviation = std::sqrt(2 / (512 * d)) + std::sqrt(2 / (2048 * d));
-               EXPECT_LT(error("variance"), 4 * deviation);
-               EXPECT_LT(error("entropy"), seen["scale"] == "none" ? 0.06 : 0.02);
-               EXPECT_LT(error("largest"), seen["scale"] == "none" ? 0.04 : 0.1);
-             });
+  with_pairs(
+      data["measured"], data["theory"], {"d", "scale"}, [](const Json& seen, const Json& known) {
+        SCOPED_TRACE(seen.dump());
+        const double d = seen["d"].get<double>();
+        const auto error = [&](const char* field) {
+          return relative_error(seen[field].get<double>(), known[field].get<double>());
+        };
+        // 512 keys and 2,048 queries span d dimensions: so many independent lengths there
+        // are.
+        const double deviation = std::sqrt(2 / (512 * d)) + std::sqrt(2 / (2048 * d));
+        EXPECT_LT(error("variance"), 4 * deviation);
+        EXPECT_LT(error("entropy"), seen["scale"] == "none" ? 0.06 : 0.02);
+        EXPECT_LT(error("largest"), 0.1);  // the same few keys are the largest for many queries
+      });
 }
 
 TEST(LabScale, ShowsWhatHalfPrecisionLoses) {
@@ -229,8 +229,12 @@ TEST(LabGradients, NormOfTheSlopesFollowsTheory) {
   for (const Json& row : data["measured"]) {
     if (row["what"] != "median") continue;
     const double sigma = row["deviation"], norm = row["norm"];
-    if (std::fabs(sigma - 8) < 0.1) EXPECT_NEAR(norm, 0.28, 0.05);
-    if (std::fabs(sigma - 64) < 0.1) EXPECT_LT(norm, 1e-3);
+    if (std::fabs(sigma - 8) < 0.1) {
+      EXPECT_NEAR(norm, 0.28, 0.05);
+    }
+    if (std::fabs(sigma - 64) < 0.1) {
+      EXPECT_LT(norm, 1e-3);
+    }
   }
 }
 
@@ -272,16 +276,20 @@ TEST(LabLength, EntropyIsMeasuredAsTheorySays) {
 
 TEST(LabLength, WindowsReachOneWindowPerLayer) {
   std::map<std::string, Index> farthest;
-  for (const Json& row : reach_figure(quiet).data["rows"]) {
+  const Json rows = reach_figure(quiet).data["rows"];
+  for (const Json& row : rows) {
     Index& most = farthest[row["layers"].get<std::string>()];
     most = std::max(most, row["distance"].get<Index>());
   }
-  const std::map<std::string, Index> expected = {{"1", 16}, {"2", 32}, {"4", 64}, {"8", 128}};
+  const std::map<std::string, Index> expected = {
+      {"1 layer", 16}, {"2 layers", 32}, {"4 layers", 64}, {"8 layers", 128}};
   EXPECT_EQ(farthest, expected);
 }
 
 TEST(LabLength, OnlyPositionsTellTheOrder) {
-  for (const Json& row : permutation_figure(quiet).data["rows"]) {
+  const Json rows = permutation_figure(quiet).data["rows"];
+  EXPECT_EQ(rows.size(), 6u);
+  for (const Json& row : rows) {
     const double difference = row["difference"];
     if (row["positions"] == "none")
       EXPECT_LT(difference, 1e-5);

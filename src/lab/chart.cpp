@@ -224,6 +224,7 @@ Json spec_of(const BarChart& chart) {
   spec["axes"] = {axis_of("x", chart.x), axis_of("y", chart.y)};
   spec["marks"].push_back(bars);
   spec["usermeta"]["kind"] = "bars";
+  spec["usermeta"]["x"] = chart.x.field;
   return spec;
 }
 

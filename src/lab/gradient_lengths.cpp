@@ -83,22 +83,26 @@ std::vector<Figure> gradient_figures(const Lab& lab) {
   Figure of_queries = queries.figure("length of the gradient of a query");
   of_queries.name = "queries";
   of_queries.title =
-      "Without a scale the typical query stops learning as d grows; the mean hides it";
+      "Without a scale the typical query gets less and less gradient as d grows; the mean hides it";
   of_queries.text =
-      "Left the median query: from d = 64 to 512 its gradient falls " +
+      "The median query first: from d = 64 to 512 its gradient falls " +
       short_text(queries.at(64, "median") / queries.at(512, "median")) +
-      "-fold without a scale, stays with 1/√d, and falls as 1/√d with 1/d. Right the root mean "
-      "square, which rises " +
+      "-fold without a scale, stays with 1/√d, and falls as 1/√d with 1/d. The root mean "
+      "square rises " +
       short_text(queries.at(512, "root mean square") / queries.at(64, "root mean square")) +
       "-fold: a few rows in which two keys tie get enormous gradients. Judge saturation by the "
       "median, never by the mean.";
   Figure key_figure = of_keys.figure("length of the gradient of a key");
   key_figure.name = "keys";
-  key_figure.title = "Keys hear from many queries, so they starve later, but they starve as well";
+  key_figure.title = "Keys live on the few queries that are still alive, and hide saturation too";
   key_figure.text =
-      "The same for a key that 1,024 queries look at. From d = 64 to 512 the median falls " +
-      short_text(of_keys.at(64, "median") / of_keys.at(512, "median")) +
-      "-fold without a scale: only queries with a tie still pass something on.";
+      "The same for a key that 1,024 queries look at, whose gradients it adds up. From d = 64 to "
+      "512 "
+      "the median key goes from " +
+      short_text(of_keys.at(64, "median")) + " to " + short_text(of_keys.at(512, "median")) +
+      " without a scale, while the median query falls: a handful of queries with a tie outweighs "
+      "all "
+      "the silent ones.";
   return {of_queries, key_figure};
 }
 

@@ -56,11 +56,17 @@ std::vector<lab::Word> words() {
       {"softmax",
        "Turns the scores of a query into <b>probabilities</b>: positive numbers that add up to 1, "
        "each proportional to e<sup>score</sup>. The token gets the values, mixed by them."},
+      {"entropy",
+       "How widely the probabilities of a query spread: 0 if one key has all of it, the logarithm "
+       "of n if n keys share it alike."},
       {"row, head", "The probabilities of one query are a row; one set of q, k and v is a head."},
       {"scale", "A factor on all scores before softmax. The usual one is 1/√d."},
       {"saturation",
        "One probability is nearly 1 and all others nearly 0. Small changes of the scores then "
        "change nothing."},
+      {"standard normal",
+       "Random numbers around 0 with a spread of 1, as a fresh layer makes them. Measurements "
+       "without a model start from such queries and keys."},
       {"gradient",
        "How much the result would change if a number changed a little. Training follows it; where "
        "it is 0, nothing is learnt."},
@@ -80,7 +86,8 @@ lab::Page empty_page(const LabOptions& options, const Context& context) {
           "sliders, hover over the marks; each figure has its numbers and the command that "
           "makes it again.",
       .facts = {"rapt " + version() + ", " + context.isa() + ", " +
-                std::to_string(context.threads()) + " threads, seed " +
+                std::to_string(context.threads()) +
+                (context.threads() == 1 ? " thread" : " threads") + ", seed " +
                 std::to_string(options.seed)},
       .words = words()};
 }

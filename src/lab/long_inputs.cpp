@@ -141,8 +141,9 @@ Figure reach_figure(const Lab& lab) {
       const double length = lengths[static_cast<std::size_t>(t)];
       if (length > 0) {
         farthest = std::max(farthest, distance);
-        rows.push_back(
-            {{"layers", std::to_string(layers)}, {"distance", distance}, {"gradient", length}});
+        rows.push_back({{"layers", std::to_string(layers) + (layers == 1 ? " layer" : " layers")},
+                        {"distance", distance},
+                        {"gradient", length}});
       }
     }
     found += (found.empty() ? "" : ", ") + std::to_string(layers) + ": " + std::to_string(farthest);
@@ -203,9 +204,9 @@ Section long_inputs(const Lab& lab) {
   section.figures = {length_entropy_figure(lab), extrapolation_figure(lab.part(0.05, 0.95)),
                      reach_figure(lab), permutation_figure(lab)};
   section.takeaway =
-      "Longer inputs thin attention out, which log n corrects where scores are sharp; they bring "
-      "positions that training never showed, which only schemes made for distances survive; and a "
-      "window reaches one window per layer, ever more faintly.";
+      "Longer inputs thin attention out, which log n corrects where scores are sharp. They bring "
+      "positions that training never showed, and a scheme has to be made for that, as ALiBi and "
+      "YaRN are. And a window reaches one window further per layer, ever more faintly.";
   lab.progress(1);
   return section;
 }

@@ -145,10 +145,10 @@ std::string header_html(const Page& page) {
     html += "</dl>\n";
   }
   if (page.sections.size() < 2) return html;
-  html += "<nav aria-label=\"Contents\"><ol>\n";
+  html += "<nav aria-label=\"Contents\"><p><b>In short</b></p><ol>\n";
   for (const Section& section : page.sections)
     html += "<li><a href=\"#" + escaped(section.name) + "\">" + marked_up(section.title) +
-            "</a></li>\n";
+            "</a><br>" + marked_up(section.takeaway) + "</li>\n";
   return html + "</ol></nav>\n";
 }
 

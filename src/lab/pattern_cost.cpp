@@ -44,14 +44,15 @@ Cost cost_of(const Pattern& pattern, Index length, const Lab& lab) {
   Attention how;
   how.pattern = pattern;
   Cost cost;
-  const int calls = length <= 4096 ? 5 : 2;
-  for (int i = 0; i < calls; ++i) {
+  double all_seconds = 0;
+  for (int call = 0; call < 2 || (call < 30 && all_seconds < 0.1); ++call) {
     forget_memory_peak();
     const Index before = memory_in_use();
     const auto start = std::chrono::steady_clock::now();
     const Attended attended = attend(q.view(), q.view(), v.view(), how, lab.context);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     cost.seconds = std::min(cost.seconds, taken.count());
+    all_seconds += taken.count();
     cost.bytes = std::max(cost.bytes, memory_peak() - before);
   }
   return cost;
@@ -97,11 +98,16 @@ CostTables measure(const Lab& lab, double from) {
   return tables;
 }
 
-/// The first length from which on a kind is a tenth faster than dense: less is noise.
+/// The first length from which on a kind has less to do than dense and is a tenth faster: less is
+/// noise.
 std::optional<Index> crossing(CostTables& tables, std::size_t kind) {
   const std::vector<double>&dense = tables.seconds[0], &times = tables.seconds[kind];
   std::size_t first = times.size();
-  while (first > 0 && times[first - 1] < 0.9 * dense[first - 1]) --first;
+  const auto is_faster = [&](std::size_t i) {
+    return times[i] < 0.9 * dense[i] &&
+           pairs_of(kinds()[kind], tables.lengths[i]) < pairs_of(kinds()[0], tables.lengths[i]);
+  };
+  while (first > 0 && is_faster(first - 1)) --first;
   if (first == times.size()) return {};
   tables.crossings.push_back({{"pattern", kinds()[kind].name},
                               {"tokens", tables.lengths[first]},

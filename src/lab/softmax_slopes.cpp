@@ -138,7 +138,7 @@ Figure norm_figure(const Lab& lab) {
                           .label = "all keys alike, √(n − 1)/n"});
   return {"norm",
           "From a deviation of " + short_text(tables.dead_from) +
-              " on, the typical row passes less than 1/100 of its gradient",
+              " on, the slopes of the typical row are below 1/100",
           "512 keys, scores of a given spread; with standard normal queries and keys it is √d "
           "without a scale and 1 with 1/√d. Slopes are largest where a few keys compete. The root "
           "mean square stays up, because a rare row with two equal winners has slopes near ½; the "

@@ -296,6 +296,32 @@ class Tokenize(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (code, ""))
 
 
+class Lab(unittest.TestCase):
+    def test_lists_its_experiments(self):
+        done = rapt("lab", "--list")
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()],
+                         ["scale", "gradients", "length", "sparsity", "positions"])
+
+    def test_writes_a_page_and_its_numbers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = rapt("lab", "positions", "--out", f"{folder}/new", "--seed", "5")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout.split(),
+                             [f"{folder}/new/report.html", f"{folder}/new/report.json"])
+            self.assertEqual(sorted(os.listdir(f"{folder}/new")), ["report.html", "report.json"])
+            report = json.loads(pathlib.Path(folder, "new", "report.json").read_text())
+            self.assertEqual(report["sections"][0]["command"], "rapt lab positions --seed 5")
+
+    def test_refuses_before_it_works(self):
+        done = rapt("lab", "weather")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("weather", done.stderr)
+        with tempfile.NamedTemporaryFile() as file:
+            done = rapt("lab", "--out", f"{file.name}/below")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("cannot write there", done.stderr)
+
+
 class Everything(unittest.TestCase):
     def test_version(self):
         version = rapt_json("--version")["version"]

@@ -108,7 +108,7 @@ function distinct(tables, field) {
 
 function sizeOf(spec, tables, room) {
   const {kind, x, y} = spec.usermeta;
-  if (kind === "plane") return [Math.min(room, 400), Math.min(room, 400)];
+  if (kind === "plane") return [Math.min(room, 400), Math.min(room, 400) + 30];
   if (kind !== "heat") return [room, room < 480 ? 260 : 300];
   // Cells as square as the page allows, and the axes beside them.
   const columns = distinct(tables, x).length, rows = distinct(tables, y).length;
@@ -116,13 +116,18 @@ function sizeOf(spec, tables, room) {
   return [columns * cell + 50, Math.max(120, Math.min(rows * cell, 420)) + 110];
 }
 
-function draw(name, spec, tables, place, colors, panel) {
-  const heading = panel === undefined ? [] : [element("h4", String(panel))];
-  const chart = element("div", heading, {class: "chart", role: "img"});
-  place.append(chart);
+// Names below narrow bars would hide one another.
+function slantNames(spec, tables) {
+  const {kind, x} = spec.usermeta;
+  if (kind !== "bars" || spec.width > 480 || !distinct(tables, x).some((value) => isNaN(value))) return;
+  Object.assign(spec.axes[0], {labelAngle: -35, labelAlign: "right", labelOverlap: false});
+}
+
+function draw(name, spec, tables, chart, colors, panel) {
   const copy = structuredClone(spec);
   for (const table of copy.data) if (tables[table.name]) table.values = structuredClone(tables[table.name]);
   [copy.width, copy.height] = sizeOf(spec, tables, chart.clientWidth);
+  slantNames(copy, tables);
   const canvas = element("div", []);
   chart.append(canvas);
   const view = new vega.View(vega.parse(copy, configOf(colors), {ast: true}), {
@@ -196,7 +201,11 @@ function drawFigure(name, {spec, data}, colors) {
   views[name] = [];
   place.replaceChildren();
   const facet = spec.usermeta.facet, panels = facet ? distinct(tables, facet) : [undefined];
-  for (const panel of panels) draw(name, spec, tables, place, colors, panel);
+  // All places first: how wide one is depends on the others.
+  const charts = panels.map((panel) => element(
+    "div", panel === undefined ? [] : element("h4", String(panel)), {class: "chart", role: "img"}));
+  place.append(...charts);
+  charts.forEach((chart, i) => draw(name, spec, tables, chart, colors, panels[i]));
   showSliders(figure, name, spec, tables);
   for (const view of views[name]) view.run();
   showLegend(figure, spec, views[name][0]);
