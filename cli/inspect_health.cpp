@@ -1,6 +1,7 @@
 #include "cli/inspect_health.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -22,7 +23,7 @@ std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  if (!file || file.bad())
+  if (!file || file.bad() || std::filesystem::is_directory(path))
     throw std::invalid_argument("inspect: " + path + " cannot be read, expected a file of text");
   return text.str();
 }

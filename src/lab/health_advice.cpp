@@ -202,7 +202,7 @@ std::string plain_window_advice(const ModelHealth& health) {
   return "Without the first " + std::to_string(health.pinned) + " tokens a window of " +
          std::to_string(plain->window) + " serves " + heads_text(plain->served) + " instead of " +
          std::to_string(pinned->served) + ", and " + effect(health, *plain) +
-         (!needed                  ? ": they are not needed."
+         (!needed                  ? ": they matter little."
           : health.cache_bytes > 0 ? ": a cache that slides has to keep them (rapt generate "
                                      "--overflow slide --pinned " +
                                          std::to_string(health.pinned) + ")."

@@ -221,13 +221,15 @@ class Health(unittest.TestCase):
                 ("run", ["--text", text, "--target", text], "decoder"),
                 ("run", ["--html", "page.html"], "--text"),
                 ("run", ["--limit", "5"], "--text"),
-                ("run", ["--text", text, "--limit", "1"], "at least 2"),
                 ("task", ["--text", text], "no tokenizer")):
             with self.subTest(arguments):
                 done = self.inspect(run, *arguments)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
+        done = self.inspect("run", "--text", text, "--limit", "1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("at least 2", done.stderr)
         done = rapt("inspect", Inspect.EXAMPLE, "--text", text)
         self.assertEqual(done.returncode, 2)
         self.assertIn("without weights", done.stderr)
