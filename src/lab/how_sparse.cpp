@@ -103,8 +103,7 @@ Figure lsh_figure(const std::vector<HeadKind>& kinds, const Lab& lab) {
           "Hashing finds the keys that matter when tokens come in kinds, and only then",
           "Chunks of 64 and 2 chunks seen in every round. For tokens in 64 kinds it keeps up to " +
               short_text(100 * best) + " % of the probability, for a head without structure " +
-              short_text(100 * diffuse) +
-              " %. More rounds find more; buckets should be about as many as there are kinds.",
+              short_text(100 * diffuse) + " %. More rounds find more, and multiply more pairs.",
           {{"rows", rows}},
           spec_of(chart)};
 }
@@ -184,9 +183,14 @@ Section how_sparse(const Lab& lab) {
   const PatternCosts costs = pattern_costs(lab, 0.4);
   section.figures.insert(section.figures.end(), costs.figures.begin(), costs.figures.end());
   section.figures.push_back(advice_figure(section.figures[0].data["rows"], content_mass, costs));
+  const auto pays = [](const std::optional<Index>& tokens) {
+    return tokens ? "from " + count_text(*tokens) + " tokens on" : std::string("at no length");
+  };
   section.takeaway =
-      "Sparse is worth it for long inputs only, and only where the probability is. Look at what "
-      "your heads do first; short inputs want dense attention.";
+      "Short inputs want dense attention. On this machine a window pays " +
+      pays(costs.window_from) + " where what matters is near by, hashing " + pays(costs.lsh_from) +
+      " where like looks for like, and neither where heads look at everything: see first what your "
+      "heads do.";
   return section;
 }
 

@@ -155,7 +155,9 @@ std::vector<Figure> training_figures(const Lab& lab) {
            ? "Without a scale the same model learns the least from the same texts, with every seed"
            : "The same model on the same texts, under four scales",
        setting + "Loss after " + std::to_string(training.steps) + " steps: " + last("loss") +
-           ". log n is log₆₄ of the keys that a query sees, over √d.",
+           ". With 1/d attention begins flat and can still learn, as softness has a gradient; "
+           "saturation has none to leave it by. log n is log₆₄ of the keys that a query sees, over "
+           "√d.",
        {{"means", tables.means}, {"floor", floor}, {"runs", tables.runs}},
        spec_of(losses)},
       {"training-norm",

@@ -17,8 +17,9 @@ Section where_gradients_die(const Lab& lab) {
     section.figures.push_back(std::move(figure));
   section.takeaway =
       "Saturation is one probability near 1: the slopes of softmax are then near 0 and the typical "
-      "query and key get no gradient. Watch the median and the entropy; a mean is carried by the "
-      "rare rows that are still alive.";
+      "query gets no gradient. Watch the median and the entropy; a mean is carried by the rare "
+      "rows "
+      "that are still alive.";
   return section;
 }
 

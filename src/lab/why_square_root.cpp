@@ -150,8 +150,8 @@ Figure softmax_figure(const Lab& lab) {
   const Tensor drawn = normals({count}, lab.seed + 2);
   const std::vector<float> logits(drawn.data(), drawn.data() + count);
   Json rows = Json::array();
-  for (int step = 0; step <= 40; ++step) {
-    const double factor = step * 0.2;
+  for (const double factor :
+       {0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}) {
     const std::vector<double> p = softmax_row(logits, factor, lab.context);
     double entropy = 0;
     for (const double x : p)

@@ -29,8 +29,8 @@ def test_numbers_are_those_of_the_engine(report):
     for row in rows:
         assert row["bias"] == pytest.approx(-slopes[int(row["head"].split()[1]) - 1] * row["distance"])
     for row in report.table("positions", "t5", "rows"):
-        kind = row["kind"].startswith("encoder")
-        assert row["bucket"] == rapt.t5_bucket(-row["distance"], 32, 128, kind)
+        past = row["kind"].startswith("decoder")
+        assert row["bucket"] == rapt.t5_bucket(-row["distance"], 32, 128, past)
     with pytest.raises(KeyError, match="no table 'positions', 'alibi', 'none'"):
         report.table("positions", "alibi", "none")
 
