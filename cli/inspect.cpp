@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/inspect_health.h"
 #include "cli/models.h"
 #include "cli/output.h"
 
@@ -16,6 +17,7 @@ struct InspectCommand {
   std::string path;
   std::vector<std::string> sets;
   InspectOptions options;
+  HealthCommand health;
   bool json = false;
 };
 
@@ -196,6 +198,10 @@ Json json_of(const PretrainedOutline& outline) {
 }
 
 void run(const InspectCommand& command) {
+  if (command.health.asked())
+    return run_health(command.path, command.health,
+                      command.json ? HealthOutput::json : HealthOutput::text);
+  check_no_text(command.health);
   const bool toml = command.path.ends_with(".toml");
   if (toml && !std::filesystem::exists(command.path))
     throw std::invalid_argument("inspect: there is no file " + command.path);
@@ -235,8 +241,9 @@ void run(const InspectCommand& command) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "inspect", "Show the shapes, parameters, arithmetic and memory of a model");
+  CLI::App* command = app.add_subcommand("inspect",
+                                         "Show the shapes, parameters, arithmetic and memory of a "
+                                         "model, or what its heads do on a text");
   const auto options = std::make_shared<InspectCommand>();
   command
       ->add_option("model", options->path,
@@ -254,10 +261,14 @@ void add_inspect(CLI::App& app) {
       ->check(whole_number(1));
   command->add_option("--set", options->sets, "section.key=value, over the file; may be repeated")
       ->allow_extra_args(false);
+  add_health_options(*command, options->health);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Layers that are alike share a line, whose numbers are those of one. Flops are those of\n"
-      "products in a forward pass; scores exist a tile at a time and are never stored.");
+      "products in a forward pass; scores exist a tile at a time and are never stored.\n\n"
+      "rapt inspect smollm2 --text README.md --limit 1024 --html heads.html\n"
+      "reports on every head: entropy, saturation, sinks, reach, likeness, and what narrower\n"
+      "attention would cost and save. Options of the table do not matter then.");
   command->callback([options] { run(*options); });
 }
 

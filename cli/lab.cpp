@@ -18,22 +18,6 @@ struct LabCommand {
   bool list = false;
 };
 
-/// A file that is whole or not there.
-void write_whole(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path unfinished = path.string() + ".part";
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(unfinished, ignored);
-      throw std::runtime_error(path.string() + ": cannot be written");
-    }
-  }
-  std::filesystem::rename(unfinished, path);
-}
-
 /// Finds out before the work whether its result can be written.
 void prepare(const std::filesystem::path& folder) {
   std::error_code error;
@@ -55,14 +39,6 @@ void print_list() {
     fmt::print("{:<12}{}\n", experiment.name, experiment.title);
 }
 
-/// "[=====>    ]  52 %  what"
-std::string bar(double done, const std::string& what) {
-  constexpr int width = 24;
-  const int filled = static_cast<int>(done * width);
-  return fmt::format("[{:=<{}}{:<{}}] {:3.0f} %  {}", "", filled, "", width - filled, done * 100,
-                     what);
-}
-
 void run(LabCommand& command) {
   if (command.list) return print_list();
   const StopSignals signals;
@@ -72,7 +48,7 @@ void run(LabCommand& command) {
       end_progress();
       throw Stopped{StopSignals::caught()};
     }
-    progress(bar(done, what));
+    progress(progress_bar(done, what));
   };
   const LabReport report = run_lab(command.options, Context(command.threads));
   end_progress();

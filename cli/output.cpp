@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <stdexcept>
 #include <string_view>
 
 namespace rapt::cli {
+
 bool someone_watches() {
   static const char* const terminal = std::getenv("TERM");
   static const bool smart = terminal != nullptr && std::string_view(terminal) != "dumb";
@@ -20,6 +23,28 @@ void progress(const std::string& line) {
 }
 
 void end_progress() { progress(""); }
+
+std::string progress_bar(double done, const std::string& what) {
+  constexpr int width = 24;
+  const int filled = static_cast<int>(done * width);
+  return fmt::format("[{:=<{}}{:<{}}] {:3.0f} %  {}", "", filled, "", width - filled, done * 100,
+                     what);
+}
+
+void write_whole(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path unfinished = path.string() + ".part";
+  {
+    std::ofstream file(unfinished, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) {
+      std::error_code ignored;
+      std::filesystem::remove(unfinished, ignored);
+      throw std::runtime_error(path.string() + ": cannot be written");
+    }
+  }
+  std::filesystem::rename(unfinished, path);
+}
 
 std::string bytes_text(Index bytes) {
   constexpr std::array units = {"B", "kB", "MB", "GB", "TB"};

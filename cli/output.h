@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -27,9 +28,14 @@ bool someone_watches();
 /// A line about work in progress, for people watching only; the next one replaces it.
 void progress(const std::string& line);
 void end_progress();
+/// "[=====>    ]  52 %  what"
+std::string progress_bar(double done, const std::string& what);
 
 /// Says that standard input is waited for, to somebody who would have to type it.
 void say_what_is_read(const std::string& what);
+
+/// A file that is whole or not there. Throws std::runtime_error if it cannot be written.
+void write_whole(const std::filesystem::path& path, const std::string& text);
 
 /// "3.2 GB"
 std::string bytes_text(Index bytes);

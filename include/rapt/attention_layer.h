@@ -31,6 +31,8 @@ struct AttentionExtras {
   Parameter* table = nullptr;
   /// Called with what forward gave, the output left out.
   std::function<void(const Attended&)> seen = {};
+  /// Called before each call of the engine; may change how it runs.
+  std::function<void(const View& q, const View& k, const View& v, Attention& how)> asked = {};
 };
 
 /// [rows of q, heads * dim]. `shape.heads` are those of q; k and v have `kv_heads`. q, k and v may

@@ -114,10 +114,21 @@ struct LayerStats {
   double saturated = 0;      // share of rows whose largest probability exceeds 0.99
 };
 
+/// One attention call of a pass, about to run.
+struct AttentionCall {
+  std::string layer;  // "decoder.layers.3.attention"
+  View q, k, v;       // [items, heads, tokens, dim]; they last as long as the call
+  /// What is changed here is what runs. Whoever changes the pattern takes the plan away.
+  Attention how;
+};
+
 /// What a forward pass may be told beside its tokens.
 struct PassOptions {
   DropoutKey dropout = {};  // what is dropped while the tape records
   std::vector<LayerStats>* stats = nullptr;
+  /// Shown every attention call over the rows of the pass before it runs, in the order of the
+  /// layers; those of models with global_projections are left out. What it throws ends the pass.
+  std::function<void(AttentionCall& call)> attention = {};
 };
 
 class ModelCache;

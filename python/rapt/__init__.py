@@ -20,6 +20,7 @@ from rapt.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relati
 from rapt.cache import KvCache
 from rapt.config import show_config
 from rapt.flex import BlockMask, and_masks, create_block_mask, flex_attention, or_masks
+from rapt.health import Health, inspect
 from rapt._blocks import attend_bigbird, attend_bigbird_backward, local, local_backward
 from rapt._longformer import longformer, longformer_backward
 from rapt.plan import Plan
@@ -30,10 +31,10 @@ from rapt.sdpa import scaled_dot_product_attention
 __version__ = _version()
 
 __all__ = [
-    "Bias", "BlockMask", "Context", "Gradients", "KvCache", "LshRecall", "Model", "Pattern", "Plan", "Scale",
+    "Bias", "BlockMask", "Context", "Gradients", "Health", "KvCache", "LshRecall", "Model", "Pattern", "Plan", "Scale",
     "Stats", "Tokenizer", "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "attend_bigbird",
     "attend_bigbird_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
-    "dense_bias", "dilated", "documents", "explain", "flex", "flex_attention", "full", "kerple_log",
+    "dense_bias", "dilated", "documents", "explain", "flex", "flex_attention", "full", "inspect", "kerple_log",
     "kerple_power", "keys", "lab", "load", "local", "local_backward", "longformer", "longformer_backward", "lsh",
     "lsh_buckets", "lsh_pattern", "lsh_recall", "mask", "or_masks", "positions", "prefix",
     "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas", "t5_bias",

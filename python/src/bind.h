@@ -15,6 +15,7 @@ void bind_longformer(nanobind::module_& module);
 void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
+void bind_health(nanobind::module_& module);
 void bind_lab(nanobind::module_& module);
 
 }  // namespace rapt::python

@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   bind_positions(module);
 #ifdef RAPT_MODELS
   bind_model(module);
+  bind_health(module);
   bind_lab(module);
 #endif
 }

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "families/pretrained.h"
 #include "rapt/pretrained.h"
 
 namespace rapt {
@@ -40,19 +41,23 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
   const Tokenizer& tokenizer = *loaded.tokenizer;
   std::vector<std::int32_t> ids = tokenizer.encode(text, framed).ids;
   if (longest == 0 || std::ssize(ids) <= longest) return ids;
-  // The frame is what is left of a text without tokens: its first part stands before, the rest
-  // behind.
-  const std::vector<std::int32_t> inside = tokenizer.encode(text, bare).ids;
-  const auto start = std::search(ids.begin(), ids.end(), inside.begin(), inside.end());
-  const Index before = start - ids.begin();
-  const Index after = std::ssize(ids) - before - std::ssize(inside);
-  check(before + after < longest, "embed: texts are cut to ", longest,
-        " tokens, which the frame of ", before + after, " fills");
-  ids.erase(start + (longest - before - after), start + std::ssize(inside));
+  cut_framed(ids, tokenizer.encode(text, bare).ids, longest);
   return ids;
 }
 
 }  // namespace
+
+void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& inside,
+                Index longest) {
+  // The frame is what is left of a text without tokens: its first part stands before, the rest
+  // behind.
+  const auto start = std::search(ids.begin(), ids.end(), inside.begin(), inside.end());
+  const Index before = start - ids.begin();
+  const Index after = std::ssize(ids) - before - std::ssize(inside);
+  check(before + after < longest, "a text is cut to ", longest, " tokens, which the frame of ",
+        before + after, " fills");
+  ids.erase(start + (longest - before - after), start + std::ssize(inside));
+}
 
 Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context,
                    const std::function<void()>& pause) {

@@ -28,6 +28,10 @@ void check_config(const ModelConfig& config);
 Pooling read_pooling(const std::string& folder);
 /// chat_template.jinja, or what tokenizer_config.json says.
 std::string read_chat_template(const std::string& folder);
+/// Cuts ids to the longest that are wanted, out of those `inside` what frames a text. Throws
+/// std::invalid_argument if the frame leaves no room.
+void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& inside,
+                Index longest);
 
 /// The last layer that a config speaks of is there: asked before a table of all layers is made.
 /// Throws std::runtime_error.

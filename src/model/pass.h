@@ -114,6 +114,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   /// Queries of every sequence over what a cache has of it.
   Variable over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, Attention how,
                       const SequenceLayout& layout) const;
+  void show_call(const std::string& layer, AttentionExtras& extras) const;
   void keep_stats(const std::string& layer, const Attended& attended) const;
 
   const ModelConfig& config_;

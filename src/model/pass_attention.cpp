@@ -105,9 +105,20 @@ void Pass::keep_stats(const std::string& layer, const Attended& attended) const 
 
 AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const char* part) const {
   const std::string name = in.weights->name + ".layers." + std::to_string(at.layer) + part;
-  return {in.weights->table, [this, name](const Attended& attended) {
-            if (attended.stats) keep_stats(name, attended);
-          }};
+  AttentionExtras made{in.weights->table, [this, name](const Attended& attended) {
+                         if (attended.stats) keep_stats(name, attended);
+                       }};
+  show_call(name, made);
+  return made;
+}
+
+void Pass::show_call(const std::string& layer, AttentionExtras& extras) const {
+  if (!options_.attention) return;
+  extras.asked = [this, layer](const View& q, const View& k, const View& v, Attention& how) {
+    AttentionCall call{layer, q, k, v, how};
+    options_.attention(call);
+    how = std::move(call.how);
+  };
 }
 
 Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
@@ -166,6 +177,7 @@ Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput
   AttentionExtras extras;
   if (at.orders != nullptr && !again)
     extras.seen = [&at](const Attended& attended) { at.orders->push_back(attended.rows.order); };
+  show_call(in.weights->name + ".layers." + std::to_string(at.layer) + ".attention", extras);
   const HeadShape shape{layout.items(), config_.heads, config_.dim()};
   const Pattern& pattern = in.layer(at.layer).pattern;
   if (!layout.packed()) {

@@ -120,6 +120,7 @@ void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradi
 /// Runs calls that write into `out`, one after the other.
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
   for (Call& call : given.calls) {
+    if (extras.asked) extras.asked(call.q, call.k, call.v, call.how);
     Attended attended = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
     if (extras.seen) extras.seen(attended);
     call.rows = std::move(attended.rows);

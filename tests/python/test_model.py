@@ -120,3 +120,35 @@ def test_tokenizer_round_trip():
     tokenizer = rapt.Tokenizer.bytes()
     assert tokenizer.decode(tokenizer.encode("naïve 😀")) == "naïve 😀"
     assert len(tokenizer) == 258
+
+
+def test_inspect_gives_tables_maps_and_a_page(folder):
+    model = rapt.load(folder)
+    report = rapt.inspect(model, "abcdefghijklmnop")
+    assert report.heads["head"] == [0, 1, 2] * LAYERS
+    assert all(len(column) == 3 * LAYERS for column in report.heads.values())
+    assert len(report.trials["loss"]) == len(report.trials["name"]) > 0
+    assert report.tokens == list("abcdefghijklmnop")
+    for layer in range(LAYERS):
+        for head in range(3):
+            rows = report.map(layer, head)
+            assert rows.shape == (16, 16)
+            np.testing.assert_allclose(rows.sum(1), 1, atol=1e-5)
+            assert np.all(np.triu(rows, 1) == 0)
+            kept = report.heads["sink_mass"][3 * layer + head]
+            assert abs(rows[:, 0].mean() - kept) < 1e-5
+    assert "<script" in report.html() and "iframe" in report._repr_html_()
+    assert "2 layers of 3 heads on 16 tokens" in repr(report)
+
+
+def test_inspect_says_what_is_wrong(folder):
+    model = rapt.load(folder)
+    with pytest.raises(ValueError, match="empty"):
+        rapt.inspect(model, "")
+    with pytest.raises(ValueError, match="33 tokens.*reads 32"):
+        rapt.inspect(model, "a" * 33)
+    assert rapt.inspect(model, "a" * 33, limit=32, maps=False, trials=False).trials == {}
+    with pytest.raises(ValueError, match="maps=True"):
+        rapt.inspect(model, ids=[1, 2, 3], maps=False).map(0, 0)
+    with pytest.raises(ValueError, match="layers below 2"):
+        rapt.inspect(model, ids=[1, 2, 3]).map(2, 0)

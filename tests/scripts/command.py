@@ -4,9 +4,11 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -153,6 +155,108 @@ class Inspect(unittest.TestCase):
                           ["inspect", self.EXAMPLE, "--set", "model.heads=0"]):
             with self.subTest(arguments):
                 self.assertEqual((rapt(*arguments).returncode, rapt(*arguments).stdout), (2, ""))
+
+
+class Health(unittest.TestCase):
+    """rapt inspect --text"""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        (cls.path / "text.txt").write_text("A text, and some more of it.\n" * 8)
+        (cls.path / "empty.txt").write_text(" \n")
+        (cls.path / "ids.txt").write_text(" ".join(str(i % 10) for i in range(30)))
+        small = ["--set", "train.steps=2", "--set", "data.evaluations=1", "--set", "model.width=16",
+                 "--set", "model.layers=2", "--set", "model.heads=2", "--set", "data.tokens=16"]
+        for name, data in (("run", str(ROOT / "docs")), ("task", "task:sort")):
+            done = rapt("train", "--data", data, "--out", str(cls.path / name), *small)
+            assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def inspect(self, run, *arguments):
+        return rapt("inspect", str(self.path / run), *arguments)
+
+    def test_reports_on_every_head(self):
+        done = self.inspect("run", "--text", str(self.path / "text.txt"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for text in ("2 layers of 2 heads on", "window of", "loss", "- Of 4 heads"):
+            self.assertIn(text, done.stdout)
+
+    def test_json_has_a_row_for_every_head(self):
+        report = rapt_json("inspect", str(self.path / "run"), "--text", str(self.path / "text.txt"),
+                           "--limit", "100")
+        self.assertEqual([(h["layer"], h["head"]) for h in report["heads"]],
+                         [(0, 0), (0, 1), (1, 0), (1, 1)])
+        self.assertEqual(report["tokens"], 100)
+        self.assertEqual("".join(report["texts"]), ("A text, and some more of it.\n" * 8)[:100])
+        for head in report["heads"]:
+            self.assertAlmostEqual(head["within"][-1], 1, places=4)
+            self.assertTrue(head["reach50"] <= head["reach90"] <= head["reach99"])
+        self.assertTrue(all(0 < trial["pairs"] < 1 for trial in report["trials"]))
+
+    def test_reads_ids_where_there_is_no_tokenizer(self):
+        done = self.inspect("task", "--ids", str(self.path / "ids.txt"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("on 30 tokens", done.stdout)
+
+    def test_reads_standard_input(self):
+        with open(self.path / "text.txt") as text:
+            done = subprocess.run([RAPT, "inspect", str(self.path / "run"), "--text", "-"], stdin=text,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_says_what_is_wrong(self):
+        text, ids = str(self.path / "text.txt"), str(self.path / "ids.txt")
+        for run, arguments, words in (
+                ("run", ["--text", str(self.path / "nowhere.txt")], "cannot be read"),
+                ("run", ["--text", str(self.path)], "cannot be read"),
+                ("run", ["--text", str(self.path / "empty.txt")], "is empty"),
+                ("run", ["--ids", str(self.path / "empty.txt")], "is empty"),
+                ("run", ["--text", text, "--ids", ids], "one of them"),
+                ("run", ["--ids", text], "expected ids only"),
+                ("run", ["--text", text, "--target", text], "decoder"),
+                ("run", ["--html", "page.html"], "--text"),
+                ("run", ["--limit", "5"], "--text"),
+                ("task", ["--text", text], "no tokenizer")):
+            with self.subTest(arguments):
+                done = self.inspect(run, *arguments)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+        done = self.inspect("run", "--text", text, "--limit", "1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("at least 2", done.stderr)
+        done = rapt("inspect", Inspect.EXAMPLE, "--text", text)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("without weights", done.stderr)
+
+    def test_writes_a_page_or_says_why_not(self):
+        page = self.path / "page.html"
+        text = str(self.path / "text.txt")
+        done = self.inspect("run", "--text", text, "--html", str(page), "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(str(page), done.stderr)
+        self.assertEqual(json.loads(done.stdout)["heads_each"], 2)
+        self.assertIn("What the heads do", page.read_text())
+        done = self.inspect("run", "--text", text, "--html", "/nowhere/page.html")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere", done.stderr)
+        done = self.inspect("run", "--text", text, "--html", str(self.path))
+        self.assertEqual(done.returncode, 1)
+
+    def test_ends_on_ctrl_c(self):
+        long = self.path / "long.txt"
+        long.write_text("A text, and some more of it.\n" * 400)
+        command = [RAPT, "inspect", str(self.path / "run"), "--text", str(long), "--limit", "11000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as work:
+            time.sleep(1.5)
+            work.send_signal(signal.SIGINT)
+            out, error = work.communicate(timeout=60)
+        self.assertEqual((work.returncode, out), (130, ""), error)
 
 
 class Tokenize(unittest.TestCase):

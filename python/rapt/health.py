@@ -1,0 +1,84 @@
+"""A health report of a model on a text: what every head does, and what narrower attention would cost."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+
+from rapt import _core
+from rapt.model import Model, load
+
+
+def inspect(model, text=None, *, ids=None, target=None, target_ids=None, limit=0, trials=True, maps=True,
+            context=None):
+    """Runs a model on a text and reports on every head.
+
+    model is what rapt.load gives, or what it takes. Instead of a text there may be ids. target is what
+    the decoder of an encoder-decoder reads. limit is how many tokens are read, the first ones; trials
+    runs the model again under narrower patterns; maps keeps attention over the text, which the page
+    shows. In a notebook the report shows itself.
+
+    >>> report = rapt.inspect("minilm", "a cat sleeps on the mat")    # doctest: +SKIP
+    >>> pandas.DataFrame(report.heads).sort_values("reach90")         # doctest: +SKIP
+    """
+    if not isinstance(model, Model):
+        name, model = os.fspath(model), load(model)
+    else:
+        name = model.family
+    given = _core.health_text(text or "", target or "", _list(ids), _list(target_ids), limit)
+    core = _core.examine(model._core, given, 256 if maps else 0, trials, context or _core.Context())
+    core.model = name
+    return Health(core)
+
+
+def _list(ids):
+    return [] if ids is None else [int(i) for i in ids]
+
+
+def _columns(rows):
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+
+
+class Health:
+    """What inspect found.
+
+    heads and trials are tables: dicts of columns of one length, which pandas.DataFrame takes. data is
+    everything, as `rapt inspect --json` prints it.
+    """
+
+    def __init__(self, core):
+        self._core = core
+        self.data = json.loads(core.json())
+        self.heads = _columns(self.data["heads"])
+        self.layers = _columns(self.data["layers"])
+        self.trials = _columns(self.data["trials"])
+        self.advice = self.data["advice"]
+        self.notices = self.data["notices"]
+        self.tokens = self.data["texts"]
+        self.loss = self.data["loss"]
+
+    def map(self, layer, head):
+        """[side, side]: what the queries of a tile give to the keys of a tile, on average. Tiles are
+        map_tile tokens, single ones up to 256."""
+        return self._core.map(layer, head)
+
+    map_tile = property(lambda self: self._core.map_tile)
+
+    def html(self):
+        """The page of `rapt inspect --html`."""
+        return self._core.html()
+
+    def save(self, path):
+        """Writes the page."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.html())
+
+    def _repr_html_(self):
+        return (f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:960px;border:0">'
+                "</iframe>")
+
+    def __repr__(self):
+        lines = [f"<rapt.Health of {self.data['model']}: {len(self.data['layers'])} layers of "
+                 f"{self.data['heads_each']} heads on {self.data['tokens']} tokens>"]
+        return "\n".join(lines + ["- " + line for line in self.advice])
