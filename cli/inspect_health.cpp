@@ -87,9 +87,7 @@ void add_health_options(CLI::App& command, HealthCommand& options) {
   command.add_option("--limit", options.limit, "Read the first so many tokens of the text")
       ->check(whole_number(2));
   command.add_option("--html", options.html, "Write the report on a text as a page to click on");
-  command.add_option("--weights", options.weights, "With a text: what matrices are kept as")
-      ->check(CLI::IsMember(weight_words()))
-      ->capture_default_str();
+  add_load_options(command, options.load);
   command.add_option("--threads", options.threads, "With a text: threads (default: all CPUs)")
       ->check(whole_number(1));
 }
@@ -111,7 +109,7 @@ void run_health(const std::string& model, const HealthCommand& command, HealthOu
   const StopSignals signals;
   const HealthText text = text_of(command);
   if (!command.html.empty()) check_page(command.html);
-  Pretrained loaded = open_model(model, load_options(command.weights));
+  Pretrained loaded = open_model(model, load_options(command.load));
   const Context context(command.threads);
   loaded.model.pack(context);
   HealthOptions options;

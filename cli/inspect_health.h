@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/models.h"
 #include "rapt/health.h"
 
 namespace rapt::cli {
@@ -11,7 +12,7 @@ namespace rapt::cli {
 struct HealthCommand {
   std::string text, ids, target;  // files; "-": standard input
   std::string html;               // file of the page; "": none
-  std::string weights = "stored";
+  LoadWords load;
   Index limit = 0;
   Index threads = 0;
 
