@@ -108,6 +108,8 @@ std::int32_t checked_token(Index id, Index vocabulary, const std::string& where)
 
 void check_config(const ModelConfig& config) {
   config.check();
+  // Before tables of that size are made.
+  check(config.dim() <= 512, "model: a head has ", config.dim(), " numbers, expected at most 512");
   if (config.positions != ModelConfig::Positions::rope) return;
   RopeOptions options;
   options.dim = config.dim();
