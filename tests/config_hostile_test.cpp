@@ -67,6 +67,7 @@ TEST(HostileConfig, RotationsThatCannotBe) {  // CF-09, CF-10, CF-13
            {"original_max_position_embeddings", 32}},
           {"config.json"});
   refused("head_dim", 3, {"head_dim is 3", "even"});
+  refused("head_dim", Index{1} << 30, {"a head has 1073741824 numbers", "at most 512"});
 }
 
 TEST(HostileConfig, NormsWindowsAndTokens) {  // CF-12, CF-17, CF-18

@@ -8,7 +8,7 @@ namespace rapt {
 
 /// A config as config.json says it, and whose family it is.
 struct FamilyConfig {
-  const Family* family;
+  const Family* family = nullptr;
   ModelConfig config;
   ModelTokens special;
   std::string architecture = {};  // the class that wrote it, "BertModel"

@@ -50,7 +50,9 @@ ModelTokens special_tokens_from(Fields& fields) {
 FamilyConfig family_config_from(const Json& object, const std::string& path) {
   Fields fields(object, path);
   const Family& family = family_of(fields.text("model_type"), path);
-  FamilyConfig made{&family, {}, special_tokens_from(fields)};
+  FamilyConfig made;
+  made.family = &family;
+  made.special = special_tokens_from(fields);
   const std::vector<std::string> architectures =
       fields.texts("architectures", std::vector<std::string>());
   if (!architectures.empty()) made.architecture = architectures.front();
@@ -106,6 +108,8 @@ std::int32_t checked_token(Index id, Index vocabulary, const std::string& where)
 
 void check_config(const ModelConfig& config) {
   config.check();
+  // Before tables of that size are made.
+  check(config.dim() <= 512, "model: a head has ", config.dim(), " numbers, expected at most 512");
   if (config.positions != ModelConfig::Positions::rope) return;
   RopeOptions options;
   options.dim = config.dim();

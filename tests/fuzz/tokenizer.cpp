@@ -75,9 +75,10 @@ std::vector<std::string> gguf_seeds() {
                      .list_entry<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 1, 3})
                      .entry<std::uint8_t>("tokenizer.ggml.add_bos_token", 7, 0)
                      .bytes());
-  made.push_back(begin(3, "bert")
+  made.push_back(begin(4, "bert")
                      .texts_entry("tokenizer.ggml.tokens",
                                   {"[UNK]", "[CLS]", "[SEP]", "\u2581a", "b", "\u2581ab"})
+                     .entry<std::uint32_t>("tokenizer.ggml.unknown_token_id", 4, 0)
                      .entry<std::uint32_t>("tokenizer.ggml.cls_token_id", 4, 1)
                      .bytes());
   return made;
