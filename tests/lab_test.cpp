@@ -165,7 +165,7 @@ TEST(LabScale, ShowsWhatHalfPrecisionLoses) {
   const Json bits = resolution_figure(quiet).data["rows"];
   // One row of 4,096 keys at d = 128: 103 and 840 values for another seed.
   for (const Json& row : bits)
-    if (row["d"] == 128) {
+    if (row["d"] == 128 && row["scale"] != "none") {
       EXPECT_LT(relative_error(row["values"].get<double>(), row["scale"] == "1/d" ? 103 : 840),
                 0.25)
           << row;

@@ -8,7 +8,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
-DEFINITION = re.compile(r"^(?:class|struct|enum class|enum) (?:RAPT_API )?(\w+)\b(?!::|<)[^;]*?\{", re.M)
+DEFINITION = re.compile(r"^(?:class|struct|enum class|enum) (?:RAPT_API |alignas\(\w+\) )?(\w+)\b(?!::|<)[^;]*?\{", re.M)
 NAMESPACE = re.compile(r"^namespace (\w[\w:]*) \{|^HWY_BEFORE_NAMESPACE", re.M)
 
 

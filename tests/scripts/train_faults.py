@@ -134,10 +134,10 @@ def check_reading(folder, rng):
                 ready=lambda: folder.exists() and time.monotonic() > began + delay,
             )
             longest = max(longest, waited)
-            if "before a step" in errors:
+            if "before a step" in errors and folder.exists():
                 left = [path.name for path in folder.iterdir() if path.name != "lock"]
-                expect(not left or "config.toml" in left, f"half a run was left: {left}")
-            shutil.rmtree(folder)
+                expect("config.toml" in left, f"half a run was left: {left}")
+            shutil.rmtree(folder, ignore_errors=True)
     expect(longest < 2, f"an interruption took {longest:.2f} s")
     return longest
 
