@@ -75,6 +75,7 @@ void check_page(const std::string& path) {
   if (!std::filesystem::is_directory(folder))
     throw std::invalid_argument("inspect: --html " + path + ": there is no folder " +
                                 folder.string());
+  check_writable(path);
 }
 
 }  // namespace
@@ -126,6 +127,7 @@ void run_health(const std::string& model, const HealthCommand& command, HealthOu
     fmt::print("{}\n", health_json(health));
   else
     print_health(health);
+  std::fflush(stdout);
   if (!command.html.empty()) fmt::print(stderr, "the page is {}\n", command.html);
 }
 

@@ -22,10 +22,8 @@ struct LabCommand {
 void prepare(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  const std::filesystem::path probe = folder / "report.html.part";
-  if (!error && !std::ofstream(probe)) error = std::make_error_code(std::errc::permission_denied);
   if (error) throw std::runtime_error(folder.string() + ": cannot write there: " + error.message());
-  std::filesystem::remove(probe, error);
+  for (const char* name : {"report.html", "report.json"}) check_writable(folder / name);
 }
 
 std::vector<std::string> names() {
@@ -70,7 +68,9 @@ void add_lab(CLI::App& app) {
   command->add_flag("--list", c->list, "Print the experiments and what they ask");
   command->add_option("--out", c->folder, "Folder of report.html and report.json")
       ->capture_default_str();
-  command->add_option("--seed", c->options.seed, "Of all random numbers")->capture_default_str();
+  command->add_option("--seed", c->options.seed, "Of all random numbers")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
   command->callback([c] { run(*c); });

@@ -43,7 +43,21 @@ void write_whole(const std::filesystem::path& path, const std::string& text) {
       throw std::runtime_error(path.string() + ": cannot be written");
     }
   }
-  std::filesystem::rename(unfinished, path);
+  std::error_code error;
+  std::filesystem::rename(unfinished, path, error);
+  if (!error) return;
+  std::error_code ignored;
+  std::filesystem::remove(unfinished, ignored);
+  throw std::runtime_error(path.string() + ": cannot be written: " + error.message());
+}
+
+void check_writable(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path))
+    throw std::runtime_error(path.string() + ": is a folder, expected the name of a file");
+  const std::filesystem::path probe = path.string() + ".part";
+  if (!std::ofstream(probe)) throw std::runtime_error(path.string() + ": cannot be written");
+  std::error_code ignored;
+  std::filesystem::remove(probe, ignored);
 }
 
 std::string bytes_text(Index bytes) {

@@ -36,6 +36,8 @@ void say_what_is_read(const std::string& what);
 
 /// A file that is whole or not there. Throws std::runtime_error if it cannot be written.
 void write_whole(const std::filesystem::path& path, const std::string& text);
+/// Throws std::runtime_error if it cannot be: before minutes of work.
+void check_writable(const std::filesystem::path& path);
 
 /// "3.2 GB"
 std::string bytes_text(Index bytes);

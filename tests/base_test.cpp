@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/fpmode.h"
+#include "base/loop.h"
 #include "base/sizes.h"
 #include "base/threads.h"
 #include "rapt/context.h"
@@ -147,7 +148,7 @@ TEST(Threads, RunEveryTaskOnceWithWorkersOfTheirOwn) {
   }
 }
 
-TEST(Threads, BeginWithTheSameTasksInEveryLoop) {
+TEST(Threads, BeginWithARunOfTasksOfTheirOwn) {
   const Threads threads(3);
   std::mutex mutex;
   std::condition_variable all_here;
@@ -160,6 +161,18 @@ TEST(Threads, BeginWithTheSameTasksInEveryLoop) {
     all_here.wait_for(lock, std::chrono::seconds(20), [&] { return first.size() == 3; });
   });
   EXPECT_EQ(first, (std::set<Index>{0, 10, 20}));
+}
+
+TEST(Standby, SendsForNoMoreHelpersThanThereMayBe) {
+  Standby standby(2);
+  const std::function<void(Index, Index)> nothing = [](Index, Index) {};
+  const auto loop = std::make_shared<Loop>(5, 1, nothing);
+  EXPECT_EQ(standby.invite(loop, 3), 2);
+  EXPECT_EQ(standby.invite(loop, 3), 0);  // both are busy
+  standby.excuse(1);
+  EXPECT_EQ(standby.invite(loop, 3), 1);
+  EXPECT_EQ(standby.next(), nullptr);  // looked out in vain, and left
+  EXPECT_EQ(standby.invite(loop, 3), 1);
 }
 
 TEST(Threads, AreAsManyAsAskedForEvenBeyondTheCpus) {

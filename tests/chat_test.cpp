@@ -13,6 +13,11 @@ constexpr const char* chatml =
     "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% "
     "endif "
     "%}{{'<|im_start|>' + message['role']}}";
+constexpr const char* qwen =
+    "{% if tools %}{{ '<|im_start|>system\n' }}{{ messages[0]['content'] }}{{ '<|im_end|>' }}{% "
+    "else "
+    "%}{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}{{ "
+    "'<|im_start|>system\nYou are Qwen.<|im_end|>\n' }}{% endif %}";
 constexpr const char* llama3 = "{{ bos_token }}{{ '<|start_header_id|>' + message['role'] }}";
 constexpr const char* llama31 =
     "{{ '<|start_header_id|>system' }}{{- \"Cutting Knowledge Date: December 2023\\n\" }}";
@@ -26,6 +31,9 @@ constexpr const char* zephyr = "{{ '<|user|>\n' + message['content'] + eos_token
 TEST(Chat, TextsHaveTheFormOfTheTemplate) {
   EXPECT_EQ(chat_text(chatml, "Why?"),
             "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  EXPECT_EQ(chat_text(qwen, "Why?"),
+            "<|im_start|>system\nYou are Qwen.<|im_end|>\n<|im_start|>user\nWhy?<|im_end|>\n"
             "<|im_start|>assistant\n");
   EXPECT_EQ(chat_text(llama3, "Why?", "Be brief."),
             "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
@@ -42,6 +50,8 @@ TEST(Chat, TextsHaveTheFormOfTheTemplate) {
   EXPECT_EQ(chat_text(mistral3, "Why?"), "[INST] Why?[/INST]");
   EXPECT_EQ(chat_text(gemma, "Why?"),
             "<start_of_turn>user\nWhy?<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_EQ(chat_text("<start_of_turn> Cutting Knowledge Date: December 2023", "Why?"),
+            chat_text(gemma, "Why?"));
   EXPECT_EQ(chat_text(phi, "Why?", "Be brief."),
             "<|system|>\nBe brief.<|end|>\n<|user|>\nWhy?<|end|>\n<|assistant|>\n");
   EXPECT_EQ(chat_text(zephyr, "Why?"), "<|user|>\nWhy?</s>\n<|assistant|>\n");

@@ -7,6 +7,7 @@ import json
 import os
 
 from rapt import _core
+from rapt._files import write_whole
 from rapt.model import Model, load
 
 
@@ -71,11 +72,10 @@ class Health:
 
     def save(self, path):
         """Writes the page."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.html())
+        write_whole(path, self.html())
 
     def _repr_html_(self):
-        return (f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:960px;border:0">'
+        return (f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts" style="width:100%;height:960px;border:0">'
                 "</iframe>")
 
     def __repr__(self):

@@ -18,6 +18,7 @@ import os
 import pathlib
 
 from rapt import _core
+from rapt._files import write_whole
 
 
 def _built():
@@ -64,10 +65,9 @@ class Report:
         """Writes report.html and report.json into a folder, and returns the page's path."""
         place = pathlib.Path(os.fspath(folder))
         place.mkdir(parents=True, exist_ok=True)
-        (place / "report.json").write_text(json.dumps(self.data, indent=1, ensure_ascii=False),
-                                           encoding="utf-8")
+        write_whole(place / "report.json", json.dumps(self.data, indent=1, ensure_ascii=False))
         page = place / "report.html"
-        page.write_text(self.page, encoding="utf-8")
+        write_whole(page, self.page)
         return page
 
     def _repr_html_(self) -> str:

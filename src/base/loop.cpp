@@ -64,8 +64,9 @@ void Loop::work(Index worker) {
   }
 }
 
-void Loop::close() {
-  look_out([this] { return inside_.load(std::memory_order_relaxed) == 0; });
+void Loop::close(Wait wait) {
+  if (wait == Wait::watching)
+    look_out([this] { return inside_.load(std::memory_order_relaxed) == 0; });
   std::unique_lock lock(mutex_);
   closed_ = true;
   nobody_inside_.wait(lock, [this] { return inside_ == 0; });
@@ -101,7 +102,14 @@ Index Standby::invite(const SharedLoop& loop, Index wanted) {
   invitations_.insert(invitations_.end(), static_cast<std::size_t>(invited), loop);
   waiting_ -= invited;
   invited_ += invited;
-  return invited;
+  const Index sent = std::min(wanted - invited, most_ - about_);
+  about_ += sent;
+  return sent;
+}
+
+void Standby::excuse(Index helpers) {
+  const std::lock_guard lock(mutex_);
+  about_ -= helpers;
 }
 
 SharedLoop Standby::accepted() {
@@ -125,6 +133,7 @@ SharedLoop Standby::next() {
     const std::lock_guard lock(mutex_);
     if (!invitations_.empty()) continue;  // in the last moment
     --waiting_;
+    --about_;
     return nullptr;
   }
 }

@@ -29,8 +29,9 @@ class Loop {
   /// Takes part as a worker of its own, if there is something left to do.
   void help();
   void work(Index worker);
+  enum class Wait { watching, asleep };
   /// Lets nobody else in, waits for those inside, reports the first error.
-  void close();
+  void close(Wait wait);
 
  private:
   Share& share(Index i) { return shares_[static_cast<std::size_t>(i)]; }
@@ -56,9 +57,15 @@ using SharedLoop = std::shared_ptr<Loop>;
 /// after the other.
 class Standby {
  public:
-  /// Gives a loop to helpers that look out, and says to how many.
+  /// At most so many helpers are about at a time.
+  explicit Standby(Index most) : most_(most) {}
+
+  /// Gives a loop to helpers that look out. Returns how many others to send for, which count as
+  /// being about from now on: messages to helpers that are busy would pile up.
   Index invite(const SharedLoop& loop, Index wanted);
-  /// The next loop; null if none came in time.
+  /// So many could not be sent for.
+  void excuse(Index helpers);
+  /// The next loop; null if none came in time, and the helper is not about any more.
   SharedLoop next();
   /// Lets helpers go.
   void close();
@@ -66,10 +73,12 @@ class Standby {
  private:
   SharedLoop accepted();
 
+  const Index most_;
   std::mutex mutex_;
   std::vector<SharedLoop> invitations_;  // as many helpers will accept one
   std::atomic<Index> invited_ = 0;       // their number, to be looked at without the lock
   Index waiting_ = 0;                    // helpers that look out and have no invitation
+  Index about_ = 0;                      // helpers at work, looking out or sent for
   std::atomic<bool> closed_ = false;
 };
 

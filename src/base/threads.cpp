@@ -68,7 +68,7 @@ Threads::~Threads() = default;
 Arena& Threads::arena() const {
   std::call_once(pool_->once, [this] {
     pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1));
-    if (count_ <= usable_cpus()) pool_->standby = std::make_shared<Standby>();
+    if (count_ <= usable_cpus()) pool_->standby = std::make_shared<Standby>(count_ - 1);
   });
   return *pool_->arena;
 }
@@ -90,16 +90,18 @@ void Threads::run_loop(Index tasks, Index shares,
     return;
   }
   const auto loop = std::make_shared<Loop>(tasks, shares, run);
-  const Index helpers = std::min(count_, tasks) - 1;
+  Index missing = 0;  // helpers that have to be sent for
   try {
     Arena& workers = arena();
-    const Index invited = pool_->standby ? pool_->standby->invite(loop, helpers) : 0;
-    for (Index helper = invited; helper < helpers; ++helper) send(workers, loop, pool_->standby);
+    missing = std::min(count_, tasks) - 1;
+    if (pool_->standby) missing = pool_->standby->invite(loop, std::exchange(missing, 0));
+    for (; missing > 0; --missing) send(workers, loop, pool_->standby);
   } catch (...) {
     // Fewer helpers, or none: the caller can do all tasks itself, with the same bits.
+    if (pool_->standby) pool_->standby->excuse(missing);
   }
   loop->work(0);
-  loop->close();
+  loop->close(pool_->standby ? Loop::Wait::watching : Loop::Wait::asleep);
 }
 
 }  // namespace rapt

@@ -28,9 +28,10 @@ class Threads {
   /// caller never waits for a helper that has not begun, so loops may nest and several threads may
   /// share one Threads.
   void for_each_task(Index tasks, const std::function<void(Index task, Index worker)>& run) const;
-  /// The same, but each worker begins with a run of tasks of its own, the same in every loop of as
-  /// many tasks, and helps others when it is done: what it read last time may still lie in a cache
-  /// that the others do not share.
+  /// The same, but each worker begins with a run of tasks of its own and helps others when it is
+  /// done. The caller's run is the same in every loop of as many tasks, and so is that of the
+  /// helper if there is one: what they read last time may still lie in a cache of their own.
+  /// Several helpers may change places.
   void for_each_task_at_home(Index tasks,
                              const std::function<void(Index task, Index worker)>& run) const;
 

@@ -62,12 +62,14 @@ const ChatForm& form_of(const Pretrained& loaded) {
 /// What a ChatML template puts between <|im_start|>system and <|im_end|> if nobody says otherwise.
 std::string default_system(const std::string& chat_template) {
   for (const std::string mark : {"<|im_start|>system\\n", "<|im_start|>system\n"}) {
-    const std::size_t at = chat_template.find(mark);
-    if (at == std::string::npos) continue;
-    const std::size_t start = at + mark.size(), end = chat_template.find("<|im_end|>", start);
-    if (end == std::string::npos) return "";
-    const std::string text = chat_template.substr(start, end - start);
-    return text.find_first_of("{}'") == std::string::npos ? text : "";
+    // Others have code between the marks, such as that for tools.
+    for (std::size_t at = 0; (at = chat_template.find(mark, at)) != std::string::npos;) {
+      at += mark.size();
+      const std::size_t end = chat_template.find("<|im_end|>", at);
+      if (end == std::string::npos) break;
+      const std::string text = chat_template.substr(at, end - at);
+      if (text.find_first_of("{}'") == std::string::npos) return text;
+    }
   }
   return "";
 }
@@ -85,7 +87,8 @@ std::vector<std::string> chat_parts(const ChatForm& form, const std::string& cha
   const std::string first = system                   ? *system
                             : form.system == nullptr ? ""
                                                      : default_system(chat_template);
-  const bool dated = has(chat_template, "Cutting Knowledge Date: December 2023");
+  const bool dated =
+      form.system != nullptr && has(chat_template, "Cutting Knowledge Date: December 2023");
   if (first.empty() && !dated) return {user, question, after};
   const std::string before = form.system + std::string(dated ? "Cutting Knowledge Date: December "
                                                                "2023\nToday Date: 26 Jul 2024\n\n"

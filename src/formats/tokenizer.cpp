@@ -78,6 +78,9 @@ std::string TextStream::add(std::int32_t id) {
   if (std::string last_text = tokenizer_.decode(last, options_); !last_text.empty()) {
     ids_ = std::move(last);
     text = std::move(last_text);
+  } else if (fresh.empty()) {  // or a long run of them would be decoded again for each
+    ids_.resize(said_);
+    return fresh;
   }
   said_ = ids_.size();
   text_ = std::move(text);

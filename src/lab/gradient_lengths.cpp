@@ -91,7 +91,9 @@ std::vector<Figure> gradient_figures(const Lab& lab) {
       "square rises " +
       short_text(queries.at(512, "root mean square") / queries.at(64, "root mean square")) +
       "-fold: a few rows in which two keys tie get enormous gradients. Judge saturation by the "
-      "median, never by the mean.";
+      "median, never by the mean. Compare the slopes of the curves, not their heights: without a "
+      "scale every gradient is √d times longer to begin with, which an optimizer such as Adam "
+      "divides away; what it cannot bring back is a gradient that fades.";
   Figure key_figure = of_keys.figure("length of the gradient of a key");
   key_figure.name = "keys";
   key_figure.title = "Keys live on the few queries that are still alive, and hide saturation too";

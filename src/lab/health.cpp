@@ -114,7 +114,9 @@ class Examiner {
       health_.heads[static_cast<std::size_t>(first + head)].likeness.assign(
           cosines.begin() + head * heads, cosines.begin() + (head + 1) * heads);
     if (std::isnan(cosines.front()))
-      notice("heads are not compared with one another: logits with a softcap do not add up");
+      notice(call.how.softcap > 0
+                 ? "heads are not compared with one another: logits with a softcap do not add up"
+                 : "heads are not compared with one another: they are too wide to be joined");
   }
 
   void try_patterns(const lab::PassResult& before) {

@@ -62,24 +62,31 @@ std::vector<const HeadHealth*> those(const ModelHealth& health,
 /// A token's text between quotes.
 std::string one_line(const std::string& text) {
   std::string line;
-  for (const char c : text) line += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, c);
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    line += c == '\n' ? "\\n" : c == '\t' ? "\\t" : std::string(1, control ? '?' : c);
+  }
   return line;
 }
 
 /// The token, other than the first, that most heads rest on.
 std::string favourite(const ModelHealth& health) {
-  std::map<Index, Index> heads;
-  for (const HeadHealth* head : those(health, [](const HeadHealth& h) { return h.kind == "one"; }))
-    ++heads[head->favourite];
+  std::map<std::pair<bool, Index>, Index> heads;  // of an encoder or not, token: how many
+  for (const HeadHealth* head :
+       those(health, [](const HeadHealth& h) { return h.kind == "one"; })) {
+    const LayerHealth& layer = health.layers[static_cast<std::size_t>(head->layer)];
+    ++heads[{health.sources > 0 && layer.name.starts_with("encoder"), head->favourite}];
+  }
   if (heads.empty()) return "";
   const auto most =
       std::ranges::max_element(heads, {}, [](const auto& each) { return each.second; });
-  const auto place = static_cast<std::size_t>(most->first);
-  const std::string text =
-      place < health.texts.size() ? " (\"" + one_line(health.texts[place]) + "\")" : "";
-  return " That other token is number " + std::to_string(most->first) + " of " +
-         std::to_string(health.tokens) + text + " for " + std::to_string(most->second) +
-         " of them.";
+  const auto& [of_source, token] = most->first;
+  const auto place = static_cast<std::size_t>(token);
+  const std::vector<std::string>& texts = of_source ? health.source_texts : health.texts;
+  const std::string text = place < texts.size() ? " (\"" + one_line(texts[place]) + "\")" : "";
+  return " That other token is number " + std::to_string(token) + " of " +
+         std::to_string(of_source ? health.sources : health.tokens) + text + " for " +
+         std::to_string(most->second) + " of them.";
 }
 
 std::string kinds(const ModelHealth& health) {

@@ -49,7 +49,7 @@ std::string map_text(const Tensor& map, Index join) {
         row[static_cast<std::size_t>(j / join)] +=
             static_cast<double>(map.data()[i * side + j]) / static_cast<double>(count);
     for (const double p : row) {
-      if (p < smallest) {
+      if (!(p >= smallest)) {  // NaN too
         ++nothing;
         continue;
       }

@@ -88,12 +88,14 @@ PatternTrial window_trial(const ModelHealth& health, Index reach, Pinned pinned)
 std::optional<PatternTrial> fitted_trial(const ModelHealth& health) {
   PatternTrial trial;
   std::vector<std::optional<Index>> reaches;
-  double cached = 0;
+  double cached = 0, caching = 0;  // layers with a cache, and what is kept of theirs
   for (Index i = 0; i < std::ssize(health.layers); ++i) {
     const std::optional<Index> reach = reaches.emplace_back(window_for(health, i));
     trial.patterns.push_back(reach ? narrowed(health, i, *reach, Pinned::yes).text()
                                    : health.layers[static_cast<std::size_t>(i)].pattern);
+    if (health.sources > 0 && from_encoder(health.layers[static_cast<std::size_t>(i)])) continue;
     const Index kept = reach ? std::min(health.tokens, *reach + 1 + health.pinned) : health.tokens;
+    caching += 1;
     cached += static_cast<double>(kept) / static_cast<double>(health.tokens);
   }
   const auto windows = std::ranges::count_if(reaches, [](const auto& r) { return r.has_value(); });
@@ -105,8 +107,8 @@ std::optional<PatternTrial> fitted_trial(const ModelHealth& health) {
     return reach ? head.within_pinned[place_of(health, *reach)] : 1.0;
   });
   fill_pairs(health, trial);
-  trial.cache_bytes = static_cast<Index>(static_cast<double>(health.cache_bytes) * cached /
-                                         static_cast<double>(health.layers.size()));
+  trial.cache_bytes =
+      static_cast<Index>(static_cast<double>(health.cache_bytes) * cached / std::max(1.0, caching));
   return trial;
 }
 

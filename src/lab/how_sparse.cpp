@@ -142,7 +142,7 @@ Figure advice_figure(const Json& windows, double content_mass, const PatternCost
           percent("sink", "window and first 4 tokens") + " instead of " +
           percent("sink", "window alone"));
   add(from(costs.lsh_from, "longer than measured here") + ", and like looks for like anywhere",
-      "<code>lsh(...) & causal()</code>",
+      "<code>lsh(64, 4) & causal()</code>",
       short_text(costs.lsh_gain) + " times faster at " + count_text(costs.longest) +
           " tokens; keeps up to " + short_text(100 * content_mass) +
           " % of a head that looks for its kind");

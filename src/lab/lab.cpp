@@ -114,7 +114,7 @@ LabReport run_lab(const LabOptions& options, const Context& context) {
     tell(0);
     page.sections.push_back(experiment->run({context, options.seed, tell}));
     page.sections.back().command =
-        std::string("rapt lab ") + experiment->name +
+        std::string("rapt lab ") + experiment->name + " --out " + experiment->name +
         (options.seed == 1 ? "" : " --seed " + std::to_string(options.seed));
     before += experiment->share;
   }

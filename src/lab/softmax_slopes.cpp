@@ -111,9 +111,9 @@ Figure jacobian_figure(const Lab& lab) {
       "What softmax lets through: move the scale, and the slopes fade at both ends",
       "Each cell is how much the probability of key i moves with the score of key j: pᵢ(1 − pᵢ) on "
       "the diagonal, −pᵢpⱼ beside it, the same both ways. A slope is 0 in four cases only: on the "
-      "diagonal where pᵢ is 0 or 1, beside it where pᵢ or pⱼ is 0. At a large scale one key has "
-      "all "
-      "the probability and every cell is one of these; no learning gets through.",
+      "diagonal where pᵢ is 0 or 1, beside it where pᵢ or pⱼ is 0. The larger the scale, the more "
+      "cells are one of these, until only keys that nearly tie with the winner are left; where "
+      "there is none, no learning gets through.",
       {{"cells", cells}},
       spec_of(chart)};
 }
@@ -137,10 +137,12 @@ Figure norm_figure(const Lab& lab) {
                           .y = "norm",
                           .label = "all keys alike, √(n − 1)/n"});
   return {"norm",
-          "From a deviation of " + short_text(tables.dead_from) +
-              " on, the slopes of the typical row are below 1/100",
+          tables.dead_from > 0 ? "From a deviation of " + short_text(tables.dead_from) +
+                                     " on, the slopes of the typical row are below 1/100"
+                               : "The slopes of the typical row fade as scores spread",
           "512 keys, scores of a given spread; with standard normal queries and keys it is √d "
-          "without a scale and 1 with 1/√d. Slopes are largest where a few keys compete. The root "
+          "without a scale and 1 with 1/√d. Slopes are largest where a few keys compete: a row may "
+          "be sharp, as at a deviation of 8, and still learn. The root "
           "mean square stays up, because a rare row with two equal winners has slopes near ½; the "
           "median row falls to nothing.",
           {{"measured", tables.measured},

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/input.h"
 #include "base/keep_memory.h"
+#include "base/lock.h"
 #include "formats/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
@@ -289,14 +290,23 @@ class NewFolders {
   NewFolders(const NewFolders&) = delete;
   NewFolders& operator=(const NewFolders&) = delete;
   ~NewFolders() {
-    std::error_code ignored;
-    if (paths_.empty()) return;
-    for (const char* name : {lock_name, metrics_name}) fs::remove(paths_[0] / name, ignored);
-    for (const fs::path& path : paths_) fs::remove(path, ignored);  // unless something is in it
+    try {
+      if (!paths_.empty()) take_away();
+    } catch (const std::exception&) {
+      // Another process holds the folder by now, or nobody may write to it.
+    }
   }
   void keep() { paths_.clear(); }
 
  private:
+  void take_away() {
+    if (!fs::exists(paths_[0])) return;
+    const FileLock lock((paths_[0] / lock_name).string());
+    for (const char* name : {metrics_name, lock_name}) fs::remove(paths_[0] / name);
+    std::error_code ignored;
+    for (const fs::path& path : paths_) fs::remove(path, ignored);  // unless something is in it
+  }
+
   std::vector<fs::path> paths_;  // the innermost first
 };
 

@@ -314,7 +314,7 @@ class Lab(unittest.TestCase):
                              [f"{folder}/new/report.html", f"{folder}/new/report.json"])
             self.assertEqual(sorted(os.listdir(f"{folder}/new")), ["report.html", "report.json"])
             report = json.loads(pathlib.Path(folder, "new", "report.json").read_text())
-            self.assertEqual(report["sections"][0]["command"], "rapt lab positions --seed 5")
+            self.assertEqual(report["sections"][0]["command"], "rapt lab positions --out positions --seed 5")
 
     def test_refuses_before_it_works(self):
         done = rapt("lab", "weather")

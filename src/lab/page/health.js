@@ -327,7 +327,7 @@ function showTrials() {
   $("trials").replaceChildren(line("th", head), line("td", own), ...D.trials.map((t) => {
     const change = writes ? ` (${t.loss >= D.loss ? "+" : "−"}${short(Math.abs(100 * (t.loss / D.loss - 1)))} %)` : "";
     const texts = [t.name, `${t.served} of ${D.heads.length}`, percent(t.mass), percent(t.worst), percent(t.pairs),
-      writes ? t.loss.toFixed(3) + change : short(t.cosine)];
+      writes ? (t.loss === null ? "–" : t.loss.toFixed(3) + change) : short(t.cosine)];
     if (D.cache_bytes > 0) texts.push(megabytes(t.cache_bytes));
     return line("td", texts);
   }));
