@@ -58,7 +58,7 @@ class Reader {
     const Index made_for = end > 0 ? end : loaded_.model.config().max_tokens;
     const bool asked = limit_ > 0 && end == 0;  // for more than the model knows
     check(tokens <= made_for || asked || limit_ == 0, "examine: a limit of ", limit_,
-          " tokens, but the model reads ", made_for, ", expected no more");
+          " tokens, but the model reads ", made_for, ", expected no more (--limit ", made_for, ")");
     check(tokens <= made_for || asked, "examine: the ", what, " has ", tokens,
           " tokens and the model reads ", made_for, ", expected no more; a limit of ", made_for,
           " (--limit ", made_for, ") reads the first of them");
