@@ -91,21 +91,22 @@ std::string favourite(const ModelHealth& health) {
 
 std::string kinds(const ModelHealth& health) {
   struct Kind {
-    const char *name, *does;
+    const char *name, *one, *many, *what;
   };
-  constexpr Kind all[] = {{"first", "rest on the first token"},
-                          {"one", "rest on one other token"},
-                          {"self", "look at their own token"},
-                          {"neighbour", "look at the token beside"},
-                          {"near", "have 90 % within 16 tokens"},
-                          {"even", "look at everything alike"},
-                          {"mixed", "do none of this"}};
+  constexpr Kind all[] = {{"first", "rests", "rest", "on the first token"},
+                          {"one", "rests", "rest", "on one other token"},
+                          {"self", "looks", "look", "at the query's own token"},
+                          {"neighbour", "looks", "look", "at the token beside"},
+                          {"near", "has", "have", "90 % within 16 tokens"},
+                          {"even", "looks", "look", "at everything alike"},
+                          {"mixed", "does", "do", "none of this"}};
   std::string text = "Of " + heads_text(std::ssize(health.heads)) + " ";
   bool first = true;
   for (const Kind& kind : all) {
     const auto found = those(health, [&](const HeadHealth& h) { return h.kind == kind.name; });
     if (found.empty()) continue;
-    text += (first ? "" : ", ") + std::to_string(found.size()) + " " + kind.does;
+    text += (first ? "" : ", ") + std::to_string(found.size()) + " " +
+            (found.size() == 1 ? kind.one : kind.many) + " " + kind.what;
     first = false;
   }
   return text + "." + favourite(health);

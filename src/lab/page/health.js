@@ -37,6 +37,8 @@ const KINDS = {
   even: ["looks at everything alike", [150, 150, 150], "spreads its probability almost evenly"],
   mixed: ["none of these", [90, 100, 190], "has no habit that has a name here"],
 };
+// The letters of the command.
+const letterOf = (kind) => ({neighbour: "b", mixed: "-"})[kind] ?? kind[0];
 const closest = (h) => h.likeness.reduce((most, x, i) => i === h.head || x === null ? most : Math.max(most, x), 0);
 const windowPlace = () => Number($("window").value);
 const MEASURES = [
@@ -114,7 +116,7 @@ function buildGrid() {
 }
 
 function cellText(m, x) {
-  if (m.name === "kind") return x[0];
+  if (m.name === "kind") return letterOf(x);
   if (x === null) return "";
   return m.range ? (100 * x).toFixed(0) : m.log ? (x > 999 ? (x / 1000).toFixed(1) + "k" : x) : Number(x.toPrecision(2));
 }
@@ -146,7 +148,7 @@ function paintGrid() {
       if (count === 0) continue;
       const entry = make("span");
       entry.append(make("span", "", {class: "box", style: `background:${css(KINDS[kind][1])}`}),
-        `${kind}: ${KINDS[kind][0]} (${count})`);
+        `${letterOf(kind)} ${KINDS[kind][0]} (${count})`);
       legend.append(entry);
     }
     return;
