@@ -64,7 +64,11 @@ def test_equals_the_definition(s, pattern, strided, dtype):
     assert_close(out, exact, dtype)
     seen = ~np.isneginf(exact_lse)
     assert np.array_equal(np.isneginf(lse), ~seen)
-    assert_close(lse[seen], exact_lse[seen])
+    # Where bf16 is multiplied as it is, the sum is that of probabilities rounded to bf16, each by at
+    # most u16 (1 + 2^-6): docs/exactness.md.
+    pairs = dtype == "bfloat16" and rapt.Context().isa in ("AMX", "AVX512-BF16")
+    np.testing.assert_allclose(lse[seen], exact_lse[seen], rtol=2**-20,
+                               atol=(1 + 2**-6) * 2**-8 if pairs else 2**-19)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
