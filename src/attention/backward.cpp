@@ -43,39 +43,25 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
   write(table, gradients.dtable);
 }
 
-/// dq = scale * (sum over keys of dlogit * k), from the f64 sums.
-void write_query_gradients(const Call& call, const QuerySums& sums, const AnyMutableView& out) {
-  const Index owners = call.batch * call.heads;
-  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
-    const Index owner = task % owners;
-    const Index query_tile = task / owners;
-    const Buffer<float> zeros = [&] {
-      Buffer<float> buffer(sums.width());
-      std::fill(buffer.begin(), buffer.end(), 0.0f);
-      return buffer;
-    }();
-    const bool visits = !call.plan->visits(query_tile).empty();
-    for (Index r = 0; r < call.tile_rows(query_tile); ++r) {
-      const Index query = query_tile * tile + r;
-      const Index place = place_of(call.query_order, query);
-      if (place < 0) continue;
-      write_row(call.kernels, out.type(), out.row(owner / call.heads, owner % call.heads, place),
-                call.dim, [&](float* to) {
-                  if (!visits) return static_cast<void>(std::fill(to, to + call.dim, 0.0f));
-                  call.kernels.narrow(sums.rows(owner, query_tile) + r * sums.width(), zeros.data(),
-                                      call.rule.scale(query), call.dim, to);
-                });
-    }
-  });
+/// Zeros, whatever the type.
+void clear_row(const AnyMutableView& out, Index item, Index head, Index i) {
+  std::memset(out.row(item, head, i), 0, static_cast<std::size_t>(out.dim()) * size_of(out.type()));
 }
 
-/// Zeros, whatever the type.
+/// Queries that see nothing have no task that writes their gradient.
+void clear_unseeing(const Call& call, const AnyMutableView& dq) {
+  for (Index t = 0; t < call.query_tiles(); ++t) {
+    if (!call.plan->visits(t).empty()) continue;
+    for (Index owner = 0; owner < call.batch * call.heads; ++owner)
+      for (Index query = t * tile; query < t * tile + call.tile_rows(t); ++query)
+        clear_row(dq, owner / call.heads, owner % call.heads, query);
+  }
+}
+
 void clear(const AnyMutableView& out) {
   for (Index item = 0; item < out.batch(); ++item)
     for (Index head = 0; head < out.heads(); ++head)
-      for (Index i = 0; i < out.tokens(); ++i)
-        std::memset(out.row(item, head, i), 0,
-                    static_cast<std::size_t>(out.dim()) * size_of(out.type()));
+      for (Index i = 0; i < out.tokens(); ++i) clear_row(out, item, head, i);
 }
 
 /// What tasks add to in turns.
@@ -133,7 +119,7 @@ void run_backward(const Call& call, const BackwardInput& input, const GradientVi
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
   run_key_groups(call, input, sums, parts, operands);
-  write_query_gradients(call, sums.queries, operands.dq);
+  clear_unseeing(call, operands.dq);
   join_score_gradients(call, parts, groups, gradients);
   sums.relative_keys.write(call.rule.key_gradient_factor(), gradients.drelative_keys);
   sums.relative_values.write(1, gradients.drelative_values);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <memory>
 
 #include "attention/relative_tiles.h"
@@ -14,11 +15,12 @@
 
 namespace rapt {
 
-/// Where the tokens of a call lie that meet in another order: query or key i of the call is row
-/// rows[i] of its operand, and its results go to row places[i]; negative: no token, nowhere.
+/// Where the tokens of a call lie that meet in another order, perhaps several times: query or key i
+/// of the call is row rows[i] of its operand, negative: no token. Its results go to the same row;
+/// those of tokens from `adds_from` on are added to what is there.
 struct TokenOrder {
   const std::int32_t* rows;
-  const std::int32_t* places;
+  Index adds_from;
 };
 
 /// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none
@@ -110,9 +112,17 @@ inline void expect_rows(const InputRows& rows, Index numbers) {
   }
 }
 
+/// The same for numbers that are read and written.
+template <class T>
+void expect_to_write(const T* numbers, Index count) {
+  const auto* bytes = reinterpret_cast<const char*>(numbers);
+  for (Index at = 0; at < count * static_cast<Index>(sizeof(T)); at += 64)
+    __builtin_prefetch(bytes + at, 1, 2);
+}
+
 /// The row that results of token i take, negative: none.
 inline Index place_of(const TokenOrder* order, Index i) {
-  return order == nullptr ? i : Index{order->places[i]};
+  return order == nullptr ? i : Index{order->rows[i]};
 }
 
 /// Lets fill(float*) write one row of `count` numbers of any type.
@@ -122,6 +132,33 @@ void write_row(const Kernels& kernels, Type type, void* to, Index count, const F
   float row[max_dim];
   fill(row);
   kernels.store_numbers(row, count, type, to);
+}
+
+/// Lets fill(float*) make the result of token i and writes it to its row of one head, or adds it to
+/// what is there, which is f32 then.
+template <class Fill>
+void deliver_row(const Kernels& kernels, const TokenOrder* order, const AnyMutableView& to,
+                 Index item, Index head, Index i, const Fill& fill) {
+  const Index place = place_of(order, i);
+  if (place < 0) return;
+  void* row = to.row(item, head, place);
+  if (order == nullptr || i < order->adds_from)
+    return write_row(kernels, to.type(), row, to.dim(), fill);
+  assert(to.type() == Type::f32);
+  float share[max_dim];
+  fill(share);
+  auto* sums = static_cast<float*>(row);
+  for (Index c = 0; c < to.dim(); ++c) sums[c] += share[c];
+}
+
+/// Asks for the rows that `count` tokens will be added to.
+inline void expect_results(const TokenOrder* order, const AnyMutableView& to, Index first,
+                           Index count) {
+  if (order == nullptr) return;
+  for (Index i = first; i < first + count; ++i) {
+    if (order->rows[i] < 0) continue;
+    expect_to_write(static_cast<const float*>(to.row(0, 0, order->rows[i])), to.dim());
+  }
 }
 
 /// A view that has a shape and no numbers worth reading: enough for the checks of a call whose

@@ -239,16 +239,20 @@ class ForwardWorker {
       query(i).begin(item, head, first + i);
     }
     Index soon = first + group_;  // of the queries that this worker probably takes next
+    Index due = first;            // of those whose results are written at the end
     for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
       const PackedTile packed = keys_.get(item, call_.kv_head(head), j, room_.data());
       keys_.expect(item, call_.kv_head(head), j + 1);
       if (soon < std::min(first + 2 * group_, call_.query_tiles()))
         expect_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
+      if (output.rounds != nullptr && due < first + count) output.rounds->expect(due++);
       for (Index i = 0; i < count; ++i) {
         if (storage[i].visits(j)) query(i).visit(packed, j, storage[i].mask(), scores_.data());
       }
     }
+    if (output.rounds != nullptr) output.rounds->enter(group);
     for (Index i = 0; i < count; ++i) query(i).finish(output);
+    if (output.rounds != nullptr) output.rounds->leave();
   }
 
  private:
@@ -262,11 +266,13 @@ class ForwardWorker {
   Buffer<float> scores_;
 };
 
-/// Groups of query tiles by falling number of visits, so that the last task to end is a short one.
-std::vector<Index> longest_first(const Plan& plan, Index group) {
+/// Groups of query tiles by falling number of visits, so that the last task to end is a short one;
+/// as they are where results are added in that order.
+std::vector<Index> order_of_groups(const Plan& plan, Index group, bool ascending) {
   std::vector<Index> cost(static_cast<std::size_t>(divide_up(plan.query_tiles(), group)));
   std::vector<Index> order(cost.size());
   std::iota(order.begin(), order.end(), Index{0});
+  if (ascending) return order;
   for (Index t = 0; t < plan.query_tiles(); ++t) {
     for (const Visit& visit : plan.visits(t))
       cost[static_cast<std::size_t>(t / group)] += visit.count;
@@ -288,16 +294,22 @@ void run_forward(const Call& call, const ForwardOutput& output) {
 void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   Crew<ForwardWorker> crew(call.context);
-  const std::vector<Index> order = longest_first(*call.plan, forward_group(call));
+  const std::vector<Index> order =
+      order_of_groups(*call.plan, forward_group(call), output.rounds != nullptr);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index owner = task / groups;
     const PairSession session(call.pairs);
-    crew.get(worker, call, keys)
-        .run(owner / call.heads, owner % call.heads, order[static_cast<std::size_t>(task % groups)],
-             output);
+    try {
+      crew.get(worker, call, keys)
+          .run(owner / call.heads, owner % call.heads,
+               order[static_cast<std::size_t>(task % groups)], output);
+    } catch (...) {
+      if (output.rounds != nullptr) output.rounds->give_up(std::current_exception());
+      throw;
+    }
     keys.leave(owner / call.heads, call.kv_head(owner % call.heads));
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "attention/lsh_rounds.h"
 #include "attention/packed.h"
 
 namespace rapt {
@@ -11,6 +12,7 @@ struct ForwardOutput {
   Rows* rows;
   Stats* stats;         // null unless asked for
   Index first_row = 0;  // where the call's rows begin in lse, rows and stats
+  RoundSums* rounds = nullptr;  // takes all rows instead, where tokens meet in several rounds
 };
 
 /// Query tiles that one task takes past the keys side by side. Sorted slots pack their keys for

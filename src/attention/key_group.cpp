@@ -8,7 +8,7 @@
 namespace rapt {
 namespace {
 
-/// Query tiles between two flushes into f64: at most 256 terms in one f32 sum.
+/// Visits of a key tile between two flushes into f64: at most 256 terms in one f32 sum.
 constexpr Index flush_interval = 4;
 
 template <class T>
@@ -48,16 +48,15 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
     key_tile.key_panels = Buffer<float>(tile * call.dim);
     key_tile.key_rows = Buffer<float>(tile * width_);
     key_tile.value_panels = Buffer<float>(tile * call.value_dim);
-    key_tile.dkeys = Buffer<float>(tile * width_);
-    key_tile.dvalues = Buffer<float>(tile * value_width_);
-    key_tile.dkeys_wide = Buffer<double>(tile * width_);
-    key_tile.dvalues_wide = Buffer<double>(tile * value_width_);
+    key_tile.dkeys = FlushedSums(tile * width_);
+    key_tile.dvalues = FlushedSums(tile * value_width_);
   }
 }
 
 void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
   first_ = key_group * tiles;
   count_ = std::min(tiles, call_.key_tiles() - first_);
+  std::fill(visits_, visits_ + count_, Index{0});
   for (Index i = 0; i < count_; ++i) {
     Tile& key_tile = tiles_[i];
     const InputRows k = call_.key_rows(call_.k, item, kv_head, first_ + i);
@@ -69,10 +68,8 @@ void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
     key_tile.keys_finite = call_.kernels.pack_panels(k, call_.dim, key_tile.key_panels.data());
     call_.kernels.pack_rows(k, call_.dim, nullptr, key_tile.key_rows.data());
     call_.kernels.pack_panels(v, call_.value_dim, key_tile.value_panels.data());
-    clear(key_tile.dkeys);
-    clear(key_tile.dvalues);
-    clear(key_tile.dkeys_wide);
-    clear(key_tile.dvalues_wide);
+    key_tile.dkeys.clear();
+    key_tile.dvalues.clear();
   }
 }
 
@@ -81,22 +78,25 @@ void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, const Gradi
   take_keys(item, kv_head, key_group);
   relative_keys_.clear();
   relative_values_.clear();
-  Index since_flush = 0;
+  Index passed = 0;  // query tiles
   for (Index member = 0; member < call_.group; ++member) {
     const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
     for (Index i = 0; i < count_; ++i) cursors_[i] = VisitCursor(call_.plan->visitors(first_ + i));
     Index soon = first_ + tiles;  // of the keys that this worker probably takes next
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
       expect(item, kv_head * call_.group + member, t + 1, soon++);
-      visit_queries(item, kv_head * call_.group + member, t, key_group, score);
-      if (++since_flush == flush_interval) {
-        flush();
-        since_flush = 0;
-      }
+      expect_results(call_.query_order, gradients.dq, t * tile, call_.tile_rows(t));
+      visit_queries(item, kv_head * call_.group + member, t, key_group, gradients, score);
+      if (++passed % flush_interval == 0) flush_relative();
     }
   }
-  flush();
+  flush_relative();
+  if (call_.query_order == nullptr) return write(item, kv_head, gradients);
+  // Several tasks add to one token: in the order of the tasks.
+  sums_.enter_delivery(key_group);
+  deliver_waiting(gradients.dq);
   write(item, kv_head, gradients);
+  sums_.leave_delivery();
 }
 
 /// Rows that lie in no order, while others are at work.
@@ -111,6 +111,14 @@ void KeyGroupWorker::expect(Index item, Index head, Index query_tile, Index key_
   }
 }
 
+/// The rows that a key tile's gradients will be added to, at its first visit.
+void KeyGroupWorker::expect_keys(Index i, const GradientViews& gradients) const {
+  if (visits_[i] > 0) return;
+  const Index first = (first_ + i) * tile, count = call_.tile_keys(first_ + i);
+  expect_results(call_.key_order, gradients.dk, first, count);
+  expect_results(call_.key_order, gradients.dv, first, count);
+}
+
 void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
   scoring_.take_queries(item, head, query_tile);
   const InputRows q = call_.query_rows(call_.q, item, head, query_tile);
@@ -122,20 +130,54 @@ void KeyGroupWorker::take_queries(Index item, Index head, Index query_tile) {
 }
 
 void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Index key_group,
-                                   ScoreGradients& score) {
+                                   const GradientViews& gradients, ScoreGradients& score) {
   take_queries(item, head, query_tile);
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
+    expect_keys(i, gradients);
     visit(i, cursors_[i].mask(), query_tile, head, score);
   }
   finish_relative_gradients();
-  const Index owner = item * call_.heads + head;
-  const bool first = sums_.enter(*call_.plan, owner, query_tile, key_group, tiles);
-  (first ? call_.kernels.widen_first : call_.kernels.widen)(
-      dqueries_.data(), sums_.rows(owner, query_tile), scoring_.rows() * width_);
-  sums_.leave(owner, query_tile);
+  sums_.add({item * call_.heads + head, query_tile, key_group, tiles, dqueries_.data(),
+             scoring_.rows() * width_},
+            [&](const double* wide, const float* rest) {
+              write_queries({item, head, query_tile}, {wide, rest}, gradients.dq);
+            });
   // Rows past the last query gathered zeros or NaN; neither may stay.
   std::fill(dqueries_.data() + scoring_.rows() * width_, dqueries_.end(), 0.0f);
+}
+
+/// dq = scale * (sum over keys of dlogit * k)
+void KeyGroupWorker::write_queries(const QueryPlace& place, const SplitSums& sums,
+                                   const AnyMutableView& dq) {
+  const auto row = [&](Index r, float* out) {
+    call_.kernels.narrow(sums.wide == nullptr ? nullptr : sums.wide + r * width_,
+                         sums.rest + r * width_, call_.rule.scale(place.query_tile * tile + r),
+                         call_.dim, out);
+  };
+  if (call_.query_order == nullptr) {
+    for (Index r = 0; r < scoring_.rows(); ++r)
+      deliver_row(call_.kernels, nullptr, dq, place.item, place.head, place.query_tile * tile + r,
+                  [&](float* out) { row(r, out); });
+    return;
+  }
+  const std::size_t first = waiting_numbers_.size();
+  waiting_.push_back(place.query_tile);
+  waiting_numbers_.resize(first + static_cast<std::size_t>(tile * call_.dim));
+  for (Index r = 0; r < scoring_.rows(); ++r) row(r, waiting_numbers_.data() + first + r * call_.dim);
+}
+
+/// Of tiles that waited for this task's turn.
+void KeyGroupWorker::deliver_waiting(const AnyMutableView& dq) {
+  const float* from = waiting_numbers_.data();
+  for (const Index query_tile : waiting_) {
+    for (Index r = 0; r < call_.tile_rows(query_tile); ++r)
+      deliver_row(call_.kernels, call_.query_order, dq, 0, 0, query_tile * tile + r,
+                  [&](float* out) { std::copy_n(from + r * call_.dim, call_.dim, out); });
+    from += tile * call_.dim;
+  }
+  waiting_.clear();
+  waiting_numbers_.clear();
 }
 
 RightTile KeyGroupWorker::keys_of(Index i) const {
@@ -154,9 +196,13 @@ void KeyGroupWorker::visit(Index i, std::int32_t mask_id, Index query_tile, Inde
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, head, score);
   scoring_.uncap();
   relative_gradients(call_.distance(query_tile, j));
-  if (call_.pairs == nullptr) return products(tiles_[i]);
-  pairs_.products(i, scoring_.probabilities(), scoring_.dlogits(), scoring_.mask(),
-                  dqueries_.data());
+  if (call_.pairs == nullptr) {
+    products(tiles_[i]);
+  } else {
+    pairs_.products(i, scoring_.probabilities(), scoring_.dlogits(), scoring_.mask(),
+                    dqueries_.data());
+  }
+  if (++visits_[i] % flush_interval == 0) flush(i);
 }
 
 /// dV += P' dO, dK += dS' Q, dQ += dS K
@@ -167,9 +213,9 @@ void KeyGroupWorker::products(Tile& key_tile) {
   const float* p = scoring_.probabilities();
   const float* ds = scoring_.dlogits();
   gather_columns(kernels, p, {dout_rows_.data(), value_width_, douts_finite_}, mask, rows,
-                 key_tile.dvalues.data());
+                 key_tile.dvalues.recent());
   gather_columns(kernels, ds, {query_rows_.data(), width_, queries_finite_}, mask, rows,
-                 key_tile.dkeys.data());
+                 key_tile.dkeys.recent());
   gather(kernels, ds, {key_tile.key_rows.data(), width_, key_tile.keys_finite}, mask, rows,
          dqueries_.data());
 }
@@ -215,16 +261,15 @@ RelativeBandGradient::Queries KeyGroupWorker::value_band_queries() {
   return {{dout_rows_.data(), value_width_, douts_finite_}, scoring_.rows(), nullptr};
 }
 
-void KeyGroupWorker::flush() {
+void KeyGroupWorker::flush_relative() {
   relative_keys_.flush();
   relative_values_.flush();
-  if (call_.pairs != nullptr) return pairs_.flush();
-  for (Index i = 0; i < count_; ++i) {
-    Tile& key_tile = tiles_[i];
-    call_.kernels.widen(key_tile.dkeys.data(), key_tile.dkeys_wide.data(), key_tile.dkeys.size());
-    call_.kernels.widen(key_tile.dvalues.data(), key_tile.dvalues_wide.data(),
-                        key_tile.dvalues.size());
-  }
+}
+
+void KeyGroupWorker::flush(Index i) {
+  if (call_.pairs != nullptr) return pairs_.flush(i);
+  tiles_[i].dkeys.flush(call_.kernels);
+  tiles_[i].dvalues.flush(call_.kernels);
 }
 
 void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head,
@@ -239,28 +284,20 @@ void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head,
 }
 
 void KeyGroupWorker::write(Index item, Index kv_head, const GradientViews& gradients) {
+  const auto copy = [&](const FlushedSums& sums, Index i, double factor, const AnyMutableView& to) {
+    const Index width = sums.size() / tile;
+    for (Index r = 0; r < call_.tile_keys(first_ + i); ++r)
+      deliver_row(
+          call_.kernels, call_.key_order, to, item, kv_head, (first_ + i) * tile + r,
+          [&](float* out) { sums.narrow(call_.kernels, r * width, to.dim(), factor, out); });
+  };
   for (Index i = 0; i < count_; ++i) {
     if (call_.pairs != nullptr) {
       write_pairs(i, item, kv_head, gradients);
       continue;
     }
-    const Tile& key_tile = tiles_[i];
-    for (Index r = 0; r < call_.tile_keys(first_ + i); ++r) {
-      const Index key = place_of(call_.key_order, (first_ + i) * tile + r);
-      if (key < 0) continue;
-      const AnyMutableView &dk = gradients.dk, &dv = gradients.dv;
-      write_row(call_.kernels, dk.type(), dk.row(item, kv_head, key), call_.dim, [&](float* out) {
-        call_.kernels.narrow(key_tile.dkeys_wide.data() + r * width_,
-                             key_tile.dkeys.data() + r * width_, call_.rule.key_gradient_factor(),
-                             call_.dim, out);
-      });
-      write_row(call_.kernels, dv.type(), dv.row(item, kv_head, key), call_.value_dim,
-                [&](float* out) {
-                  call_.kernels.narrow(key_tile.dvalues_wide.data() + r * value_width_,
-                                       key_tile.dvalues.data() + r * value_width_, 1,
-                                       call_.value_dim, out);
-                });
-    }
+    copy(tiles_[i].dkeys, i, call_.rule.key_gradient_factor(), gradients.dk);
+    copy(tiles_[i].dvalues, i, 1, gradients.dv);
   }
 }
 

@@ -33,16 +33,16 @@ class KeyGroupWorker {
   /// One key tile of the group.
   struct Tile {
     Buffer<float> key_panels, key_rows, value_panels;
-    Buffer<float> dkeys, dvalues;  // since the last flush
-    Buffer<double> dkeys_wide, dvalues_wide;
+    FlushedSums dkeys, dvalues;
     bool keys_finite = true;
   };
 
   void take_keys(Index item, Index kv_head, Index key_group);
   void expect(Index item, Index head, Index query_tile, Index key_tile) const;
+  void expect_keys(Index i, const GradientViews& gradients) const;
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
-                     ScoreGradients& score);
+                     const GradientViews& gradients, ScoreGradients& score);
   void visit(Index i, std::int32_t mask_id, Index query_tile, Index head, ScoreGradients& score);
   void products(Tile& key_tile);
   RightTile keys_of(Index i) const;
@@ -53,7 +53,18 @@ class KeyGroupWorker {
   void finish_relative_gradients();
   RelativeBandGradient::Queries key_band_queries();
   RelativeBandGradient::Queries value_band_queries();
-  void flush();
+  void flush_relative();
+  void flush(Index i);
+  struct QueryPlace {
+    Index item, head, query_tile;
+  };
+  /// A sum in two parts; the first may be null.
+  struct SplitSums {
+    const double* wide;
+    const float* rest;
+  };
+  void write_queries(const QueryPlace& place, const SplitSums& sums, const AnyMutableView& dq);
+  void deliver_waiting(const AnyMutableView& dq);
   void write(Index item, Index kv_head, const GradientViews& gradients);
 
   const Call& call_;
@@ -64,9 +75,12 @@ class KeyGroupWorker {
   Index width_, value_width_;
   Index first_ = 0, count_ = 0;  // key tiles of the group
   Tile tiles_[tiles];
+  Index visits_[tiles] = {};    // of each key tile, so far
   VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
+  std::vector<Index> waiting_;  // query tiles whose gradients are complete, if tokens have an order
+  std::vector<float> waiting_numbers_;  // [waiting][64][dim]
   RelativeBandGradient key_band_, value_band_;
   RelativeGradient relative_keys_, relative_values_;
 };

@@ -7,104 +7,25 @@
 #include "attention/forward.h"
 #include "attention/lsh_call.h"
 #include "attention/lsh_join.h"
+#include "attention/lsh_rounds.h"
 #include "base/check.h"
 
 namespace rapt {
 namespace {
 
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-
-AnyMutableView writable(Buffer<float>& numbers, Index width) {
-  return AnyMutableView::trusted(numbers.data(), Type::f32, {1, 1, numbers.size() / width, width},
-                                 {numbers.size(), numbers.size(), width, 1});
-}
-
-/// The natural logarithm of a denominator.
-double lse_of(const Rows& rows, Index row) {
-  const auto at = static_cast<std::size_t>(row);
-  return SlotRule::natural(rows.max[at]) + std::log(rows.sum[at]);
-}
-
-constexpr Index most_rounds = 1024;
-
-/// One token's denominators, of each round and of all.
-struct JointLse {
-  double of_round[most_rounds];
-  double all;
-
-  JointLse(const Rows& rows, Index position, Index tokens, Index rounds, bool rounded) {
-    for (Index r = 0; r < rounds; ++r) of_round[r] = lse_of(rows, r * tokens + position);
-    all = joint_lse(of_round, rounds, rounded);
-  }
-};
-
-/// Joins the rounds of one head, whose results lie round after round, by position.
-class Join {
- public:
-  Join(const LshCall& lsh, const Buffer<float>& round_out, const Rows& round_rows,
-       AnyMutableView out, Attended& attended)
-      : lsh_(lsh), round_out_(round_out), round_rows_(round_rows), out_(out), attended_(attended) {}
-
-  void run(Index item, Index head) {
-    for_each_task(lsh_.context(), divide_up(lsh_.tokens(), tile), [&](Index task, Index) {
-      for (Index i = task * tile; i < std::min(lsh_.tokens(), (task + 1) * tile); ++i)
-        join(item, head, i);
-    });
-  }
-
- private:
-  void join(Index item, Index head, Index position) {
-    const Index tokens = lsh_.tokens(), rounds = lsh_.order().rounds(), numbers = lsh_.value_dim();
-    const JointLse joint(round_rows_, position, tokens, rounds, lsh_.rounds_denominators());
-    const double lse = joint.all;
-    float sums[max_dim];
-    // A denominator of -inf is a token that sees nothing; NaN and +inf make the row NaN.
-    const bool nothing = lse == minus_infinity;
-    std::fill(sums, sums + numbers,
-              nothing || std::isfinite(lse) ? 0.0f : std::numeric_limits<float>::quiet_NaN());
-    for (Index r = 0; r < rounds && std::isfinite(lse); ++r) {
-      const auto weight = static_cast<float>(std::exp(joint.of_round[r] - lse));
-      const float* from = round_out_.data() + (r * tokens + position) * numbers;
-      for (Index c = 0; c < numbers; ++c) sums[c] += weight * from[c];
-    }
-    lsh_.kernels().store_numbers(sums, numbers, out_.type(), out_.row(item, head, position));
-    const Index at = (item * lsh_.heads() + head) * tokens + position;
-    attended_.lse.data()[at] = static_cast<float>(lse);
-    const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
-    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
-    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
-  }
-
-  const LshCall& lsh_;
-  const Buffer<float>& round_out_;
-  const Rows& round_rows_;
-  AnyMutableView out_;
-  Attended& attended_;
-};
-
-/// Adds up the rounds of a gradient.
-void join_gradients(const LshCall& lsh, const Tensor& rounds, const AnyMutableView& out, Index item,
-                    Index head, const std::function<void(Index position, float* row)>& finish) {
-  const Index tokens = lsh.tokens(), numbers = out.dim();
-  for_each_task(lsh.context(), divide_up(tokens, tile), [&](Index task, Index) {
-    for (Index i = task * tile; i < std::min(tokens, (task + 1) * tile); ++i) {
-      float sums[max_dim] = {};
-      for (Index r = 0; r < lsh.order().rounds(); ++r) {
-        const float* from = rounds.data() + (r * tokens + i) * numbers;
-        for (Index c = 0; c < numbers; ++c) sums[c] += from[c];
-      }
-      if (finish) finish(i, sums);
-      lsh.kernels().store_numbers(sums, numbers, out.type(), out.row(item, head, i));
-    }
+/// Every token, a tile of them at a time.
+template <class Run>
+void for_each_token(const LshCall& lsh, const Run& run) {
+  for_each_task(lsh.context(), divide_up(lsh.tokens(), tile), [&](Index task, Index) {
+    for (Index i = task * tile; i < std::min(lsh.tokens(), (task + 1) * tile); ++i) run(i);
   });
 }
 
 /// From the gradient of x * f, f the inverse root mean square of x, to that of x.
-void through_norm(const LshCall& lsh, const AnyView& k, Index item, Index head, Index position,
-                  float* row) {
+void through_norm(const LshCall& lsh, const AnyView& k, Index position, float* row) {
   float x[max_dim];
   const Index dim = lsh.dim();
-  lsh.kernels().load_numbers(k.row(item, head, position), k.type(), dim, x);
+  lsh.kernels().load_numbers(k.row(lsh.item(), lsh.head(), position), k.type(), dim, x);
   const double factor = lsh.key_factor(position);
   double along = 0;
   for (Index c = 0; c < dim; ++c) along += static_cast<double>(row[c]) * static_cast<double>(x[c]);
@@ -120,64 +41,104 @@ class ForwardHeads {
  public:
   ForwardHeads(const Context& context, const LshCall& lsh, const AnyMutableView& out,
                Attended& attended)
-      : lsh_(lsh, context),
-        out_(out),
-        attended_(attended),
-        round_out_(checked_product({lsh_.slots(), lsh_.value_dim()})),
-        round_lse_({1, 1, lsh_.slots()}) {
-    round_rows_.max.resize(static_cast<std::size_t>(lsh_.slots()));
-    round_rows_.sum.resize(static_cast<std::size_t>(lsh_.slots()));
-  }
+      : lsh_(lsh, context), out_(out), attended_(attended), rounds_(lsh_, out) {}
 
   void run(Index owner) {
-    const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
-    lsh_.take(item, head);
+    lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
+    rounds_.take(lsh_.item(), lsh_.head());
     run_forward(lsh_.call(), lsh_.keys(),
-                {writable(round_out_, lsh_.value_dim()), &round_lse_, &round_rows_, nullptr});
-    Join(lsh_, round_out_, round_rows_, out_, attended_).run(item, head);
+                {.out = out_, .lse = nullptr, .rows = nullptr, .stats = nullptr, .rounds = &rounds_});
+    for_each_token(lsh_, [&](Index token) { finish(token); });
   }
 
  private:
+  void finish(Index token) {
+    const double lse = rounds_.finish(token, out_);
+    const Index at = (lsh_.item() * lsh_.heads() + lsh_.head()) * lsh_.tokens() + token;
+    attended_.lse.data()[at] = static_cast<float>(lse);
+    const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
+    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
+    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
+  }
+
   LshCall lsh_;
   AnyMutableView out_;
   Attended& attended_;
-  Buffer<float> round_out_;
-  Tensor round_lse_;
-  Rows round_rows_;
+  RoundSums rounds_;
+};
+
+/// A gradient of one head after the other, added up over the rounds: where it belongs if that is
+/// f32, in room of its own otherwise.
+class GradientSums {
+ public:
+  GradientSums(const LshCall& lsh, const AnyMutableView& out)
+      : lsh_(lsh),
+        out_(out),
+        room_(out.type() == Type::f32 ? 0 : checked_product({lsh.tokens(), out.dim()})) {}
+
+  /// The head that lsh has taken.
+  AnyMutableView head() {
+    const Shape shape{1, 1, lsh_.tokens(), out_.dim()};
+    if (room_.size() == 0)
+      return AnyMutableView::trusted(out_.row(lsh_.item(), lsh_.head(), 0), Type::f32, shape,
+                                     out_.strides());
+    return AnyMutableView::trusted(room_.data(), Type::f32, shape,
+                                   {room_.size(), room_.size(), out_.dim(), 1});
+  }
+  void clear() {
+    for_each_token(lsh_, [&](Index token) {
+      std::fill_n(static_cast<float*>(head().row(0, 0, token)), out_.dim(), 0.0f);
+    });
+  }
+  /// Lets change(token, row) have each row before it is written; null changes nothing.
+  void finish(const std::function<void(Index token, float* row)>& change) {
+    if (!change && room_.size() == 0) return;
+    for_each_token(lsh_, [&](Index token) {
+      auto* row = static_cast<float*>(head().row(0, 0, token));
+      if (change) change(token, row);
+      if (room_.size() > 0)
+        lsh_.kernels().store_numbers(row, out_.dim(), out_.type(),
+                                     out_.row(lsh_.item(), lsh_.head(), token));
+    });
+  }
+
+ private:
+  const LshCall& lsh_;
+  AnyMutableView out_;
+  Buffer<float> room_;
 };
 
 class BackwardHeads {
  public:
   BackwardHeads(const Context& context, const LshCall& lsh, const AnyView& dout, const AnyView& k,
                 const AnyView& out, const Rows& rows, const GradientViews& gradients)
-      : lsh_(lsh, context), dout_(dout), k_(k), out_(out), rows_(rows), gradients_(gradients) {
-    const auto rounds = [&](Index numbers) {
-      return Tensor::uninitialized({1, 1, lsh_.slots(), numbers});
-    };
-    rounds_.dq = rounds(lsh_.dim());
-    rounds_.dk = rounds(lsh_.dim());
-    rounds_.dv = rounds(lsh_.value_dim());
-  }
+      : lsh_(lsh, context),
+        dout_(dout),
+        k_(k),
+        out_(out),
+        rows_(rows),
+        dq_(lsh_, gradients.dq),
+        dk_(lsh_, gradients.dk),
+        dv_(lsh_, gradients.dv) {}
 
   void run(Index owner) {
-    const Index item = owner / lsh_.heads(), head = owner % lsh_.heads();
-    lsh_.take(item, head);
+    lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
     const BackwardInput input(lsh_.call(), lsh_.head_of(dout_), lsh_.head_of(out_), rows_,
                               owner * lsh_.tokens());
-    run_backward(lsh_.call(), input, {rounds_.dq, rounds_.dk, rounds_.dv}, rounds_);
-    join_gradients(lsh_, rounds_.dq, gradients_.dq, item, head, {});
-    join_gradients(lsh_, rounds_.dv, gradients_.dv, item, head, {});
-    join_gradients(lsh_, rounds_.dk, gradients_.dk, item, head, [&](Index position, float* row) {
-      if (lsh_.shared_keys()) through_norm(lsh_, k_, item, head, position, row);
-    });
+    dq_.clear();
+    Gradients none;
+    run_backward(lsh_.call(), input, {dq_.head(), dk_.head(), dv_.head()}, none);
+    dq_.finish({});
+    dv_.finish({});
+    if (!lsh_.shared_keys()) return dk_.finish({});
+    dk_.finish([&](Index token, float* row) { through_norm(lsh_, k_, token, row); });
   }
 
  private:
   LshCall lsh_;
   AnyView dout_, k_, out_;
   const Rows& rows_;
-  GradientViews gradients_;
-  Gradients rounds_;
+  GradientSums dq_, dk_, dv_;
 };
 
 /// Every head, each by one thread if there are enough of them: the tasks of one head's backward

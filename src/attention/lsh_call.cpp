@@ -104,8 +104,6 @@ LshCall::LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
       slot_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
       key_factors_(q.tokens()),
       normalized_(shared_keys() ? checked_product({q.tokens(), q.dim()}) : 0),
-      query_places_(slots()),
-      key_places_(shared_keys() ? 0 : slots()),
       keys_(*this) {}
 
 AnyView LshCall::head_of(const AnyView& operand) const {
@@ -148,23 +146,16 @@ void LshCall::SlotKeys::expect(Index, Index, Index key_tile) {
   expect_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim);
 }
 
-TokenOrder LshCall::order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const {
-  for (Index round = 0, s = 0; round < order().rounds(); ++round) {
-    for (const Index end = s + order().slots_per_round(); s < end; ++s)
-      places[s] = positions[s] < 0 ? LshOrder::none
-                                   : static_cast<std::int32_t>(round * tokens() + positions[s]);
-  }
-  return {positions, places.data()};
-}
-
 void LshCall::take(Index item, Index head) {
   owner_ = item * heads() + head;
   normalize_keys();
   const std::int32_t* queries = order().queries(owner_);
   const std::int32_t* keys = order().keys(owner_);
   slot_rule_.take(queries, keys, slots());
-  query_order_ = order_of(queries, query_places_);
-  key_order_ = keys == queries ? query_order_ : order_of(keys, key_places_);
+  // The first queries of the ring see its end and are complete last, so all of them are added;
+  // keys come round by round.
+  query_order_ = {queries, 0};
+  key_order_ = {keys, order().slots_per_round()};
   slot_how_.dropout.seed =
       common_->how.dropout.seed + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
   // A call of as many tokens as there are slots; their rows are then found by their order.

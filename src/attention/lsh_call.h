@@ -7,7 +7,7 @@
 namespace rapt {
 
 /// A checked call with an lsh leaf, and the same call as one head sees it in sorted order. Operands
-/// are read where they lie; results of a round lie by position, round after round.
+/// are read where they lie, and results of all rounds are added up where they belong.
 class LshCall {
  public:
   /// `order` is what forward kept; null: tokens are hashed and sorted now.
@@ -72,7 +72,6 @@ class LshCall {
 
   void normalize_keys();
   AnyView head_keys() const;
-  TokenOrder order_of(const std::int32_t* positions, Buffer<std::int32_t>& places) const;
 
   AnyView q_, k_, v_;
   const Context& context_;
@@ -82,7 +81,6 @@ class LshCall {
   Index owner_ = 0;
   Buffer<double> key_factors_;
   Buffer<float> normalized_;  // [tokens][dim]: keys times their factors; empty if kept apart
-  Buffer<std::int32_t> query_places_, key_places_;  // of keys only if kept apart
   TokenOrder query_order_{}, key_order_{};
   std::unique_ptr<Call> call_;
   SlotKeys keys_;

@@ -4,15 +4,6 @@
 #include <cmath>
 
 namespace rapt {
-namespace {
-
-template <class T>
-void clear(Buffer<T>& buffer) {
-  std::fill(buffer.begin(), buffer.end(), T{0});
-}
-
-}  // namespace
-
 PairGradients::PairGradients(const Call& call, Index key_tiles)
     : call_(call), width_(call.padded(call.dim)), value_width_(call.padded(call.value_dim)) {
   if (call.pairs == nullptr) return;
@@ -21,10 +12,8 @@ PairGradients::PairGradients(const Call& call, Index key_tiles)
     t.key_pairs = Buffer<Bf16>(tile * call.pair_depth(call.dim));
     t.key_rows = Buffer<Bf16>(tile * width_);
     t.value_pairs = Buffer<Bf16>(tile * call.pair_depth(call.value_dim));
-    t.dkeys = Buffer<float>(tile * width_);
-    t.dvalues = Buffer<float>(tile * value_width_);
-    t.dkeys_wide = Buffer<double>(tile * width_);
-    t.dvalues_wide = Buffer<double>(tile * value_width_);
+    t.dkeys = FlushedSums(tile * width_);
+    t.dvalues = FlushedSums(tile * value_width_);
   }
   query_columns_ = Buffer<Bf16>(tile * width_);
   dout_columns_ = Buffer<Bf16>(tile * value_width_);
@@ -36,17 +25,14 @@ PairGradients::PairGradients(const Call& call, Index key_tiles)
 }
 
 void PairGradients::take_keys(Index i, const InputRows& keys, const InputRows& values) {
-  count_ = i + 1;
   Tile& t = tiles_[at(i)];
   const Kernels& kernels = call_.kernels;
   kernels.pack_key_pairs(keys, call_.dim, call_.pair_depth(call_.dim) / 2, t.key_pairs.data());
   t.keys_finite = kernels.pack_value_pairs(keys, call_.dim, width_, t.key_rows.data());
   kernels.pack_key_pairs(values, call_.value_dim, call_.pair_depth(call_.value_dim) / 2,
                          t.value_pairs.data());
-  clear(t.dkeys);
-  clear(t.dvalues);
-  clear(t.dkeys_wide);
-  clear(t.dvalues_wide);
+  t.dkeys.clear();
+  t.dvalues.clear();
 }
 
 void PairGradients::take_queries(const InputRows& queries, const InputRows& douts,
@@ -67,36 +53,32 @@ void PairGradients::products(Index i, const float* probabilities, const float* d
   pairs.pack_natural(probabilities, rows_, nullptr, natural_.data());
   gather_columns(pairs, natural_.data(), probabilities,
                  {dout_columns_.data(), value_width_, douts_finite_}, mask, rows_,
-                 t.dvalues.data());
+                 t.dvalues.recent());
   pairs.pack_natural(dlogits, rows_, query_scales_.size() == 0 ? nullptr : query_scales_.data(),
                      natural_.data());
   gather_columns(pairs, natural_.data(), dlogits, {query_columns_.data(), width_, queries_finite_},
-                 mask, rows_, t.dkeys.data());
+                 mask, rows_, t.dkeys.recent());
   pairs.pack_numbers(dlogits, rows_, left_.data());
   gather(pairs, left_.data(), {t.key_rows.data(), width_, t.keys_finite}, mask, rows_, dqueries);
 }
 
-void PairGradients::flush() {
-  for (Index i = 0; i < count_; ++i) {
-    Tile& t = tiles_[at(i)];
-    call_.kernels.widen(t.dkeys.data(), t.dkeys_wide.data(), t.dkeys.size());
-    call_.kernels.widen(t.dvalues.data(), t.dvalues_wide.data(), t.dvalues.size());
-  }
+void PairGradients::flush(Index i) {
+  tiles_[at(i)].dkeys.flush(call_.kernels);
+  tiles_[at(i)].dvalues.flush(call_.kernels);
 }
 
-/// [width][64] in f64 to [64][width] in f32, times the factor.
-const float* PairGradients::rows_of_sums(const Buffer<double>& wide, double factor) {
-  clear(columns_);
-  call_.kernels.narrow(wide.data(), columns_.data(), factor, wide.size(), columns_.data());
-  call_.pairs->transpose(columns_.data(), wide.size() / tile, sums_.data());
+/// [width][64] to [64][width], times the factor.
+const float* PairGradients::rows_of_sums(const FlushedSums& sums, double factor) {
+  sums.narrow(call_.kernels, 0, sums.size(), factor, columns_.data());
+  call_.pairs->transpose(columns_.data(), sums.size() / tile, sums_.data());
   return sums_.data();
 }
 
 const float* PairGradients::dkeys(Index i) {
   const double factor = query_scales_.size() == 0 ? call_.rule.scale(0) : 1;
-  return rows_of_sums(tiles_[at(i)].dkeys_wide, factor);
+  return rows_of_sums(tiles_[at(i)].dkeys, factor);
 }
 
-const float* PairGradients::dvalues(Index i) { return rows_of_sums(tiles_[at(i)].dvalues_wide, 1); }
+const float* PairGradients::dvalues(Index i) { return rows_of_sums(tiles_[at(i)].dvalues, 1); }
 
 }  // namespace rapt

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/careful.h"
+#include "attention/flushed_sums.h"
 
 namespace rapt {
 
@@ -21,7 +22,7 @@ class PairGradients {
   /// dV += P' dO, dK += dS' Q of key tile i, and dQ += dS K.
   void products(Index i, const float* probabilities, const float* dlogits, const TileMask& mask,
                 float* dqueries);
-  void flush();
+  void flush(Index i);
   /// The gradients of a tile as f32 rows; valid until the next call.
   const float* dkeys(Index i);
   const float* dvalues(Index i);
@@ -29,16 +30,14 @@ class PairGradients {
  private:
   struct Tile {
     Buffer<Bf16> key_pairs, key_rows, value_pairs;
-    Buffer<float> dkeys, dvalues;  // [width][64], since the last flush
-    Buffer<double> dkeys_wide, dvalues_wide;
+    FlushedSums dkeys, dvalues;  // [width][64]
     bool keys_finite = true;
   };
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-  const float* rows_of_sums(const Buffer<double>& wide, double factor);
+  const float* rows_of_sums(const FlushedSums& sums, double factor);
 
   const Call& call_;
   Index width_, value_width_;
-  Index count_ = 0;  // tiles in use
   std::vector<Tile> tiles_;
   Buffer<Bf16> query_columns_, dout_columns_;  // [width][64]
   bool queries_finite_ = true, douts_finite_ = true;

@@ -56,19 +56,22 @@ template <class Scaled>
 Denominator write_row_result(const Call& call, const RowPlace& place, const RowSum& row,
                              const ForwardOutput& output, const Scaled& scaled) {
   const Denominator all = denominator(call, place.head, row);
-  const Index query = place_of(call.query_order, place.query);
-  if (query < 0) return all;
   const double shrunk = row.max == all.max ? 1 : std::exp2(row.max - all.max);
   const double factor = row.saw_key ? shrunk / all.sum : 0;
-  write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, query),
-            call.value_dim, [&](float* out) {
-              if (row.saw_key) {
-                scaled(factor, out);
-              } else {  // saw nothing: exactly 0
-                std::fill(out, out + call.value_dim, 0.0f);
-              }
-            });
-  const Index at = output.first_row + call.row(place.item, place.head, query);
+  const auto result = [&](double weight, float* out) {
+    if (row.saw_key) {
+      scaled(weight * factor, out);
+    } else {  // saw nothing: exactly 0
+      std::fill(out, out + call.value_dim, 0.0f);
+    }
+  };
+  if (output.rounds != nullptr) {
+    output.rounds->add(place.query, all.max, all.sum, result);
+    return all;
+  }
+  write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, place.query),
+            call.value_dim, [&](float* out) { result(1, out); });
+  const Index at = output.first_row + call.row(place.item, place.head, place.query);
   output.rows->max[static_cast<std::size_t>(at)] = static_cast<float>(all.max);
   output.rows->sum[static_cast<std::size_t>(at)] = all.sum;
   output.lse->data()[at] = static_cast<float>((all.max + std::log2(all.sum)) * ln_2);

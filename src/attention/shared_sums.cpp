@@ -3,38 +3,49 @@
 #include <algorithm>
 
 namespace rapt {
-namespace {
 
-/// How many groups before `key_group` visit the query tile.
-Index rank(const Plan& plan, Index query_tile, Index key_group, Index group_tiles) {
-  Index count = 0;
-  Index next = 0;  // groups below are counted
-  for (const Visit& visit : plan.visits(query_tile)) {
-    const Index first = std::max(next, visit.first / group_tiles);
-    const Index last = std::min(key_group - 1, (visit.first + visit.count - 1) / group_tiles);
-    if (first > last) continue;
-    count += last - first + 1;
-    next = last + 1;
+double* SumRooms::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    free_.reserve((slabs_.size() + 1) * rooms_a_slab);  // so that nothing given back can fail
+    double* slab = slabs_.emplace_back(checked_product({rooms_a_slab, numbers_})).data();
+    for (Index i = rooms_a_slab; i-- > 0;) free_.push_back(slab + i * numbers_);
   }
-  return count;
+  double* room = free_.back();
+  free_.pop_back();
+  return room;
 }
 
-}  // namespace
+void SumRooms::give_back(double* room) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(room);
+}
 
 QuerySums::QuerySums(const Call& call)
-    : tiles_(call.query_tiles()),
-      width_(call.padded(call.dim)),
-      sums_(checked_product({call.batch, call.heads, tiles_, tile, width_})),
-      turns_(call.batch * call.heads * tiles_) {}
+    : call_(call),
+      rooms_(tile * call.padded(call.dim)),
+      room_of_(static_cast<std::size_t>(call.batch * call.heads * call.query_tiles())),
+      turns_(call.batch * call.heads * call.query_tiles()),
+      deliveries_(1) {}
 
-bool QuerySums::enter(const Plan& plan, Index owner, Index query_tile, Index key_group,
-                      Index group_tiles) {
-  const Index turn = rank(plan, query_tile, key_group, group_tiles);
-  turns_.enter(place(owner, query_tile), turn);
-  return turn == 0;
+QuerySums::Visitors QuerySums::visitors_of(const Share& share) const {
+  Visitors visitors{0, 0};
+  Index next = 0;  // groups below are counted
+  for (const Visit& visit : call_.plan->visits(share.query_tile)) {
+    const Index first = std::max(next, visit.first / share.group_tiles);
+    const Index end = (visit.first + visit.count - 1) / share.group_tiles + 1;
+    visitors.before += std::max<Index>(0, std::min(share.key_group, end) - first);
+    visitors.all += std::max<Index>(0, end - first);
+    next = std::max(next, end);
+  }
+  return visitors;
 }
 
-void QuerySums::leave(Index owner, Index query_tile) { turns_.leave(place(owner, query_tile)); }
+void QuerySums::widen(const Share& share, double*& room, bool first) {
+  if (first) room = rooms_.take();
+  const Kernels& kernels = call_.kernels;
+  (first ? kernels.widen_first : kernels.widen)(share.numbers, room, share.count);
+}
 
 RelativeSums::RelativeSums(const RelativeTiles* table)
     : table_(table),
