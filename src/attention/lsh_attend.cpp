@@ -68,13 +68,15 @@ class ForwardHeads {
 };
 
 /// A gradient of one head after the other, added up over the rounds: where it belongs if that is
-/// f32, in room of its own otherwise.
+/// f32 in rows that lie close, in room of its own otherwise.
 class GradientSums {
  public:
   GradientSums(const LshCall& lsh, const AnyMutableView& out)
       : lsh_(lsh),
         out_(out),
-        room_(out.type() == Type::f32 ? 0 : checked_product({lsh.tokens(), out.dim()})) {}
+        room_(out.type() == Type::f32 && rows_are_close(out)
+                  ? 0
+                  : checked_product({lsh.tokens(), out.dim()})) {}
 
   /// The head that lsh has taken.
   AnyMutableView head() {
@@ -123,8 +125,8 @@ class BackwardHeads {
 
   void run(Index owner) {
     lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
-    const BackwardInput input(lsh_.call(), lsh_.head_of(dout_), lsh_.head_of(out_), rows_,
-                              owner * lsh_.tokens());
+    const BackwardInput input(lsh_.call(), lsh_.close_rows(dout_, dout_room_), lsh_.head_of(out_),
+                              rows_, owner * lsh_.tokens());
     dq_.clear();
     Gradients none;
     run_backward(lsh_.call(), input, {dq_.head(), dk_.head(), dv_.head()}, none);
@@ -137,6 +139,7 @@ class BackwardHeads {
  private:
   LshCall lsh_;
   AnyView dout_, k_, out_;
+  Buffer<float> dout_room_;
   const Rows& rows_;
   GradientSums dq_, dk_, dv_;
 };

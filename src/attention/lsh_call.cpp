@@ -111,8 +111,21 @@ AnyView LshCall::head_of(const AnyView& operand) const {
                           {1, 1, operand.tokens(), operand.dim()}, operand.strides());
 }
 
-AnyView LshCall::head_keys() const {
-  if (!shared_keys()) return head_of(k_);
+AnyView LshCall::close_rows(const AnyView& operand, Buffer<float>& room) const {
+  if (rows_are_close(operand)) return head_of(operand);
+  const Index numbers = operand.dim();
+  if (room.size() == 0) room = Buffer<float>(checked_product({tokens(), numbers}));
+  for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
+    for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i)
+      kernels().load_numbers(operand.row(item(), head(), i), operand.type(), numbers,
+                             room.data() + i * numbers);
+  });
+  return AnyView::trusted(room.data(), Type::f32, {1, 1, tokens(), numbers},
+                          {room.size(), room.size(), numbers, 1});
+}
+
+AnyView LshCall::head_keys() {
+  if (!shared_keys()) return close_rows(k_, key_room_);
   return AnyView::trusted(normalized_.data(), Type::f32, {1, 1, tokens(), dim()},
                           {normalized_.size(), normalized_.size(), dim(), 1});
 }
@@ -162,9 +175,9 @@ void LshCall::take(Index item, Index head) {
   const auto in_slots = [&](Index numbers) { return stand_in({1, 1, slots(), numbers}); };
   call_ = std::make_unique<Call>("lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()),
                                  slot_how_, context_);
-  call_->q = head_of(q_);
+  call_->q = close_rows(q_, query_room_);
   call_->k = head_keys();
-  call_->v = head_of(v_);
+  call_->v = close_rows(v_, value_room_);
   call_->slots = &slot_rule_;
   call_->query_order = &query_order_;
   call_->key_order = &key_order_;

@@ -44,6 +44,9 @@ class LshCall {
 
   /// The head taken last of any operand.
   AnyView head_of(const AnyView& operand) const;
+  /// The same with its rows one after the other, in `room` if they lie apart: sorted tokens are
+  /// then found on few pages and in all sets of the caches.
+  AnyView close_rows(const AnyView& operand, Buffer<float>& room) const;
 
  private:
   struct Common {
@@ -71,7 +74,7 @@ class LshCall {
   };
 
   void normalize_keys();
-  AnyView head_keys() const;
+  AnyView head_keys();
 
   AnyView q_, k_, v_;
   const Context& context_;
@@ -81,9 +84,16 @@ class LshCall {
   Index owner_ = 0;
   Buffer<double> key_factors_;
   Buffer<float> normalized_;  // [tokens][dim]: keys times their factors; empty if kept apart
+  Buffer<float> query_room_, key_room_, value_room_;  // of rows that lie apart
   TokenOrder query_order_{}, key_order_{};
   std::unique_ptr<Call> call_;
   SlotKeys keys_;
 };
+
+/// Whether a head's rows follow each other without a gap.
+template <class View>
+bool rows_are_close(const View& view) {
+  return view.stride(2) == view.dim();
+}
 
 }  // namespace rapt

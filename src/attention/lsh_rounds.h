@@ -18,7 +18,7 @@ class LshCall;
 /// Rounds of a token are added in ascending order: tasks add in turns.
 class RoundSums {
  public:
-  /// Sums lie in `out` if that is f32, in room of their own otherwise.
+  /// Sums lie in `out` if that is f32 and its rows lie close, in room of their own otherwise.
   RoundSums(const LshCall& lsh, const AnyMutableView& out);
 
   void take(Index item, Index head);
@@ -44,13 +44,13 @@ class RoundSums {
 
   Index token_of(Index slot) const;
   double note(Index slot, Index token, double max, double sum);
-  float* row(Index token) const { return sums_ + token * stride_; }
+  float* row(Index token) const { return sums_ + token * numbers_; }
 
   const LshCall& lsh_;
   Buffer<float> room_;
   AnyMutableView out_;
   float* sums_ = nullptr;  // of the head at work
-  Index stride_, numbers_, rounds_;
+  Index numbers_, rounds_;
   Buffer<double> references_;    // by token: what weights are measured from, -inf: nothing added yet
   Buffer<double> denominators_;  // [tokens][rounds], natural logarithms
   std::unique_ptr<Turns> turns_;
