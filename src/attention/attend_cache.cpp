@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <memory_resource>
 
 #include "attention/cached_keys.h"
 #include "attention/decode.h"
@@ -24,7 +25,7 @@ BasicAnyView<V> item_of(const BasicAnyView<V>& view, Index item) {
 }
 
 /// The operands of one item: its queries, and stand-ins for what lies in the cache.
-const Call& emplace_call(std::deque<Call>& calls, const AnyView& q, const KvCache::Body& cache,
+const Call& emplace_call(std::pmr::deque<Call>& calls, const AnyView& q, const KvCache::Body& cache,
                          Index tokens, const Attention& how, const Context& context) {
   const PageLayout& layout = cache.layout;
   const Index heads = cache.options.kv_heads;
@@ -58,16 +59,20 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   const Index rows = q.heads() * q.tokens();
   const auto all_rows = static_cast<std::size_t>(q.batch() * rows);
   Attended attended;
-  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), body.layout.value_dim}, q.type());
+  attended.out =
+      Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), body.layout.value_dim}, q.type());
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
   attended.rows.max.resize(all_rows);
   attended.rows.sum.resize(all_rows);
   if (how.stats) attended.stats = make_stats(attended.lse.shape());
   // Every item is checked before any is computed.
-  std::deque<Call> calls;
-  std::vector<CachedThinKeys> keys;
-  std::vector<DecodeItem> items;
+  std::byte room[2048];  // enough for an item or two
+  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
+  std::pmr::deque<Call> calls(&memory);
+  std::pmr::vector<CachedThinKeys> keys(&memory);
+  std::pmr::vector<DecodeItem> items(&memory);
   keys.reserve(sequences.size());
+  items.reserve(sequences.size());
   for (Index item = 0; item < q.batch(); ++item) {
     const KvCache::Body::Tokens& tokens =
         body.tokens_of(sequences[static_cast<std::size_t>(item)], where);

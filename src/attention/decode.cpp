@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory_resource>
+#include <vector>
 
 #include "attention/decode_worker.h"
 #include "attention/row_result.h"
@@ -26,31 +28,36 @@ Index visited_tiles(const Call& call) {
   return count;
 }
 
+Index splits_for(Index tiles) { return std::max<Index>(1, divide_up(tiles, split_tiles)); }
+
 /// What all tasks of a call found out, and how it is put together.
 class DecodeRun {
  public:
-  DecodeRun(std::span<const DecodeItem> items, Index threads) : items_(items) {
-    Index parts = 0;
-    for (const DecodeItem& item : items) {
-      most_rows_ = std::max(most_rows_, thin_rows_of(item.call));
-      bytes_ += visited_tiles(item.call) * item.call.kv_heads * item.keys.tile_bytes();
-      first_parts_.push_back(parts);
-      parts += item.call.kv_heads * splits_of(item.call);
+  explicit DecodeRun(std::span<const DecodeItem> items) : items_(items), places_(std::ssize(items)) {
+    for (Index i = 0; i < std::ssize(items); ++i) {
+      const Call& call = item(i).call;
+      const Index tiles = visited_tiles(call);
+      most_rows_ = std::max(most_rows_, thin_rows_of(call));
+      bytes_ += tiles * call.kv_heads * item(i).keys.tile_bytes();
+      places_[i] = {part_count_, splits_for(tiles)};
+      part_count_ += call.kv_heads * places_[i].splits;
     }
-    parts_.resize(static_cast<std::size_t>(parts));
-    outs_ = Buffer<float>(checked_product({parts, most_rows_, width()}));
-    for (Index i = 0; i < std::ssize(items); ++i) add_tasks(i, parts / (tasks_each * threads));
+    parts_ = Buffer<DecodePart>(part_count_);
+    outs_ = Buffer<float>(checked_product({part_count_, most_rows_, width()}));
   }
 
   void compute(const Context& context) {
     if (bytes_ < bytes_worth_threads) {
       DecodeWorker worker;
-      for (const Task& task : tasks_) run(worker, task);
+      for_each_part(std::numeric_limits<Index>::max(), [&](const Task& task) { run(worker, task); });
       return;
     }
+    std::vector<Task> tasks;
+    for_each_part(part_count_ / (tasks_each * workers(context)),
+                  [&](const Task& task) { tasks.push_back(task); });
     Crew<DecodeWorker> crew(context);
-    for_each_task_at_home(context, std::ssize(tasks_), [&](Index index, Index worker) {
-      run(crew.get(worker), tasks_[static_cast<std::size_t>(index)]);
+    for_each_task_at_home(context, std::ssize(tasks), [&](Index index, Index worker) {
+      run(crew.get(worker), tasks[static_cast<std::size_t>(index)]);
     });
   }
 
@@ -65,56 +72,59 @@ class DecodeRun {
     Index item, first_head, heads, split;
   };
 
+  /// Of an item: where its parts begin, [kv_heads][splits].
+  struct Place {
+    Index first, splits;
+  };
+
   void run(DecodeWorker& worker, const Task& task) {
-    const Index step = splits_of(item(task.item).call);
+    const Index step = places_[task.item].splits;
     const Index first = first_part(task.item, task.first_head) + task.split;
     worker.run({item(task.item), task.first_head, task.heads, task.split * split_tiles,
                 (task.split + 1) * split_tiles},
-               {&parts_[static_cast<std::size_t>(first)], step, out(first, 0),
+               {&parts_[first], step, out(first, 0),
                 step * most_rows_ * width()});
   }
 
-  static Index splits_of(const Call& call) {
-    return std::max<Index>(1, divide_up(visited_tiles(call), split_tiles));
-  }
-
-  /// In the order in which memory lies. Heads are independent: how many of them a task takes
-  /// changes no bit.
-  void add_tasks(Index i, Index most_heads) {
-    const Call& call = item(i).call;
-    if (!item(i).keys.heads_lie_together()) {
-      for (Index head = 0; head < call.kv_heads; ++head)
-        for (Index s = 0; s < splits_of(call); ++s) tasks_.push_back({i, head, 1, s});
-      return;
+  /// Calls with_task(task) in the order in which memory lies. Heads are independent: how many of
+  /// them a task takes changes no bit.
+  template <class WithTask>
+  void for_each_part(Index most_heads, const WithTask& with_task) const {
+    for (Index i = 0; i < std::ssize(items_); ++i) {
+      const Index heads = item(i).call.kv_heads, splits = places_[i].splits;
+      if (splits > 1 && !item(i).keys.heads_lie_together()) {
+        for (Index head = 0; head < heads; ++head)
+          for (Index s = 0; s < splits; ++s) with_task(Task{i, head, 1, s});
+        continue;
+      }
+      const Index together = std::clamp<Index>(most_heads, 1, std::max<Index>(1, heads));
+      for (Index s = 0; s < splits; ++s)
+        for (Index head = 0; head < heads; head += together)
+          with_task(Task{i, head, std::min(together, heads - head), s});
     }
-    const Index together = std::clamp<Index>(most_heads, 1, std::max<Index>(1, call.kv_heads));
-    for (Index s = 0; s < splits_of(call); ++s)
-      for (Index head = 0; head < call.kv_heads; head += together)
-        tasks_.push_back({i, head, std::min(together, call.kv_heads - head), s});
   }
 
   /// Joins the parts of a row in the order of their keys.
   void write_row(Index i, Index kv_head, Index r) {
     const Call& call = item(i).call;
-    const Index first = first_part(i, kv_head), splits = splits_of(call);
+    const Index first = first_part(i, kv_head), splits = places_[i].splits;
     const RowPlace place{item(i).item, kv_head * call.group + r / call.queries, r % call.queries};
     if (splits == 1) {
-      const DecodePart& part = parts_[static_cast<std::size_t>(first)];
+      const DecodePart& part = parts_[first];
       const RowSum row{static_cast<double>(part.reference[r]), part.sum[r], saw_key(part, r)};
       write_row_result(call, place, row, item(i).output,
-                       [&](double factor, float* to) { scale(call, out(first, r), factor, to); });
+                       [&](double factor, float* to) {
+                         call.kernels.narrow(nullptr, out(first, r), factor, call.value_dim, to);
+                       });
       return;
     }
     double wide[max_dim];
     const RowSum row = join(call, first, splits, r, wide);
     write_row_result(call, place, row, item(i).output,
-                     [&](double factor, float* to) { scale(call, wide, factor, to); });
-  }
-
-  template <class Number>
-  static void scale(const Call& call, const Number* from, double factor, float* to) {
-    for (Index c = 0; c < call.value_dim; ++c)
-      to[c] = static_cast<float>(static_cast<double>(from[c]) * factor);
+                     [&](double factor, float* to) {
+                       for (Index c = 0; c < call.value_dim; ++c)
+                         to[c] = static_cast<float>(wide[c] * factor);
+                     });
   }
 
   static bool saw_key(const DecodePart& part, Index r) { return (part.saw_key >> r & 1) != 0; }
@@ -141,17 +151,16 @@ class DecodeRun {
 
   const DecodeItem& item(Index i) const { return items_[static_cast<std::size_t>(i)]; }
   Index first_part(Index i, Index kv_head) const {
-    return first_parts_[static_cast<std::size_t>(i)] + kv_head * splits_of(item(i).call);
+    return places_[i].first + kv_head * places_[i].splits;
   }
   Index width() const { return thin_width(item(0).call); }
   float* out(Index part, Index r) { return outs_.data() + (part * most_rows_ + r) * width(); }
 
   std::span<const DecodeItem> items_;
-  std::vector<Task> tasks_;
-  std::vector<Index> first_parts_;  // of each item: [kv_heads][splits]
-  std::vector<DecodePart> parts_;
+  Buffer<Place> places_;
+  Buffer<DecodePart> parts_;
   Buffer<float> outs_;  // [parts][most_rows][width]
-  Index most_rows_ = 0, bytes_ = 0;
+  Index part_count_ = 0, most_rows_ = 0, bytes_ = 0;
 };
 
 }  // namespace
@@ -170,7 +179,7 @@ std::string way_of_queries(const Call& call) {
                    std::to_string(most_thin_rows));
   if (!decodes(call))
     return general("statistics, a dense bias, relative keys or values, or dropout");
-  const Index parts = std::max<Index>(1, divide_up(visited_tiles(call), split_tiles));
+  const Index parts = splits_for(visited_tiles(call));
   return "short: " + std::to_string(thin_rows_of(call)) +
          " query rows of a key head side by side, its keys in " + std::to_string(parts) + " part" +
          (parts == 1 ? "" : "s") + " joined in order";
@@ -178,15 +187,18 @@ std::string way_of_queries(const Call& call) {
 
 void run_decode(std::span<const DecodeItem> items, const Context& context) {
   if (items.empty()) return;
-  DecodeRun run(items, workers(context));
+  DecodeRun run(items);
   run.compute(context);
   run.write();
 }
 
 void run_decode(const Call& call, const ForwardOutput& output) {
-  std::vector<OperandThinKeys> keys;
-  std::vector<DecodeItem> items;
+  std::byte room[1024];  // enough for a few items
+  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
+  std::pmr::vector<OperandThinKeys> keys(&memory);
+  std::pmr::vector<DecodeItem> items(&memory);
   keys.reserve(static_cast<std::size_t>(call.batch));
+  items.reserve(static_cast<std::size_t>(call.batch));
   for (Index item = 0; item < call.batch; ++item)
     items.push_back({call, item, keys.emplace_back(call, item), output});
   run_decode(items, call.context);

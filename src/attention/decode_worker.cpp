@@ -1,6 +1,7 @@
 #include "attention/decode_worker.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "attention/row_result.h"
@@ -31,12 +32,14 @@ void DecodeWorker::load_queries(const DecodeItem& item, Index kv_head, float* to
   const Call& call = item.call;
   for (Index r = 0; r < thin_rows_of(call); ++r) {
     const Index query = r % call.queries;
+    const void* from = call.q.row(item.item, kv_head * call.group + r / call.queries, query);
     float* row = to + r * query_stride(call.dim);
-    call.kernels.load_numbers(call.q.row(item.item, kv_head * call.group + r / call.queries, query),
-                              call.q.type(), call.dim, row);
-    const double factor = call.rule.query_factor(query);
-    for (Index c = 0; c < call.dim; ++c)
-      row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+    if (call.q.type() != Type::f32) {
+      call.kernels.load_numbers(from, call.q.type(), call.dim, row);
+      from = row;
+    }
+    call.kernels.narrow(nullptr, static_cast<const float*>(from), call.rule.query_factor(query),
+                        call.dim, row);
     std::fill(row + call.dim, row + query_stride(call.dim), 0.0f);
   }
 }
@@ -45,11 +48,13 @@ void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
   const Call& call = task.item.call;
   const Index rows = thin_rows_of(call), width = thin_width(call);
   const Index numbers = rows * query_stride(call.dim);
-  queries_.resize(static_cast<std::size_t>(task.heads * numbers));
-  if (std::ssize(heads_) < task.heads) heads_.resize(static_cast<std::size_t>(task.heads));
+  if (queries_.size() < task.heads * numbers) queries_ = Buffer<float>(task.heads * numbers);
+  if (heads_.size() < task.heads) heads_ = Buffer<Head>(task.heads);
+  // Kernels that shape logits work on whole strips of rows.
+  std::fill(scores_ + rows * tile, scores_ + round_up(rows, strip) * tile, 0.0f);
   for (Index h = 0; h < task.heads; ++h) {
     load_queries(task.item, task.first_head + h, queries_.data() + h * numbers);
-    Head& head = heads_[static_cast<std::size_t>(h)];
+    Head& head = heads_[h];
     float* out = room.out + h * room.out_step;
     std::fill_n(head.reference, rows, minus_infinity);
     std::fill_n(head.lane_sums, rows * max_lanes, 0.0f);
@@ -70,7 +75,7 @@ void DecodeWorker::pass(const DecodeTask& task, Index tile, Index next_tile, std
     const bool last = h + 1 == task.heads;
     const Index head = task.first_head + h;
     visit(task.item, {head, tile, last ? task.first_head : head + 1, last ? next_tile : tile},
-          queries_.data() + h * numbers, heads_[static_cast<std::size_t>(h)]);
+          queries_.data() + h * numbers, heads_[h]);
   }
 }
 
@@ -84,12 +89,12 @@ void DecodeWorker::take_mask(const Call& call, std::int32_t mask_id) {
     mask_.set_whole();
   } else {
     const auto words = call.plan->mask(mask_id);
-    std::fill(words_, words_ + tile, std::uint64_t{0});
+    std::fill(std::begin(words_), std::end(words_), std::uint64_t{0});
     for (Index r = 0; r < thin_rows_of(call); ++r)
       words_[r] = words[static_cast<std::size_t>(r % call.queries)];
-    mask_.set(std::span<const std::uint64_t, tile>(words_, tile), call.kernels.lanes);
+    mask_.set_few(words_, thin_rows_of(call), call.kernels.lanes);
   }
-  mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see());
+  mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see(most_thin_rows));
 }
 
 void DecodeWorker::add_bias(const Call& call, const ThinPlace& place, Index slots) {
@@ -127,7 +132,7 @@ void DecodeWorker::visit(const DecodeItem& item, const ThinPlace& place, const f
 void DecodeWorker::finish(const DecodeTask& task, const DecodeRoom& room) const {
   const Call& call = task.item.call;
   for (Index h = 0; h < task.heads; ++h) {
-    const Head& head = heads_[static_cast<std::size_t>(h)];
+    const Head& head = heads_[h];
     DecodePart& part = room.part[h * room.part_step];
     part.saw_key = saw_key_;
     for (Index r = 0; r < thin_rows_of(call); ++r) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "attention/decode.h"
 
 namespace rapt {
@@ -13,7 +11,7 @@ inline constexpr Index most_thin_rows = 16;
 struct DecodePart {
   float reference[most_thin_rows];
   double sum[most_thin_rows];
-  std::uint32_t saw_key = 0;  // a bit per row
+  std::uint32_t saw_key;  // a bit per row
 };
 
 /// Some tiles, counted among those that are visited, of some key heads.
@@ -57,14 +55,15 @@ class DecodeWorker {
   void visit(const DecodeItem& item, const ThinPlace& place, const float* queries, Head& head);
   void finish(const DecodeTask& task, const DecodeRoom& room) const;
 
-  std::vector<float> queries_;  // [heads][rows][query stride]
-  std::vector<Head> heads_;
-  alignas(64) float scores_[most_thin_rows * tile] = {};  // kernels work on whole strips of rows
+  // Nothing is cleared that is about to be written: a call over few keys is over as soon.
+  Buffer<float> queries_;  // [heads][rows][query stride]
+  Buffer<Head> heads_;
+  alignas(64) float scores_[most_thin_rows * tile];
   TileMask mask_;
   const Call* mask_call_ = nullptr;
   std::int32_t mask_id_ = 0;
   std::uint32_t mask_sees_ = 0;  // a bit per row
-  std::uint64_t words_[tile];
+  std::uint64_t words_[most_thin_rows];
   std::uint32_t saw_key_ = 0;
 };
 

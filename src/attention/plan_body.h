@@ -24,8 +24,8 @@ struct RunLists {
   Index bytes() const;
 };
 
-/// One word per query row, as Plan::mask gives it; aligned for vector loads.
-struct alignas(64) MaskWords {
+/// One word per query row, as Plan::mask gives it. Kernels read word by word.
+struct MaskWords {
   std::array<std::uint64_t, Plan::tile> rows{};
   bool operator==(const MaskWords&) const = default;
 };

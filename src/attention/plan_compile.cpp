@@ -34,6 +34,11 @@ class MaskStore {
   std::int32_t id_of(const MaskWords& mask) {
     check(std::ssize(masks_) < std::numeric_limits<std::int32_t>::max(),
           "plan: more different masks than 32 bits can number");
+    if (masks_.empty()) {  // most calls of one query have no second one: no set for them
+      masks_.push_back(mask);
+      return 0;
+    }
+    if (ids_.empty()) ids_.insert(0);
     // Stored first, so that the set need only know numbers; taken back if it was there before.
     masks_.push_back(mask);
     const auto [id, fresh] = ids_.insert(static_cast<std::int32_t>(masks_.size() - 1));
@@ -65,7 +70,7 @@ class Compiler {
   Compiler(const Pattern& pattern, Plan::Body& body)
       : pattern_(pattern.node()),
         scratch_(scratch_for(*pattern_)),
-        rows_(Plan::tile),
+        rows_(static_cast<std::size_t>(std::min(Plan::tile, body.lengths.queries))),
         body_(body),
         masks_(body.masks) {}
 

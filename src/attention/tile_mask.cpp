@@ -6,9 +6,9 @@
 
 namespace rapt {
 
-void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips) {
-  for (Index s = 0; s < strips; ++s) {
-    const std::uint64_t* rows = mask.data() + s * strip;
+void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips& clips) {
+  for (Index s = 0; s < row_strips; ++s) {
+    const std::uint64_t* rows = mask + s * strip;
     const std::uint64_t any = rows[0] | rows[1] | rows[2] | rows[3];
     clips[s] = {};
     if (any == 0) continue;
@@ -32,13 +32,18 @@ void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips) {
 
 void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
   words_ = words.data();
-  clip_strips(words, lanes, clips_);
+  clip_strips(words_, strips, lanes, clips_);
 }
 
-std::uint64_t TileMask::rows_that_see() const {
+void TileMask::set_few(const std::uint64_t* words, Index rows, Index lanes) {
+  words_ = words;
+  clip_strips(words_, divide_up(rows, strip), lanes, clips_);
+}
+
+std::uint64_t TileMask::rows_that_see(Index count) const {
   if (whole()) return ~std::uint64_t{0};
   std::uint64_t rows = 0;
-  for (Index r = 0; r < tile; ++r) rows |= std::uint64_t{words_[r] != 0} << r;
+  for (Index r = 0; r < count; ++r) rows |= std::uint64_t{words_[r] != 0} << r;
   return rows;
 }
 

@@ -8,7 +8,7 @@
 namespace rapt {
 
 /// Columns of a masked tile that each strip of rows touches, in whole vectors.
-void clip_strips(std::span<const std::uint64_t, tile> mask, Index lanes, Clips& clips);
+void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips& clips);
 /// Query rows of a masked tile that each strip of key columns touches.
 void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips);
 
@@ -18,8 +18,10 @@ class TileMask {
  public:
   void set_whole() { words_ = nullptr; }
   void set(std::span<const std::uint64_t, tile> words, Index lanes);
+  /// Of a few rows, filled up to a whole strip with words of 0: of the others nothing is known.
+  void set_few(const std::uint64_t* words, Index rows, Index lanes);
   /// One bit per row: whether it sees any key.
-  std::uint64_t rows_that_see() const;
+  std::uint64_t rows_that_see(Index rows = tile) const;
   bool whole() const { return words_ == nullptr; }
   const std::uint64_t* words() const { return words_; }
   /// Null for a whole tile, as the kernels want it.

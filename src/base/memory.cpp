@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -22,7 +23,7 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t smallest_kept = std::size_t{64} << 10;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool keeps = false;  // a kept block would hide a use after release
+constexpr bool keeps = false;  // a kept or moved block would hide a use after release or past the end
 #else
 constexpr bool keeps = true;
 #endif
@@ -113,8 +114,26 @@ void count_taken(std::size_t bytes) noexcept {
   }
 }
 
+/// Small blocks of the heap as its caches have them, moved up to a boundary: aligned ones pass its
+/// caches by, and a call over few keys asked longer for memory than it computed. The byte before a
+/// block says how far it was moved.
+void* small_block(std::size_t bytes) {
+  auto* memory = static_cast<std::uint8_t*>(std::malloc(bytes + cache_line));
+  if (memory == nullptr) throw std::bad_alloc();
+  const std::size_t moved = cache_line - reinterpret_cast<std::uintptr_t>(memory) % cache_line;
+  memory += moved;
+  memory[-1] = static_cast<std::uint8_t>(moved);
+  return memory;
+}
+
+void free_small_block(void* memory) noexcept {
+  auto* at = static_cast<std::uint8_t*>(memory);
+  std::free(at - at[-1]);
+}
+
 void* taken(std::size_t bytes) {
-  if (keeps && bytes >= smallest_kept) {
+  if (keeps && bytes < smallest_kept) return small_block(bytes);
+  if (keeps) {
     if (void* memory = keep().take(bytes)) return memory;
   }
   const bool large = bytes >= 2 * huge_page;
@@ -139,7 +158,8 @@ void release_memory(void* memory, std::size_t wanted) noexcept {
   if (memory == nullptr) return;
   const std::size_t bytes = block_size(wanted);
   held.fetch_sub(static_cast<Index>(bytes), std::memory_order_relaxed);
-  if (keeps && bytes >= smallest_kept && keep().put(memory, bytes)) return;
+  if (keeps && bytes < smallest_kept) return free_small_block(memory);
+  if (keeps && keep().put(memory, bytes)) return;
   std::free(memory);
 }
 
