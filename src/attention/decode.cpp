@@ -33,17 +33,19 @@ Index splits_for(Index tiles) { return std::max<Index>(1, divide_up(tiles, split
 /// What all tasks of a call found out, and how it is put together.
 class DecodeRun {
  public:
-  explicit DecodeRun(std::span<const DecodeItem> items) : items_(items), places_(std::ssize(items)) {
+  explicit DecodeRun(std::span<const DecodeItem> items) : items_(items), places_(place_room(items)) {
     for (Index i = 0; i < std::ssize(items); ++i) {
       const Call& call = item(i).call;
       const Index tiles = visited_tiles(call);
       most_rows_ = std::max(most_rows_, thin_rows_of(call));
-      bytes_ += tiles * call.kv_heads * item(i).keys.tile_bytes();
+      bytes_ += std::min(tiles * tile, call.keys) * call.kv_heads * item(i).keys.tile_bytes() / tile;
       places_[i] = {part_count_, splits_for(tiles)};
       part_count_ += call.kv_heads * places_[i].splits;
     }
-    parts_ = Buffer<DecodePart>(part_count_);
-    outs_ = Buffer<float>(checked_product({part_count_, most_rows_, width()}));
+    const Index outs = checked_product({part_count_, most_rows_, width()});
+    desk_.clear(Desk::bytes_of<DecodePart>(part_count_) + Desk::bytes_of<float>(outs));
+    parts_ = desk_.place<DecodePart>(part_count_);
+    outs_ = desk_.place<float>(outs);
   }
 
   void compute(const Context& context) {
@@ -76,6 +78,12 @@ class DecodeRun {
   struct Place {
     Index first, splits;
   };
+
+  Place* place_room(std::span<const DecodeItem> items) {
+    if (items.size() == 1) return &one_place_;
+    room_ = Buffer<Place>(std::ssize(items));
+    return room_.data();
+  }
 
   void run(DecodeWorker& worker, const Task& task) {
     const Index step = places_[task.item].splits;
@@ -130,7 +138,7 @@ class DecodeRun {
   static bool saw_key(const DecodePart& part, Index r) { return (part.saw_key >> r & 1) != 0; }
 
   RowSum join(const Call& call, Index first, Index splits, Index r, double* wide) {
-    const std::span<const DecodePart> parts(parts_.data() + first,
+    const std::span<const DecodePart> parts(parts_ + first,
                                             static_cast<std::size_t>(splits));
     RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
     for (const DecodePart& part : parts) {
@@ -154,12 +162,15 @@ class DecodeRun {
     return places_[i].first + kv_head * places_[i].splits;
   }
   Index width() const { return thin_width(item(0).call); }
-  float* out(Index part, Index r) { return outs_.data() + (part * most_rows_ + r) * width(); }
+  float* out(Index part, Index r) { return outs_ + (part * most_rows_ + r) * width(); }
 
   std::span<const DecodeItem> items_;
-  Buffer<Place> places_;
-  Buffer<DecodePart> parts_;
-  Buffer<float> outs_;  // [parts][most_rows][width]
+  Place one_place_;      // of a batch of one
+  Buffer<Place> room_;   // of a larger batch
+  Place* places_;        // of each item
+  Desk desk_;
+  DecodePart* parts_;
+  float* outs_;  // [parts][most_rows][width]
   Index part_count_ = 0, most_rows_ = 0, bytes_ = 0;
 };
 

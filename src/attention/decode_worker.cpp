@@ -1,6 +1,7 @@
 #include "attention/decode_worker.h"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <limits>
 
@@ -48,19 +49,23 @@ void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
   const Call& call = task.item.call;
   const Index rows = thin_rows_of(call), width = thin_width(call);
   const Index numbers = rows * query_stride(call.dim);
-  if (queries_.size() < task.heads * numbers) queries_ = Buffer<float>(task.heads * numbers);
-  if (heads_.size() < task.heads) heads_ = Buffer<Head>(task.heads);
+  desk_.clear(Desk::bytes_of<float>(task.heads * numbers) +
+              Desk::bytes_of<SoftmaxTile>(task.heads) +
+              task.heads * Desk::bytes_of<float>(rows * (max_lanes + 1)));
+  queries_ = desk_.place<float>(task.heads * numbers);
+  states_ = desk_.place<SoftmaxTile>(task.heads);
   // Kernels that shape logits work on whole strips of rows.
   std::fill(scores_ + rows * tile, scores_ + round_up(rows, strip) * tile, 0.0f);
   for (Index h = 0; h < task.heads; ++h) {
-    load_queries(task.item, task.first_head + h, queries_.data() + h * numbers);
-    Head& head = heads_[h];
+    load_queries(task.item, task.first_head + h, queries_ + h * numbers);
+    float* lane_sums = desk_.place<float>(rows * (max_lanes + 1));
+    float* reference = lane_sums + rows * max_lanes;
     float* out = room.out + h * room.out_step;
-    std::fill_n(head.reference, rows, minus_infinity);
-    std::fill_n(head.lane_sums, rows * max_lanes, 0.0f);
+    std::fill_n(reference, rows, minus_infinity);
+    std::fill_n(lane_sums, rows * max_lanes, 0.0f);
     std::fill_n(out, rows * width, 0.0f);
-    head.state = {head.reference, head.lane_sums, head.sums, out,     nullptr,
-                  width,          false,          nullptr,   nullptr, nullptr};
+    states_[h] = {reference, lane_sums, nullptr, out,     nullptr,
+                  width,     false,     nullptr, nullptr, nullptr};
   }
   saw_key_ = 0;
 }
@@ -75,7 +80,7 @@ void DecodeWorker::pass(const DecodeTask& task, Index tile, Index next_tile, std
     const bool last = h + 1 == task.heads;
     const Index head = task.first_head + h;
     visit(task.item, {head, tile, last ? task.first_head : head + 1, last ? next_tile : tile},
-          queries_.data() + h * numbers, heads_[h]);
+          queries_ + h * numbers, states_[h]);
   }
 }
 
@@ -85,6 +90,7 @@ void DecodeWorker::take_mask(const Call& call, std::int32_t mask_id) {
   if (&call == mask_call_ && mask_id == mask_id_) return;
   mask_call_ = &call;
   mask_id_ = mask_id;
+  seen_ = tile;
   if (mask_id == Visit::whole) {
     mask_.set_whole();
   } else {
@@ -92,6 +98,9 @@ void DecodeWorker::take_mask(const Call& call, std::int32_t mask_id) {
     std::fill(std::begin(words_), std::end(words_), std::uint64_t{0});
     for (Index r = 0; r < thin_rows_of(call); ++r)
       words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+    std::uint64_t any = 0;
+    for (const std::uint64_t word : words_) any |= word;
+    seen_ = static_cast<Index>(std::bit_width(any));
     mask_.set_few(words_, thin_rows_of(call), call.kernels.lanes);
   }
   mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see(most_thin_rows));
@@ -108,36 +117,28 @@ void DecodeWorker::add_bias(const Call& call, const ThinPlace& place, Index slot
   }
 }
 
-/// The first keys of the tile, up to the last that any row sees, in whole vectors.
-Index DecodeWorker::slots_in_sight(Index rows) const {
-  if (mask_.whole()) return tile;
-  Index end = 0;
-  for (Index s = 0; s < divide_up(rows, strip); ++s) end = std::max(end, mask_.clips()[s].end);
-  return end;
-}
-
 void DecodeWorker::visit(const DecodeItem& item, const ThinPlace& place, const float* queries,
-                         Head& head) {
+                         SoftmaxTile& state) {
   const Call& call = item.call;
-  const ThinRows rows{thin_rows_of(call), mask_, slots_in_sight(thin_rows_of(call))};
+  const ThinRows rows{thin_rows_of(call), mask_, seen_, round_up(seen_, call.kernels.lanes)};
   item.keys.scores(place, rows, queries, scores_);
   if (call.rule.has_softcap())
     call.kernels.softcap(scores_, divide_up(rows.count, strip), mask_.clips(),
                          call.rule.softcap_log2(), nullptr);
   if (call.rule.has_diagonal()) add_bias(call, place, rows.slots);
-  call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), head.state);
-  item.keys.gather(place, rows, scores_, head.state.out);
+  call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), state);
+  item.keys.gather(place, rows, scores_, state.out);
 }
 
 void DecodeWorker::finish(const DecodeTask& task, const DecodeRoom& room) const {
   const Call& call = task.item.call;
   for (Index h = 0; h < task.heads; ++h) {
-    const Head& head = heads_[h];
+    const SoftmaxTile& state = states_[h];
     DecodePart& part = room.part[h * room.part_step];
     part.saw_key = saw_key_;
     for (Index r = 0; r < thin_rows_of(call); ++r) {
-      part.reference[r] = head.reference[r];
-      part.sum[r] = sum_of_lanes(head.lane_sums + r * max_lanes, call.kernels.lanes);
+      part.reference[r] = state.reference[r];
+      part.sum[r] = sum_of_lanes(state.lane_sums + r * max_lanes, call.kernels.lanes);
     }
   }
 }

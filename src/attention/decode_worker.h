@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/decode.h"
+#include "attention/desk.h"
 
 namespace rapt {
 
@@ -38,31 +39,25 @@ class DecodeWorker {
   void run(const DecodeTask& task, const DecodeRoom& room);
 
  private:
-  /// Running softmax of the rows of one key head.
-  struct Head {
-    alignas(64) float lane_sums[most_thin_rows * max_lanes];
-    alignas(64) float reference[most_thin_rows];
-    alignas(64) double sums[most_thin_rows];
-    SoftmaxTile state;
-  };
-
   void begin(const DecodeTask& task, const DecodeRoom& room);
   void load_queries(const DecodeItem& item, Index kv_head, float* to) const;
   void pass(const DecodeTask& task, Index tile, Index next_tile, std::int32_t mask_id);
   void take_mask(const Call& call, std::int32_t mask_id);
   void add_bias(const Call& call, const ThinPlace& place, Index slots);
-  Index slots_in_sight(Index rows) const;
-  void visit(const DecodeItem& item, const ThinPlace& place, const float* queries, Head& head);
+  void visit(const DecodeItem& item, const ThinPlace& place, const float* queries,
+             SoftmaxTile& state);
   void finish(const DecodeTask& task, const DecodeRoom& room) const;
 
   // Nothing is cleared that is about to be written: a call over few keys is over as soon.
-  Buffer<float> queries_;  // [heads][rows][query stride]
-  Buffer<Head> heads_;
+  Desk desk_;
+  float* queries_ = nullptr;       // [heads][rows][query stride]
+  SoftmaxTile* states_ = nullptr;  // of the rows of each key head
   alignas(64) float scores_[most_thin_rows * tile];
   TileMask mask_;
   const Call* mask_call_ = nullptr;
   std::int32_t mask_id_ = 0;
   std::uint32_t mask_sees_ = 0;  // a bit per row
+  Index seen_ = 0;               // slots up to the last one that any row sees
   std::uint64_t words_[most_thin_rows];
   std::uint32_t saw_key_ = 0;
 };

@@ -14,7 +14,7 @@ namespace rapt {
 
 /// The runs of many tiles, one tile after another.
 struct RunLists {
-  std::vector<Index> begins = {0};  // one more than tiles
+  std::vector<Index> begins;  // one more than tiles
   std::vector<Visit> visits;
 
   std::span<const Visit> of(Index tile) const {

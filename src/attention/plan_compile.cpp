@@ -72,7 +72,9 @@ class Compiler {
         scratch_(scratch_for(*pattern_)),
         rows_(static_cast<std::size_t>(std::min(Plan::tile, body.lengths.queries))),
         body_(body),
-        masks_(body.masks) {}
+        masks_(body.masks) {
+    edges_.reserve(8);  // as many as a range or two have
+  }
 
   void add_query_tile() {
     const Index first_query = std::ssize(body_.keys_seen);
@@ -181,6 +183,7 @@ class Compiler {
 void compile(const Pattern& pattern, Plan::Body& body) {
   body.keys_seen.reserve(static_cast<std::size_t>(body.lengths.queries));
   body.forward.begins.reserve(static_cast<std::size_t>(body.query_tiles) + 1);
+  body.forward.begins.push_back(0);
   Compiler compiler(pattern, body);
   for (Index tile = 0; tile < body.query_tiles; ++tile) compiler.add_query_tile();
   body.forward.visits.shrink_to_fit();

@@ -47,7 +47,8 @@ PageHead CachedThinKeys::head(Index kv_head, Index key_tile) const {
 void CachedThinKeys::scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
                             float* scores) const {
   const PageHead head = this->head(place.kv_head, place.key_tile);
-  thin_.scores(queries, rows.count, {head.keys, head.scales, tile, rows.slots, head.values},
+  const void* ahead = rows.slots == tile ? head.values : nullptr;
+  thin_.scores(queries, rows.count, {head.keys, head.scales, tile, rows.slots, ahead},
                cache_.layout.dim, scores);
 }
 
@@ -58,9 +59,10 @@ void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float*
     clear_hidden(rows, probabilities);
     const PageHead head = this->head(place.kv_head, place.key_tile);
     const float* scales = head.scales == nullptr ? nullptr : head.scales + tile;
-    const void* ahead = this->head(place.next_head, place.next_tile).keys;
+    const void* ahead =
+        rows.slots == tile ? this->head(place.next_head, place.next_tile).keys : nullptr;
     thin_.gather(probabilities, rows.count,
-                 {head.values, scales, layout.value_width, rows.slots, ahead}, layout.width, out);
+                 {head.values, scales, layout.value_width, rows.seen, ahead}, layout.width, out);
     return;
   }
   gather_carefully(place, rows, probabilities, out);
@@ -82,7 +84,7 @@ void CachedThinKeys::gather_carefully(const ThinPlace& place, const ThinRows& ro
 
 void OperandThinKeys::scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
                              float* scores) const {
-  const Index count = std::min(rows.slots, call_.tile_keys(place.key_tile));
+  const Index count = std::min(rows.seen, call_.tile_keys(place.key_tile));
   call_.kernels.row_scores(queries, query_stride(call_.dim), rows.count,
                            rows_of(call_.k, item_, place.kv_head, place.key_tile * tile, count),
                            call_.dim, scores);

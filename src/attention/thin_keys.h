@@ -16,7 +16,8 @@ struct ThinPlace {
 struct ThinRows {
   Index count;
   const TileMask& mask;
-  Index slots;  // the first ones that any of the rows sees, in whole vectors
+  Index seen;   // the first ones, up to the last that any of the rows sees
+  Index slots;  // the same in whole vectors
 };
 
 /// The keys and values of one batch item, for a few query rows at a time.

@@ -103,12 +103,19 @@ class Ahead {
   std::uintptr_t at_, end_, jump_;
 };
 
+/// Asks for nothing: for tiles of which only some slots are read, whose neighbours in memory may
+/// never be. With 16 heads of 1 key each, what was asked for in vain took longer than the products.
+struct NothingAhead {
+  template <int vectors>
+  HWY_INLINE void Step() {}
+};
+
 /// A right operand as it is stored, and how much of it counts.
 struct ThinRight {
   const std::byte* at;
   Index rows, columns;  // columns in lanes
   Index used_rows, used_columns;
-  const void* next;  // what is read afterwards
+  const void* next;  // what is read afterwards; null: nothing is asked for ahead
 
   Index Bytes() const { return rows * columns * lane_bytes; }
 };
@@ -164,9 +171,9 @@ HWY_INLINE void ThinRow(const float* a, Index a_stride, const std::byte* b, Inde
 }
 
 /// acc[r][v] = the sum over rows begin .. end - 1 of the right operand.
-template <class Stored, Terms terms, int rows, int vectors>
+template <class Stored, Terms terms, int rows, int vectors, class Stream>
 HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& right, Index begin,
-                            Index end, Ahead& ahead, VF (&acc)[rows][vectors]) {
+                            Index end, Stream& ahead, VF (&acc)[rows][vectors]) {
   constexpr int parts = ThinShape<Stored, rows>::Parts(vectors);
   constexpr int together = std::max(1, parts / Stored::terms);
   const DF d;
@@ -184,7 +191,7 @@ HWY_INLINE void ThinProduct(const float* a, Index a_stride, const ThinPart& righ
 #pragma GCC unroll 4
     for (int i = 0; i < together; ++i) {
       const std::byte* row = right.at + (k + i) * right.row_bytes;
-      ahead.Step<vectors>();
+      ahead.template Step<vectors>();
       ThinRow<Stored, terms>(a, a_stride, row, k + i, i * Stored::terms, part);
     }
   }
@@ -216,9 +223,9 @@ struct ThinRows {
 };
 
 /// out (+)= the product over rows begin .. end - 1.
-template <class Stored, Terms terms, int rows, int vectors>
+template <class Stored, Terms terms, int rows, int vectors, class Stream>
 HWY_INLINE void ThinColumns(const ThinRows& at, const ThinPart& right, Index begin, Index end,
-                            Ahead& ahead) {
+                            Stream& ahead) {
   const DF d;
   const VF factor = hn::Set(d, 1 / Stored::factor);
   VF acc[rows][vectors];
@@ -234,9 +241,10 @@ HWY_INLINE void ThinColumns(const ThinRows& at, const ThinPart& right, Index beg
 }
 
 /// The same for as many columns as there are, at most ThinShape::vectors.
-template <class Stored, Terms terms, int rows, int vectors = ThinShape<Stored, rows>::vectors>
+template <class Stored, Terms terms, int rows, int vectors = ThinShape<Stored, rows>::vectors,
+          class Stream>
 HWY_INLINE void ThinPanel(Index count, const ThinRows& at, const ThinPart& right, Index begin,
-                          Index end, Ahead& ahead) {
+                          Index end, Stream& ahead) {
   if (count == vectors)
     return ThinColumns<Stored, terms, rows, vectors>(at, right, begin, end, ahead);
   if constexpr (vectors > 1)
@@ -256,8 +264,8 @@ HWY_INLINE Index ThinBlock(Index vectors) {
 /// Words: all columns of a few rows, then the next rows, so that memory is read nearly in order.
 /// With sixteen rows at a time bf16 of dim 128 read 5 % less from memory; with four, what lies in
 /// the caches took 10 % longer. Where all columns have accumulators the rows need not be cut.
-template <class Stored, Terms terms, int rows>
-HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
+template <class Stored, Terms terms, int rows, class Stream>
+HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Stream& ahead) {
   constexpr Index most = ThinShape<Stored, rows>::vectors * lane_count;
   const Index whole =
       ThinBlock<Stored, terms, rows>(std::min(most, right.used_columns) / lane_count);
@@ -273,8 +281,8 @@ HWY_INLINE void ThinWords(const ThinRows& at, const ThinRight& right, Ahead& ahe
 }
 
 /// Floats: panels lie one behind the other.
-template <Terms terms, int rows>
-HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Ahead& ahead) {
+template <Terms terms, int rows, class Stream>
+HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Stream& ahead) {
   for (Index first = 0; first < right.used_columns; first += panel_columns) {
     const Index width = std::min(panel_columns, right.columns - first);
     const Index vectors = std::min(width, right.used_columns - first) / lane_count;
@@ -288,9 +296,8 @@ HWY_INLINE void ThinFloats(const ThinRows& at, const ThinRight& right, Ahead& ah
 }
 
 /// Rows in blocks of four, two and one.
-template <class Stored, Terms terms>
-HWY_INLINE void ThinAll(ThinRows at, Index rows, const ThinRight& right) {
-  Ahead ahead(right.at, right.Bytes(), right.next);
+template <class Stored, Terms terms, class Stream>
+HWY_INLINE void ThinStreamed(ThinRows at, Index rows, const ThinRight& right, Stream ahead) {
   const auto with = [&](auto count) {
     constexpr int block = decltype(count)::value;
     if constexpr (Stored::terms == 1) {
@@ -305,6 +312,12 @@ HWY_INLINE void ThinAll(ThinRows at, Index rows, const ThinRight& right) {
   while (rows >= 4) with(std::integral_constant<int, 4>());
   while (rows >= 2) with(std::integral_constant<int, 2>());
   if (rows == 1) with(std::integral_constant<int, 1>());
+}
+
+template <class Stored, Terms terms>
+inline void ThinAll(const ThinRows& at, Index rows, const ThinRight& right) {
+  if (right.next == nullptr) return ThinStreamed<Stored, terms>(at, rows, right, NothingAhead());
+  ThinStreamed<Stored, terms>(at, rows, right, Ahead(right.at, right.Bytes(), right.next));
 }
 
 /// numbers[r][c] *= factors[c]

@@ -113,8 +113,8 @@ struct ThinTile {
   const void* numbers;
   const float* scales;  // [64] of int8, else null
   Index width;          // of a stored row of values
-  Index slots;          // the first ones that count, in whole vectors; p is 0 beyond
-  const void* ahead;    // what will be read after this tile, for prefetching
+  Index slots;          // the first ones that count, of keys in whole vectors
+  const void* ahead;    // what will be read after this tile, for prefetching; null: nothing
 };
 
 struct PairKernels;     // pair_kernels.h
