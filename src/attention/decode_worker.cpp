@@ -49,39 +49,47 @@ void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
   const Call& call = task.item.call;
   const Index rows = thin_rows_of(call), width = thin_width(call);
   const Index numbers = rows * query_stride(call.dim);
-  desk_.clear(Desk::bytes_of<float>(task.heads * numbers) +
-              Desk::bytes_of<SoftmaxTile>(task.heads) +
-              task.heads * Desk::bytes_of<float>(rows * (max_lanes + 1)));
+  const Index states = task.heads * rows;
+  desk_.clear(Desk::bytes_of<float>(task.heads * numbers) + Desk::bytes_of<SoftmaxTile>(task.heads) +
+              Desk::bytes_of<float>(states * max_lanes) + Desk::bytes_of<float>(states));
   queries_ = desk_.place<float>(task.heads * numbers);
   states_ = desk_.place<SoftmaxTile>(task.heads);
-  // Kernels that shape logits work on whole strips of rows.
-  std::fill(scores_ + rows * tile, scores_ + round_up(rows, strip) * tile, 0.0f);
+  float* lane_sums = desk_.place<float>(states * max_lanes);
+  float* reference = desk_.place<float>(states);
+  std::fill_n(lane_sums, states * max_lanes, 0.0f);
+  std::fill_n(reference, states, minus_infinity);
   for (Index h = 0; h < task.heads; ++h) {
     load_queries(task.item, task.first_head + h, queries_ + h * numbers);
-    float* lane_sums = desk_.place<float>(rows * (max_lanes + 1));
-    float* reference = lane_sums + rows * max_lanes;
     float* out = room.out + h * room.out_step;
-    std::fill_n(reference, rows, minus_infinity);
-    std::fill_n(lane_sums, rows * max_lanes, 0.0f);
     std::fill_n(out, rows * width, 0.0f);
-    states_[h] = {reference, lane_sums, nullptr, out,     nullptr,
-                  width,     false,     nullptr, nullptr, nullptr};
+    states_[h] = {reference + h * rows,
+                  lane_sums + h * rows * max_lanes,
+                  nullptr,
+                  out,
+                  nullptr,
+                  width,
+                  false,
+                  nullptr,
+                  nullptr,
+                  nullptr};
   }
   saw_key_ = 0;
+  together_ = room.out_step == rows * width ? most_thin_rows / rows : 1;
+  // Kernels that shape logits work on whole strips of rows.
+  const Index used = std::min(together_, task.heads) * rows;
+  std::fill(scores_ + used * tile, scores_ + round_up(used, strip) * tile, 0.0f);
 }
 
-/// All heads of the task past one tile.
-void DecodeWorker::pass(const DecodeTask& task, Index tile, Index next_tile, std::int32_t mask_id) {
-  const Call& call = task.item.call;
-  take_mask(call, mask_id);
+/// All heads of the task past one tile: one after the other, as memory lies, or where only some
+/// slots are read as many as there is room for. Alone, a head of few keys waits at every step for
+/// the step before.
+void DecodeWorker::pass(const DecodeTask& task, Index tile_index, Index next_tile,
+                        std::int32_t mask_id) {
+  take_mask(task.item.call, mask_id);
   saw_key_ |= mask_sees_;
-  const Index numbers = thin_rows_of(call) * query_stride(call.dim);
-  for (Index h = 0; h < task.heads; ++h) {
-    const bool last = h + 1 == task.heads;
-    const Index head = task.first_head + h;
-    visit(task.item, {head, tile, last ? task.first_head : head + 1, last ? next_tile : tile},
-          queries_ + h * numbers, states_[h]);
-  }
+  const Index together = seen_ < tile ? together_ : 1;
+  for (Index h = 0; h < task.heads; h += together)
+    visit(task, {h, std::min(task.heads, h + together)}, tile_index, next_tile);
 }
 
 /// One bit word per row: all query heads of the group see what the query sees. The heads of a
@@ -95,39 +103,60 @@ void DecodeWorker::take_mask(const Call& call, std::int32_t mask_id) {
     mask_.set_whole();
   } else {
     const auto words = call.plan->mask(mask_id);
-    std::fill(std::begin(words_), std::end(words_), std::uint64_t{0});
-    for (Index r = 0; r < thin_rows_of(call); ++r)
-      words_[r] = words[static_cast<std::size_t>(r % call.queries)];
+    for (Index r = 0, query = 0; r < most_thin_rows; ++r) {
+      words_[r] = words[static_cast<std::size_t>(query)];
+      query = query + 1 < call.queries ? query + 1 : 0;
+    }
     std::uint64_t any = 0;
     for (const std::uint64_t word : words_) any |= word;
     seen_ = static_cast<Index>(std::bit_width(any));
-    mask_.set_few(words_, thin_rows_of(call), call.kernels.lanes);
+    mask_.set_few(words_, most_thin_rows, call.kernels.lanes);
   }
   mask_sees_ = static_cast<std::uint32_t>(mask_.rows_that_see(most_thin_rows));
 }
 
-void DecodeWorker::add_bias(const Call& call, const ThinPlace& place, Index slots) {
+void DecodeWorker::add_bias(const Call& call, const ThinPlace& place, Index slots,
+                            float* scores) const {
   for (Index r = 0; r < thin_rows_of(call); ++r) {
     const Index position = call.keys - call.queries + r % call.queries;
     float bias[tile];
     call.rule.diagonal_part(place.kv_head * call.group + r / call.queries,
                             place.key_tile * tile - position, slots, bias);
-    float* row = scores_ + r * tile;
+    float* row = scores + r * tile;
     for (Index c = 0; c < slots; ++c) row[c] += bias[c];
   }
 }
 
-void DecodeWorker::visit(const DecodeItem& item, const ThinPlace& place, const float* queries,
-                         SoftmaxTile& state) {
-  const Call& call = item.call;
-  const ThinRows rows{thin_rows_of(call), mask_, seen_, round_up(seen_, call.kernels.lanes)};
-  item.keys.scores(place, rows, queries, scores_);
+void DecodeWorker::visit(const DecodeTask& task, Heads heads, Index key_tile, Index next_tile) {
+  const Call& call = task.item.call;
+  const ThinKeys& keys = task.item.keys;
+  const Index count = thin_rows_of(call), all = (heads.end - heads.begin) * count;
+  const Index numbers = count * query_stride(call.dim);
+  const ThinRows rows{count, mask_, seen_, round_up(seen_, call.kernels.lanes)};
+  const auto for_each_head = [&](const auto& run) {
+    for (Index h = heads.begin; h < heads.end; ++h) {
+      const Index head = task.first_head + h;
+      const bool last = h + 1 == task.heads;
+      const ThinPlace place{head, key_tile, last ? task.first_head : head + 1,
+                            last ? next_tile : key_tile};
+      run(place, h, scores_ + (h - heads.begin) * count * tile);
+    }
+  };
+  for_each_head([&](const ThinPlace& place, Index h, float* scores) {
+    keys.scores(place, rows, queries_ + h * numbers, scores);
+  });
   if (call.rule.has_softcap())
-    call.kernels.softcap(scores_, divide_up(rows.count, strip), mask_.clips(),
-                         call.rule.softcap_log2(), nullptr);
-  if (call.rule.has_diagonal()) add_bias(call, place, rows.slots);
-  call.kernels.absorb(scores_, rows.count, mask_.clips(), mask_.words(), state);
-  item.keys.gather(place, rows, scores_, state.out);
+    call.kernels.softcap(scores_, divide_up(all, strip), mask_.clips(), call.rule.softcap_log2(),
+                         nullptr);
+  if (call.rule.has_diagonal()) {
+    for_each_head([&](const ThinPlace& place, Index, float* scores) {
+      add_bias(call, place, rows.slots, scores);
+    });
+  }
+  call.kernels.absorb(scores_, all, mask_.clips(), mask_.words(), states_[heads.begin]);
+  for_each_head([&](const ThinPlace& place, Index h, float* scores) {
+    keys.gather(place, rows, scores, states_[h].out);
+  });
 }
 
 void DecodeWorker::finish(const DecodeTask& task, const DecodeRoom& room) const {

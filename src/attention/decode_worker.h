@@ -41,11 +41,14 @@ class DecodeWorker {
  private:
   void begin(const DecodeTask& task, const DecodeRoom& room);
   void load_queries(const DecodeItem& item, Index kv_head, float* to) const;
-  void pass(const DecodeTask& task, Index tile, Index next_tile, std::int32_t mask_id);
+  void pass(const DecodeTask& task, Index tile_index, Index next_tile, std::int32_t mask_id);
   void take_mask(const Call& call, std::int32_t mask_id);
-  void add_bias(const Call& call, const ThinPlace& place, Index slots);
-  void visit(const DecodeItem& item, const ThinPlace& place, const float* queries,
-             SoftmaxTile& state);
+  void add_bias(const Call& call, const ThinPlace& place, Index slots, float* scores) const;
+  /// Some heads of the task, counted from its first.
+  struct Heads {
+    Index begin, end;
+  };
+  void visit(const DecodeTask& task, Heads heads, Index key_tile, Index next_tile);
   void finish(const DecodeTask& task, const DecodeRoom& room) const;
 
   // Nothing is cleared that is about to be written: a call over few keys is over as soon.
@@ -57,8 +60,9 @@ class DecodeWorker {
   const Call* mask_call_ = nullptr;
   std::int32_t mask_id_ = 0;
   std::uint32_t mask_sees_ = 0;  // a bit per row
+  Index together_ = 1;           // heads whose rows may lie side by side
   Index seen_ = 0;               // slots up to the last one that any row sees
-  std::uint64_t words_[most_thin_rows];
+  std::uint64_t words_[most_thin_rows];  // of all rows that lie side by side
   std::uint32_t saw_key_ = 0;
 };
 

@@ -170,7 +170,7 @@ class Compiler {
   std::shared_ptr<const Pattern::Node> pattern_;
   std::vector<Ranges> scratch_;
   std::vector<Ranges> rows_;  // the ranges of each query of the tile; storage is reused
-  std::array<std::size_t, Plan::tile> cursors_{};
+  std::array<std::size_t, Plan::tile> cursors_;  // set when a row is asked
   std::size_t row_count_ = 0;
   std::vector<Index> edges_;
   std::size_t first_visit_ = 0;
