@@ -36,9 +36,10 @@ std::vector<std::string> no_words();
 /// Numbers and brackets that readers of JSON stumble over.
 std::vector<std::string> json_words(std::vector<std::string> more);
 
-extern const Target config_target, gguf_target, gguf_model_target, gguf_tokenizer_target,
-    manifest_target, npy_target, npz_target, pattern_target, safetensors_target, tokenizer_target,
-    toml_target;
+extern const Target attention_pattern_target, chat_target, config_target, gguf_target,
+    gguf_model_target, gguf_tokenizer_target, manifest_target, metrics_target, npy_target,
+    npz_target, pattern_target, safetensors_target, sentence_target, shards_target, text_target,
+    tokenizer_target, toml_target;
 
 /// All there are.
 std::vector<const Target*> all_targets();
