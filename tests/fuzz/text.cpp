@@ -5,7 +5,7 @@
 namespace rapt::fuzz {
 namespace {
 
-/// Those of which decode(encode(text)) is the text come first; the last has tokens of single bytes.
+/// Those of which decode(encode(text)) is the text come first; one has tokens of single bytes.
 constexpr std::size_t exact_ones = 2, with_byte_tokens = 4;
 
 const std::vector<Tokenizer>& tokenizers() {
@@ -21,7 +21,7 @@ const std::vector<Tokenizer>& tokenizers() {
 /// A byte that chooses the tokenizer, and a text.
 std::vector<std::string> seeds() {
   std::vector<std::string> made;
-  for (char kind = 0; kind < 5; ++kind) {
+  for (char kind = 0; kind < 6; ++kind) {
     made.push_back(kind +
                    std::string("ab A\u0301b [SEP] <l>\xFF\xE6 \u65e5 aaaab <|endoftext|>12"));
     made.push_back(kind + std::string("\u2581bab\u00EF \u1E9B\u0323 \U0001F600\r\n\t  x"));
