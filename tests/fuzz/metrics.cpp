@@ -34,6 +34,6 @@ std::function<void()> open(std::string_view input) {
 
 }  // namespace
 
-const Target metrics_target = {"metrics", seeds, words, open};
+const Target metrics_target = {"metrics", seeds, words, open, 0, true};
 
 }  // namespace rapt::fuzz

@@ -21,6 +21,8 @@ struct Target {
   std::function<void()> (*open)(std::string_view input);
   /// Bytes that may be taken beyond that, because something else bounds them.
   long long room = 0;
+  /// Nothing is refused.
+  bool takes_all = false;
 };
 
 inline void expect(bool right, const char* what) {

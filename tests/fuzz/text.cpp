@@ -70,6 +70,6 @@ std::function<void()> open(std::string_view input) {
 
 }  // namespace
 
-const Target text_target = {"text", seeds, words, open};
+const Target text_target = {"text", seeds, words, open, 0, true};
 
 }  // namespace rapt::fuzz
