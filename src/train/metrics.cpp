@@ -35,14 +35,24 @@ Index step_in(const Json& object, Index otherwise) {
   return fits ? found->get<Index>() : otherwise;
 }
 
-/// Hands on the lines that are objects; a torn last line is none.
+/// A line, if it is an object; null otherwise.
+Json object_in(std::string_view line) {
+  try {
+    Json value = parse_json(line, metrics_name);
+    if (value.is_object()) return value;
+  } catch (const std::runtime_error&) {
+    // a torn last line, or what somebody else has put there
+  }
+  return nullptr;
+}
+
+/// Hands on the lines that are objects.
 void for_each_object(std::string_view text,
                      const std::function<void(std::string_view line, const Json&)>& take) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const Json object = Json::parse(line, nullptr, false);
-    if (object.is_object()) take(line, object);
+    if (const Json object = object_in(line); !object.is_null()) take(line, object);
   }
 }
 
