@@ -57,6 +57,15 @@ TEST(Chat, TextsHaveTheFormOfTheTemplate) {
   EXPECT_EQ(chat_text(zephyr, "Why?"), "<|user|>\nWhy?</s>\n<|assistant|>\n");
 }
 
+/// A template of a megabyte is read once, not once for each of its marks.
+TEST(Chat, LongTemplatesTakeNoLongerThanTheyAre) {
+  std::string many;
+  while (many.size() < (1 << 20)) many += "<|im_start|>system\n";
+  EXPECT_EQ(chat_text(many + "}<|im_end|>", "Why?"), chat_text("<|im_start|>", "Why?"));
+  EXPECT_EQ(chat_text(many + "}<|im_start|>system\nHelp.<|im_end|>", "Why?"),
+            chat_text("<|im_start|>system\nHelp.<|im_end|>", "Why?"));
+}
+
 TEST(Chat, OtherFormsAndSystemTextsWithoutAPlaceAreRefused) {
   expect_refused([] { chat_text("{{ 'USER: ' + content }}", "Why?"); }, {"not known here"});
   expect_refused([] { chat_text(gemma, "Why?", "Be brief."); }, {"Gemma", "system"});

@@ -248,6 +248,22 @@ TEST(FamiliesWritten, NothingIsOverwritten) {
   EXPECT_THROW(write_pretrained(folder.path(), model, {}), std::invalid_argument);
 }
 
+/// modules.json may name a folder beside it and nothing else.
+TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "1_Pooling");
+  write_text(folder / "1_Pooling/config.json", R"({"pooling_mode": "cls"})");
+  const auto modules = [&](const std::string& path) {
+    write_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": ")" + path + "\"}]");
+    return read_pooling(folder.path());
+  };
+  EXPECT_EQ(modules("1_Pooling").kind, Pooling::Kind::first);
+  for (const std::string& path : {std::string("../1_Pooling"), folder / "1_Pooling",
+                                  std::string("a/.."), std::string("1_Pooling\\u0000")})
+    expect_broken([&] { modules(path); }, {"modules.json", "within the model's folder"});
+  expect_broken([&] { modules("2_Pooling"); }, {"2_Pooling/config.json", "missing"});
+}
+
 TEST(FindModel, SaysWhereItLookedAndWhatToInstall) {
   EXPECT_NE(thrown([] { find_model("no-such-model"); }).find("minilm or smollm2"),
             std::string::npos);

@@ -287,6 +287,25 @@ TEST(TokenizerKinds, StreamsKeepSpacesBehindSpecialTokens) {
   EXPECT_EQ(tokenizer.decode(ids), "ab a ab");
 }
 
+/// The first space is left out, the second is not, be there a special token before them or not.
+TEST(TokenizerKinds, StreamsKnowTheFirstTokenThoughItGivesNoText) {
+  const Tokenizer tokenizer =
+      tokenizer_of({{"added_tokens", Json::array({added_token(0, "<s>", true)})},
+                    {"decoder", {{"type", "Metaspace"}, {"replacement", "\u2581"}}},
+                    {"model",
+                     {{"type", "Unigram"},
+                      {"unk_id", 0},
+                      {"vocab", Json::array({Json::array({"<s>", 0}), Json::array({"\u2581", -1.0}),
+                                             Json::array({"\u2581a", -2.0})})}}}});
+  for (const Ids& ids : {Ids{1, 2}, Ids{0, 1, 2}, Ids{0, 1, 0, 0, 1, 2, 0}}) {
+    TextStream stream(tokenizer);
+    std::string text;
+    for (const std::int32_t id : ids) text += stream.add(id);
+    EXPECT_EQ(text + stream.finish(), tokenizer.decode(ids));
+  }
+  EXPECT_EQ(tokenizer.decode(Ids{1, 2}), " a");
+}
+
 TEST(TokenizerKinds, WhatIsWrittenIsRead) {
   const TemporaryFolder folder;
   for (const Json& file : {bert_file(), llama_file(), unigram_file()}) {

@@ -9,6 +9,7 @@
 #include "support/folder.h"
 #include "support/models.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 
 namespace rapt::test {
 namespace {
@@ -262,6 +263,19 @@ TEST(Train, ALossThatIsNoNumberMovesNothing) {
     EXPECT_GE(kept.step, 1);
     EXPECT_NE(text.find("saved as step " + std::to_string(kept.step)), std::string::npos) << text;
   }
+}
+
+/// What is no whole number that fits is no step; what is no line is passed over.
+TEST(Metrics, AreReadWhateverTheyHold) {
+  const MetricsTail tail = metrics_tail_in(
+      "{\"step\":7,\"loss\":1.5}\nnot a line\n[1]\n{\"step\":1e300,\"evaluation_loss\":null}\n"
+      "{\"step\":8,\"lo");
+  ASSERT_TRUE(tail.progress && tail.evaluation);
+  EXPECT_EQ(tail.progress->step, 7);
+  EXPECT_EQ(tail.progress->loss, 1.5);
+  EXPECT_EQ(tail.evaluation->step, 0);
+  EXPECT_TRUE(std::isnan(tail.evaluation->loss));
+  EXPECT_EQ(metrics_tail_in("{\"step\":18446744073709551615,\"loss\":1}").progress->step, 0);
 }
 
 }  // namespace

@@ -88,7 +88,8 @@ class RAPT_API Tokenizer {
 };
 
 /// Text from tokens that come one at a time, as when a model writes. Never half a character; what
-/// is handed out is final, and all of it together is decode() of all ids.
+/// is handed out is final, and all of it together is decode() of all ids; only where tokens of
+/// single bytes in a row are no UTF-8 may decode() take back what was a character before.
 class RAPT_API TextStream {
  public:
   explicit TextStream(Tokenizer tokenizer, const DecodeOptions& options = {});

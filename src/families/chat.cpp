@@ -67,8 +67,9 @@ std::string default_system(const std::string& chat_template) {
       at += mark.size();
       const std::size_t end = chat_template.find("<|im_end|>", at);
       if (end == std::string::npos) break;
-      const std::string text = chat_template.substr(at, end - at);
-      if (text.find_first_of("{}'") == std::string::npos) return text;
+      const std::size_t code = chat_template.find_last_of("{}'", end);
+      if (code == std::string::npos || code < at) return chat_template.substr(at, end - at);
+      at = code + 1;  // a mark before it has the same code behind it
     }
   }
   return "";

@@ -17,6 +17,8 @@ struct FamilyConfig {
 
 /// What config.json alone says. Throws std::runtime_error, beginning with `path`.
 FamilyConfig family_config_from(const Json& object, const std::string& path);
+/// What generation_config.json says of tokens goes before what config.json does.
+void add_generation(FamilyConfig& config, const Json& object, const std::string& path);
 FamilyConfig read_family_config(const std::string& folder);
 /// Tokens that config.json and generation_config.json name.
 ModelTokens special_tokens_from(Fields& fields);
@@ -24,10 +26,14 @@ ModelTokens special_tokens_from(Fields& fields);
 std::int32_t checked_token(Index id, Index vocabulary, const std::string& where);
 /// Throws std::invalid_argument if a config makes no sense, its rope included.
 void check_config(const ModelConfig& config);
-/// What sentence-transformers' files beside a model say.
+/// Gives the JSON at a path; none where there is no file.
+using FolderFiles = std::function<std::optional<Json>(const std::string& path)>;
+/// What sentence-transformers' files beside a model say. Throws std::runtime_error.
+Pooling pooling_from(const std::string& folder, const FolderFiles& files);
 Pooling read_pooling(const std::string& folder);
 /// chat_template.jinja, or what tokenizer_config.json says.
 std::string read_chat_template(const std::string& folder);
+std::string chat_template_from(const Json& tokenizer_config);
 /// Cuts ids to the longest that are wanted, out of those `inside` what frames a text. Throws
 /// std::invalid_argument if the frame leaves no room.
 void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& inside,

@@ -29,8 +29,6 @@ std::vector<std::int32_t> ids_from(Fields& fields, const char* key) {
   return made;
 }
 
-Fields fields_of(const std::string& path) { return Fields(read_json(path), path); }
-
 /// What the second says where it says something.
 ModelTokens merged(ModelTokens first, const ModelTokens& second) {
   if (second.begin) first.begin = second.begin;
@@ -70,36 +68,20 @@ FamilyConfig family_config_from(const Json& object, const std::string& path) {
   return made;
 }
 
+void add_generation(FamilyConfig& config, const Json& object, const std::string& path) {
+  Fields generation(object, path);
+  config.special = merged(config.special, special_tokens_from(generation));
+}
+
 FamilyConfig read_family_config(const std::string& folder) {
   const std::string path = folder + "/config.json";
   FamilyConfig made = family_config_from(read_json(path), path);
   const std::string more = folder + "/generation_config.json";
-  if (std::filesystem::exists(more)) {
-    Fields generation = fields_of(more);
-    made.special = merged(made.special, special_tokens_from(generation));
-  }
+  if (std::filesystem::exists(more)) add_generation(made, read_json(more), more);
   // Ids beyond the vocabulary mean nothing to the model.
   std::erase_if(made.special.ends, [&](std::int32_t id) { return id >= made.config.vocabulary; });
   return made;
 }
-
-namespace {
-
-/// Flags for each kind in older files, a word in newer ones.
-Pooling::Kind pooling_kind(Fields how) {
-  if (how.has("pooling_mode"))
-    return how.choice("pooling_mode", {"mean", "cls"}) == "cls" ? Pooling::Kind::first
-                                                                : Pooling::Kind::mean;
-  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
-                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
-    must_be(how, other, false);
-  const bool first = how.boolean("pooling_mode_cls_token", false);
-  const bool mean = how.boolean("pooling_mode_mean_tokens", false);
-  if (first == mean) how.fail("pooling_mode_mean_tokens", "expected the mean or the first token");
-  return first ? Pooling::Kind::first : Pooling::Kind::mean;
-}
-
-}  // namespace
 
 std::int32_t checked_token(Index id, Index vocabulary, const std::string& where) {
   if (id < 0 || id >= vocabulary) fail_input(where, " is ", id, ", expected 0 to ", vocabulary - 1);
@@ -118,39 +100,15 @@ void check_config(const ModelConfig& config) {
   const Rope made(options);
 }
 
-/// modules.json lists the parts of a sentence model: the Transformer, its pooling, the norm.
-Pooling read_pooling(const std::string& folder) {
-  Pooling pooling;
-  const std::string path = folder + "/modules.json";
-  if (!std::filesystem::exists(path)) return pooling;
-  const Json modules = read_json(path);
-  if (!modules.is_array()) fail_input(path, ": expected a list of modules");
-  for (const Json& module : modules) {
-    Fields fields(module, path);
-    const std::string type = fields.text("type"), place = fields.text("path", "");
-    if (type.ends_with(".Transformer")) continue;
-    if (type.ends_with(".Normalize"))
-      pooling.normalized = true;
-    else if (type.ends_with(".Pooling"))
-      pooling.kind = pooling_kind(fields_of(folder + "/" + place + "/config.json"));
-    else
-      fail_input(path, ": a module of type ", printable(type),
-                 ", expected Transformer, Pooling and Normalize: nothing else is computed here");
-  }
-  const std::string transformer = folder + "/sentence_bert_config.json";
-  if (std::filesystem::exists(transformer)) {
-    Fields fields = fields_of(transformer);
-    pooling.max_tokens = fields.integer("max_seq_length", {1, Index{1} << 31}, 0);
-  }
-  return pooling;
-}
-
 std::string read_chat_template(const std::string& folder) {
   const std::string jinja = folder + "/chat_template.jinja";
   if (std::filesystem::exists(jinja)) return read_file(jinja, Index{1} << 20);
   const std::string path = folder + "/tokenizer_config.json";
   if (!std::filesystem::exists(path)) return "";
-  const Json config = read_json(path);
+  return chat_template_from(read_json(path));
+}
+
+std::string chat_template_from(const Json& config) {
   const auto found = config.is_object() ? config.find("chat_template") : config.end();
   return found != config.end() && found->is_string() ? found->get<std::string>() : "";
 }

@@ -72,8 +72,11 @@ class Adapter : public nlohmann::json_sax<Json> {
     // ourselves.
     const std::size_t place = text.find("column ");
     const std::size_t colon = text.find(": ", place == std::string::npos ? 0 : place);
-    fail_input(colon == std::string::npos ? text : text.substr(colon + 2));
+    problem_ = colon == std::string::npos ? text : text.substr(colon + 2);
+    return false;
   }
+  /// What a text that was not read to its end gets wrong.
+  const std::string& problem() const { return problem_; }
 
  private:
   bool pass(Json value) {
@@ -94,6 +97,7 @@ class Adapter : public nlohmann::json_sax<Json> {
   JsonEvents& events_;
   const JsonLimits& limits_;
   Index depth_ = 0;
+  std::string problem_;
 };
 
 /// Builds the value, and keeps an account of the memory it takes.
@@ -149,12 +153,17 @@ void visit_json(std::string_view text, const std::string& source, JsonEvents& ev
               " bytes, the limit is ", limits.bytes);
   const char* reached = text.data();
   Adapter adapter(events, limits);
+  const auto fail_here = [&](const char* problem) {
+    fail_input(source, ": JSON at byte ", reached - text.data(), ": ", problem);
+  };
+  bool whole = false;
   try {
-    Json::sax_parse(CountedLetters(text.data(), &reached),
-                    CountedLetters(text.data() + text.size(), &reached), &adapter);
+    whole = Json::sax_parse(CountedLetters(text.data(), &reached),
+                            CountedLetters(text.data() + text.size(), &reached), &adapter);
   } catch (const std::runtime_error& error) {
-    fail_input(source, ": JSON at byte ", reached - text.data(), ": ", error.what());
+    fail_here(error.what());
   }
+  if (!whole) fail_here(adapter.problem().c_str());
 }
 
 Json parse_json(std::string_view text, const std::string& source, const JsonLimits& limits) {

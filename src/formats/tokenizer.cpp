@@ -64,6 +64,7 @@ TextStream::TextStream(Tokenizer tokenizer, const DecodeOptions& options)
 
 std::string TextStream::add(std::int32_t id) {
   constexpr std::string_view replacement = "\uFFFD";
+  if (!options_.special && tokenizer_.bytes_of(id).empty()) return "";
   ids_.push_back(id);
   std::string text = tokenizer_.decode(ids_, options_);
   // U+FFFD may be a byte token that waits for the others of its character, but not for ever.
@@ -72,13 +73,13 @@ std::string TextStream::add(std::int32_t id) {
                      (unfinished_length(text) > 0 || text.ends_with(replacement));
   if (waits) return "";
   std::string fresh = text.substr(std::min(text_.size(), text.size()));
-  // The last tokens stay: what a decoder makes of a token depends on whether it is the first. Those
-  // that give no text, as special ones, are not what comes first.
+  // The last tokens stay: what a decoder makes of a token depends on whether it is the first. So
+  // does the first, even if it gives no text, as a space that decoders leave out there.
   std::vector<std::int32_t> last(ids_.begin() + static_cast<std::ptrdiff_t>(said_), ids_.end());
   if (std::string last_text = tokenizer_.decode(last, options_); !last_text.empty()) {
     ids_ = std::move(last);
     text = std::move(last_text);
-  } else if (fresh.empty()) {  // or a long run of them would be decoded again for each
+  } else if (fresh.empty() && said_ > 0) {  // or a long run of them would be decoded for each
     ids_.resize(said_);
     return fresh;
   }

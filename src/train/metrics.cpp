@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <limits>
-#include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "base/files.h"
 #include "formats/json.h"
@@ -19,12 +21,39 @@ constexpr Index most_bytes = Index{1} << 32;
 
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-/// A number of a line that may hold anything.
-template <class T>
-T number_in(const Json& object, const char* key, T otherwise) {
-  if (!object.is_object()) return otherwise;
+double real_in(const Json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->template get<T>() : otherwise;
+  return found != object.end() && found->is_number() ? found->get<double>() : unknown;
+}
+
+/// The step of a line that may hold anything.
+Index step_in(const Json& object, Index otherwise) {
+  const auto found = object.find("step");
+  if (found == object.end() || !found->is_number_integer()) return otherwise;
+  const bool fits =
+      !found->is_number_unsigned() || std::in_range<Index>(found->get<std::uint64_t>());
+  return fits ? found->get<Index>() : otherwise;
+}
+
+/// A line, if it is an object; null otherwise.
+Json object_in(std::string_view line) {
+  try {
+    Json value = parse_json(line, metrics_name);
+    if (value.is_object()) return value;
+  } catch (const std::runtime_error&) {
+    // a torn last line, or what somebody else has put there
+  }
+  return nullptr;
+}
+
+/// Hands on the lines that are objects.
+void for_each_object(std::string_view text,
+                     const std::function<void(std::string_view line, const Json&)>& take) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    if (const Json object = object_in(line); !object.is_null()) take(line, object);
+  }
 }
 
 }  // namespace
@@ -38,13 +67,12 @@ MetricsFile::MetricsFile(const std::string& path)
 MetricsFile::~MetricsFile() { ::close(descriptor_); }
 
 void MetricsFile::cut_after(Index step, Index evaluated) {
-  std::istringstream all(read_file(path_, most_bytes));
-  std::string kept, line;
-  while (std::getline(all, line)) {
-    const Json object = Json::parse(line, nullptr, false);  // a torn last line is no object
-    const Index last = object.is_object() && object.contains("evaluation_loss") ? evaluated : step;
-    if (number_in(object, "step", step + 1) <= last) kept += line + '\n';
-  }
+  const std::string all = read_file(path_, most_bytes);
+  std::string kept;
+  for_each_object(all, [&](std::string_view line, const Json& object) {
+    const Index last = object.contains("evaluation_loss") ? evaluated : step;
+    if (step_in(object, step + 1) <= last) kept.append(line).append("\n");
+  });
   replace_file(path_, kept);
   ::close(descriptor_);
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -83,21 +111,22 @@ bool MetricsFile::add(const Evaluation& e) {
 }
 
 MetricsTail metrics_tail(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {};
+  return metrics_tail_in(read_file(path, most_bytes));
+}
+
+MetricsTail metrics_tail_in(std::string_view text) {
   MetricsTail tail;
-  if (!std::filesystem::exists(path)) return tail;
-  std::istringstream all(read_file(path, most_bytes));
-  for (std::string line; std::getline(all, line);) {
-    const Json object = Json::parse(line, nullptr, false);
-    if (!object.is_object()) continue;
-    const auto real = [&](const char* key) { return number_in(object, key, unknown); };
-    const Index step = number_in(object, "step", Index{0});
-    if (object.contains("loss")) tail.progress = TrainProgress{.step = step, .loss = real("loss")};
+  for_each_object(text, [&](std::string_view, const Json& object) {
+    const Index step = step_in(object, 0);
+    if (object.contains("loss"))
+      tail.progress = TrainProgress{.step = step, .loss = real_in(object, "loss")};
     if (object.contains("evaluation_loss"))
       tail.evaluation = Evaluation{.step = step,
-                                   .loss = real("evaluation_loss"),
-                                   .accuracy = real("accuracy"),
-                                   .exact = real("exact")};
-  }
+                                   .loss = real_in(object, "evaluation_loss"),
+                                   .accuracy = real_in(object, "accuracy"),
+                                   .exact = real_in(object, "exact")};
+  });
   return tail;
 }
 

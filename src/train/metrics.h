@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "rapt/train.h"
 
@@ -37,5 +38,7 @@ struct MetricsTail {
   std::optional<Evaluation> evaluation = {};
 };
 MetricsTail metrics_tail(const std::string& path);
+/// Of the text of a file, whatever it is.
+MetricsTail metrics_tail_in(std::string_view text);
 
 }  // namespace rapt

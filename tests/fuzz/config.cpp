@@ -42,6 +42,8 @@ std::vector<std::string> seeds() {
       continue;  // the family has no words for it
     }
   }
+  made.push_back(made[1] + std::string(1, '\0') +
+                 R"({"bos_token_id":1,"eos_token_id":[2,3],"pad_token_id":-1})");
   return made;
 }
 
@@ -76,8 +78,12 @@ std::vector<std::string> words() {
                      "architectures"});
 }
 
+/// A config.json and, behind a zero byte, a generation_config.json.
 std::function<void()> open(std::string_view input) {
-  const FamilyConfig read = family_config_from(parse_json(input, "fuzz"), "fuzz");
+  const std::size_t zero = input.find('\0');
+  FamilyConfig read = family_config_from(parse_json(input.substr(0, zero), "fuzz"), "fuzz");
+  if (zero != std::string_view::npos)
+    add_generation(read, parse_json(input.substr(zero + 1), "fuzz"), "fuzz");
   return [read] {
     expect(read.config.layers > 0 && read.config.vocabulary > 0, "an empty model");
     read.config.check();

@@ -22,8 +22,9 @@ class MemoryFile {
 
   /// The path of a file with these bytes, until the next call.
   const std::string& with(std::string_view bytes) {
-    if (ftruncate(descriptor_, 0) != 0 ||
-        pwrite(descriptor_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    // In this order its pages stay, and need not be found anew for each input.
+    if (pwrite(descriptor_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()) ||
+        ftruncate(descriptor_, static_cast<off_t>(bytes.size())) != 0)
       throw std::runtime_error("a file in memory cannot be written");
     return path_;
   }

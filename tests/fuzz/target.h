@@ -21,6 +21,8 @@ struct Target {
   std::function<void()> (*open)(std::string_view input);
   /// Bytes that may be taken beyond that, because something else bounds them.
   long long room = 0;
+  /// Nothing is refused.
+  bool takes_all = false;
 };
 
 inline void expect(bool right, const char* what) {
@@ -36,9 +38,10 @@ std::vector<std::string> no_words();
 /// Numbers and brackets that readers of JSON stumble over.
 std::vector<std::string> json_words(std::vector<std::string> more);
 
-extern const Target config_target, gguf_target, gguf_model_target, gguf_tokenizer_target,
-    manifest_target, npy_target, npz_target, pattern_target, safetensors_target, tokenizer_target,
-    toml_target;
+extern const Target attention_pattern_target, chat_target, config_target, gguf_target,
+    gguf_model_target, gguf_tokenizer_target, manifest_target, metrics_target, npy_target,
+    npz_target, pattern_target, safetensors_target, sentence_target, shards_target, text_target,
+    tokenizer_target, toml_target;
 
 /// All there are.
 std::vector<const Target*> all_targets();

@@ -2,40 +2,25 @@
 
 namespace rapt::fuzz {
 
-std::vector<std::string> no_words() { return {}; }
-
-std::vector<std::string> json_words(std::vector<std::string> more) {
-  std::vector<std::string> words = {"0",
-                                    "-1",
-                                    "1.5",
-                                    "1e999",
-                                    "18446744073709551615",
-                                    "9223372036854775807",
-                                    "\"\"",
-                                    "[]",
-                                    "4294967296",
-                                    "{}",
-                                    "\"\\ud800\"",
-                                    "null",
-                                    "true",
-                                    "[[[[",
-                                    "{\"a\":",
-                                    ",",
-                                    "false",
-                                    "]",
-                                    "}",
-                                    "1e-9",
-                                    "2147483648,",
-                                    "\"\\u0000\""};
-  for (const std::string& word : more) words.push_back("\"" + word + "\"");
-  return words;
-}
-
 std::vector<const Target*> all_targets() {
   return {
-      &config_target,   &gguf_target,      &gguf_model_target,  &gguf_tokenizer_target,
-      &manifest_target, &npy_target,       &npz_target,         &pattern_target,
-      &toml_target,     &tokenizer_target, &safetensors_target,
+      &attention_pattern_target,
+      &chat_target,
+      &config_target,
+      &gguf_target,
+      &gguf_model_target,
+      &gguf_tokenizer_target,
+      &manifest_target,
+      &metrics_target,
+      &npy_target,
+      &npz_target,
+      &pattern_target,
+      &safetensors_target,
+      &sentence_target,
+      &shards_target,
+      &text_target,
+      &tokenizer_target,
+      &toml_target,
   };
 }
 

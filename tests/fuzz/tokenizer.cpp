@@ -27,7 +27,8 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
 std::vector<std::string> seeds() {
   std::vector<std::string> made;
   for (const std::string& file : tokenizer_files())
-    made.push_back(file + std::string(1, '\0') + "ab A\u0301b [SEP] <l>\xFF\xE6 \u65e5 aaaab");
+    if (file.size() < 1024)  // a longer one would take the time of several
+      made.push_back(file + std::string(1, '\0') + "ab A\u0301b [SEP] <l>\xFF\xE6 \u65e5 aaaab");
   return made;
 }
 

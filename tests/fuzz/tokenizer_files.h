@@ -70,8 +70,22 @@ inline Json bpe_file() {
             {"merges", {"a b", "_ ab"}}}}};
 }
 
+/// Byte-level as bytes_file(), but short enough to be changed as a whole: most bytes have no token.
+inline Json letters_file() {
+  return {
+      {"added_tokens", Json::array({added_token(4, "<|endoftext|>", true)})},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"post_processor", {{"type", "ByteLevel"}, {"trim_offsets", false}}},
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", vocabulary_of({"a", "b", "ab", "\u0120"})},
+        {"merges", Json::array({Json::array({"a", "b"})})}}}};
+}
+
 inline std::vector<std::string> tokenizer_files() {
-  return {bytes_file().dump(), unigram_file().dump(), word_piece_file().dump(), bpe_file().dump()};
+  return {bytes_file().dump(), unigram_file().dump(), word_piece_file().dump(), bpe_file().dump(),
+          letters_file().dump()};
 }
 
 }  // namespace rapt::fuzz

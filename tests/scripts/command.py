@@ -209,6 +209,22 @@ class Health(unittest.TestCase):
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_refuses_bytes_that_are_no_text(self):
+        path = self.path / "bytes.txt"
+        for content, words in ((b"GGUF\3\0\0\0", "byte 5 is 0x00"),
+                               (b"na\xefve", "byte 2 is 0xef"),
+                               (b"cut \xe6\x97", "byte 4 is 0xe6"),
+                               (b"half a pair \xed\xa0\x80", "byte 12 is 0xed"),
+                               (b"\xc0\x80", "byte 0 is 0xc0"),
+                               (b"beyond \xf4\x90\x80\x80", "byte 7 is 0xf4")):
+            with self.subTest(content):
+                path.write_bytes(content)
+                done = self.inspect("run", "--text", str(path))
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(f"is no text: {words}, expected UTF-8", done.stderr)
+        path.write_text("na\u00efve \u65e5\u672c \U0001F600 text\n" * 4)
+        self.assertEqual(self.inspect("run", "--text", str(path)).returncode, 0)
+
     def test_says_what_is_wrong(self):
         text, ids = str(self.path / "text.txt"), str(self.path / "ids.txt")
         for run, arguments, words in (

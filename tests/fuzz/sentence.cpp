@@ -1,0 +1,54 @@
+#include "families/pretrained.h"
+#include "fuzz/target.h"
+
+namespace rapt::fuzz {
+namespace {
+
+/// modules.json, a zero byte, the config of the pooling, a zero byte, sentence_bert_config.json.
+std::vector<std::string> seeds() {
+  const std::string zero(1, '\0');
+  const std::string modules =
+      R"([{"idx":0,"name":"0","path":"","type":"sentence_transformers.models.Transformer"},)"
+      R"({"idx":1,"name":"1","path":"1_Pooling","type":"sentence_transformers.models.Pooling"},)"
+      R"({"idx":2,"name":"2","path":"2_Normalize","type":"sentence_transformers.models.Normalize"}])";
+  return {modules + zero +
+              R"({"word_embedding_dimension":384,"pooling_mode_cls_token":false,)"
+              R"("pooling_mode_mean_tokens":true,"pooling_mode_max_tokens":false})" +
+              zero + R"({"max_seq_length":256,"do_lower_case":false})",
+          modules + zero + R"({"pooling_mode":"cls"})"};
+}
+
+std::vector<std::string> words() {
+  return json_words({"pooling_mode", "mean", "cls", "path", "type", "x.Pooling", "x.Normalize",
+                     "x.Transformer", "../..", "/", "a/b", "max_seq_length",
+                     "pooling_mode_cls_token", "pooling_mode_mean_tokens"});
+}
+
+std::function<void()> open(std::string_view input) {
+  const std::size_t first = std::min(input.find('\0'), input.size());
+  const std::size_t second = std::min(input.find('\0', first + 1), input.size());
+  const auto files = [&](const std::string& path) -> std::optional<Json> {
+    const auto part = [&](std::size_t begin, std::size_t end) {
+      return parse_json(input.substr(begin, end - begin), path);
+    };
+    if (path == "fuzz/modules.json") return part(0, first);
+    if (path == "fuzz/sentence_bert_config.json") {
+      if (second == input.size()) return std::nullopt;
+      return part(second + 1, input.size());
+    }
+    expect(path.starts_with("fuzz/") && path.ends_with("/config.json") &&
+               path.find("/../") == std::string::npos && path.find('\0') == std::string::npos,
+           "a file outside of the model's folder");
+    if (first == input.size()) return std::nullopt;
+    return part(first + 1, second);
+  };
+  const Pooling pooling = pooling_from("fuzz", files);
+  expect(pooling.max_tokens >= 0, "fewer tokens than none");
+  return nothing_more();
+}
+
+}  // namespace
+
+const Target sentence_target = {"sentence", seeds, words, open};
+
+}  // namespace rapt::fuzz
