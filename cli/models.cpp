@@ -40,10 +40,8 @@ void add_load_options(CLI::App& command, LoadWords& words) {
   std::vector<std::string> known;
   for (const FormWord& form : forms) known.emplace_back(form.word);
   command
-      .add_option(
-          "--weights", words.weights,
-          "What matrices of a model of others are kept as; stored: few bits and bf16 as they "
-          "are, all else as f32")
+      .add_option("--weights", words.weights,
+                  "Matrices of a model of others (stored: few bits and bf16 stay, else f32)")
       ->check(CLI::IsMember(known))
       ->capture_default_str();
   command.add_flag("--allow-non-finite", words.allow_non_finite,

@@ -126,9 +126,12 @@ HWY_INLINE void LoadLineSquare(const T* from, Index step, Index count, Index dep
       RoundLine<Engine>(from, to);
       continue;
     }
+    if (i >= count) {  // most of a strip where a single token is generated
+      std::memset(static_cast<void*>(to), 0, 2 * pair_tile * sizeof(Bf16));
+      continue;
+    }
     for (Index k = 0; k < 2 * pair_tile; ++k)
-      to[k].bits =
-          i < count && k < depth ? static_cast<std::uint16_t>(Bf16Bits(from[k])) : std::uint16_t{0};
+      to[k].bits = k < depth ? static_cast<std::uint16_t>(Bf16Bits(from[k])) : std::uint16_t{0};
   }
 }
 

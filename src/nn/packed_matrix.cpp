@@ -17,8 +17,9 @@ namespace {
 constexpr Index most_rows = 256;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 17;
-/// Panels that a task reads at least: fewer would not pay for packing the rows once more.
-constexpr Index fewest_panels = 4;
+/// Panels that a task reads at least: fewer would not pay for packing the rows once more. One strip
+/// is packed in no time, and twice the tasks are shared out more evenly.
+constexpr Index fewest_panels = 4, fewest_panels_of_a_strip = 2;
 
 /// How a product is cut: into rows, and where these are few also into columns.
 struct Cut {
@@ -37,7 +38,8 @@ Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kerne
   cut.row_parts = divide_up(rows, cut.rows);
   const Index panels = divide_up(columns, kernels.panel);
   const Index wanted = std::max<Index>(1, divide_up(tasks, cut.row_parts));
-  const Index per_task = std::max(fewest_panels, divide_up(panels, wanted));
+  const Index fewest = rows <= kernels.strip ? fewest_panels_of_a_strip : fewest_panels;
+  const Index per_task = std::max(fewest, divide_up(panels, wanted));
   cut.columns = per_task * kernels.panel;
   cut.column_parts = divide_up(columns, cut.columns);
   return cut;
