@@ -35,18 +35,28 @@ constexpr std::array<std::array<Index, 2>, 6> layer_widths = {
 
 bool is_quantized(const std::string& type) { return type.starts_with("q"); }
 
+bool is_packed(const std::string& type) { return type.starts_with("packed"); }
+bool is_bf16(const std::string& type) { return type.ends_with("bf16"); }
+
 Parameter weight_of(const GemmCase& c, const Context& context) {
-  const bool packed = c.type == "packed";
-  const Type type = packed || is_quantized(c.type) ? Type::f32 : parse_type(c.type);
+  const bool step = c.pass == Pass::backward;
+  const Type type = is_bf16(c.type) && !step ? Type::bf16 : c.type == "f16" ? Type::f16 : Type::f32;
   Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
   if (is_quantized(c.type)) weight.quantize(parse_quantization(c.type), context);
-  if (packed) weight.pack(context);
+  if (is_packed(c.type)) weight.pack(context);
+  if (is_bf16(c.type) && step) weight.working = weight.value.converted(Type::bf16);
   return weight;
 }
 
-Index bytes_of(const Parameter& weight) {
+Index bytes_of(const Parameter& weight, const std::string& type) {
   if (!weight.quantized.empty()) return weight.quantized.bytes();
-  return weight.shape().elements() * static_cast<Index>(size_of(weight.value.type()));
+  return weight.shape().elements() * (is_bf16(type) || type == "f16" ? 2 : 4);
+}
+
+/// Of what multiplies such a weight.
+double peak_of(const std::string& type, const Context& context) {
+  const double bf16 = is_bf16(type) ? measure_bf16_gflops(context, peak_seconds) : 0;
+  return bf16 > 0 ? bf16 : measure_fma_gflops(context, peak_seconds);
 }
 
 Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& context) {
@@ -67,12 +77,9 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
   const double flops = products * 2 * static_cast<double>(c.rows) * static_cast<double>(c.in) *
                        static_cast<double>(c.out);
   work();  // threads, scratch memory and the gradient's
-  const Timing timing =
-      time_against_peak({.work = work,
-                         .flops = flops,
-                         .peak = [&] { return measure_fma_gflops(context, peak_seconds); }},
-                        o.repeats);
-  const auto weight_bytes = static_cast<double>(bytes_of(weight));
+  const Timing timing = time_against_peak(
+      {.work = work, .flops = flops, .peak = [&] { return peak_of(c.type, context); }}, o.repeats);
+  const auto weight_bytes = static_cast<double>(bytes_of(weight, c.type));
   return {{"case", "gemm"},
           {"pass", forward ? "forward" : "step"},
           {"rows", c.rows},
@@ -91,7 +98,7 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
 }
 
 void print_row(const Json& row) {
-  fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<6}{:>4}{:>12.1f}{:>11.1f}{:>11.1f}{:>9.2f}{:>12.1f}\n",
+  fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12.1f}{:>11.1f}{:>11.1f}{:>9.2f}{:>12.1f}\n",
              row["rows"].get<Index>(), row["in"].get<Index>(), row["out"].get<Index>(),
              row["pass"].get<std::string>(), row["dtype"].get<std::string>(),
              row["threads"].get<Index>(), row["time_us"].get<double>(), row["gflops"].get<double>(),
@@ -130,7 +137,7 @@ void run(const GemmBenchOptions& o) {
       end_progress();
       if (o.json) continue;
       if (results.size() == 1)
-        fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<6}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
+        fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
                    "out", "pass", "type", "thr", "time us", "GFLOP/s", "peak", "of peak",
                    "weight GB/s");
       print_row(results.back());
@@ -151,8 +158,11 @@ void add_bench_gemm(CLI::App& bench) {
       ->check(whole_number(1));
   command->add_option("--out", o->out, "Widths of the result (default: as --in)")
       ->check(whole_number(1));
-  command->add_option("--dtype", o->types, "Types of the weight, one or several; a step needs f32")
-      ->check(CLI::IsMember({"f32", "packed", "bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
+  command
+      ->add_option("--dtype", o->types,
+                   "Types of the weight, one or several; a step needs f32 or bf16")
+      ->check(CLI::IsMember(
+          {"f32", "packed", "bf16", "packed-bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
       ->capture_default_str();
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))
@@ -166,8 +176,8 @@ void add_bench_gemm(CLI::App& bench) {
                     "Print JSON: an object for one result, an array for several");
   command->footer(
       "A layer is x [rows, in] times weight [out, in]. The peak is measured between the runs with\n"
-      "the same threads. GB/s counts the weight once for every product: with few rows, reading it\n"
-      "is all there is to do.");
+      "the same threads: of bf16 products where bf16 is multiplied as it is, else of f32. GB/s\n"
+      "counts the weight once for every product: with few rows, reading it is all there is to do.");
   command->callback([o] { run(*o); });
 }
 

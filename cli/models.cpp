@@ -13,10 +13,10 @@ struct FormWord {
   const char* word;
   WeightForm form;
 };
-constexpr std::array forms = {FormWord{"stored", WeightForm::stored},
-                              FormWord{"f32", WeightForm::f32}, FormWord{"q8_0", WeightForm::q8_0},
-                              FormWord{"q4_0", WeightForm::q4_0},
-                              FormWord{"q4_1", WeightForm::q4_1}};
+constexpr std::array forms = {
+    FormWord{"stored", WeightForm::stored}, FormWord{"f32", WeightForm::f32},
+    FormWord{"bf16", WeightForm::bf16},     FormWord{"q8_0", WeightForm::q8_0},
+    FormWord{"q4_0", WeightForm::q4_0},     FormWord{"q4_1", WeightForm::q4_1}};
 
 void tell(const std::vector<std::string>& notices) {
   for (const std::string& line : notices) fmt::print(stderr, "{}\n", line);
@@ -27,7 +27,7 @@ void tell(const std::vector<std::string>& notices) {
 Pretrained open_model(const std::string& name, const LoadOptions& options) {
   const std::string path = find_model(name);
   const bool run = is_run_folder(path);
-  if (run && options.weights > WeightForm::f32)
+  if (run && options.weights != WeightForm::stored && options.weights != WeightForm::f32)
     throw std::invalid_argument("--weights with the folder of a run, expected stored or f32");
   Pretrained opened = run ? as_pretrained(load_run(path)) : read_pretrained(path, options);
   tell(opened.notices);
@@ -39,7 +39,9 @@ Pretrained open_model(const std::string& name, const LoadOptions& options) {
 void add_load_options(CLI::App& command, LoadWords& words) {
   std::vector<std::string> known;
   for (const FormWord& form : forms) known.emplace_back(form.word);
-  command.add_option("--weights", words.weights, "What matrices of a model of others are kept as")
+  command
+      .add_option("--weights", words.weights,
+                  "Matrices of a model of others (stored: few bits and bf16 stay, else f32)")
       ->check(CLI::IsMember(known))
       ->capture_default_str();
   command.add_flag("--allow-non-finite", words.allow_non_finite,

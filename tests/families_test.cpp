@@ -88,6 +88,53 @@ TEST_P(Families, ComesBackAsItWasWritten) {
   EXPECT_FALSE(fs::exists(path + ".part"));
 }
 
+// Matrices of products and the embedding; vectors, positions and types become f32.
+TEST_P(Families, Bf16StaysBf16AndIsTheSameNumbers) {
+  const Transformer model(config_of(GetParam()));
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model", back = folder.path() + "/back";
+  write_pretrained(path, model, Tokenizer::bytes(), {.type = Type::bf16});
+  const Pretrained stored = read_pretrained(path);
+  const Pretrained wide = read_pretrained(path, {WeightForm::f32});
+  EXPECT_TRUE(stored.notices.empty()) << stored.notices.front();
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Tensor& a = stored.model.parameters()[i].value;
+    const Tensor& b = wide.model.parameters()[i].value;
+    const bool narrow = multiplied(model.parameters()[i].name) && a.shape().rank() == 2;
+    EXPECT_EQ(a.type(), narrow ? Type::bf16 : Type::f32) << model.parameters()[i].name;
+    const Tensor numbers = a.converted(Type::f32);
+    EXPECT_TRUE(std::equal(b.data(), b.data() + b.elements(), numbers.data()))
+        << model.parameters()[i].name;
+  }
+  write_pretrained(back, stored.model, Tokenizer::bytes(), {.type = Type::bf16});
+  const auto bytes = [](const std::string& name) {
+    std::ifstream in(name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  EXPECT_EQ(bytes(back + "/model.safetensors"), bytes(path + "/model.safetensors"));
+}
+
+TEST(FamiliesRead, AModelInBf16RunsAndIsNearTheSameInF32) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model";
+  write_pretrained(path, Transformer(config_of(cases[1])), Tokenizer::bytes());
+  Pretrained wide = read_pretrained(path), narrow = read_pretrained(path, {WeightForm::bf16});
+  const Tokens tokens =
+      Tokens::one({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18});
+  Tape tape(Tape::Mode::forward);
+  const Tensor want = wide.model.logits(Tape::take(wide.model.forward(tape, tokens)));
+  const auto expect_near = [&] {
+    const Tensor got = narrow.model.logits(Tape::take(narrow.model.forward(tape, tokens)));
+    for (Index i = 0; i < want.elements(); ++i)
+      ASSERT_NEAR(got.data()[i], want.data()[i], 0.1) << i;  // logits of variance 1
+  };
+  expect_near();
+  narrow.model.pack();
+  expect_near();
+  Tape train(Tape::Mode::train);
+  EXPECT_THROW(narrow.model.forward(train, tokens), std::invalid_argument);
+}
+
 TEST_P(Families, ComesBackFromSeveralFiles) {
   const Transformer model(config_of(GetParam()));
   const TemporaryFolder folder;

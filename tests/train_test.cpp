@@ -150,6 +150,20 @@ TEST(Train, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+/// Products of bf16 lose up to 2^-7 of the sizes of their terms, in all directions.
+TEST(Train, Bf16WeightsLearnLikeF32OnesWithTheSameBitsForAnyThreads) {
+  const TemporaryFolder folder;
+  RunConfig config = tiny_run();
+  const Ran wide = run(config, folder / "f32");
+  config.model.weights = Type::bf16;
+  for (const std::string& isa : supported_isas()) {
+    const Ran narrow = run(config, folder / (isa + "1"), 0, Context(1, isa));
+    for (std::size_t i = 0; i < wide.losses.size(); ++i)
+      EXPECT_NEAR(narrow.losses[i], wide.losses[i], 0x1p-7 * wide.losses[i]) << i << " on " << isa;
+    EXPECT_EQ(run(config, folder / (isa + "3"), 0, Context(3, isa)).losses, narrow.losses) << isa;
+  }
+}
+
 /// Two batches that make one step are one batch of twice the size, as far as rounding goes.
 TEST(Train, AccumulatedBatchesAreOne) {
   const TemporaryFolder folder;

@@ -16,7 +16,7 @@ class PackedMatrix;
 /// A weight: what is learnt, and the gradient of the step under way.
 struct RAPT_API Parameter {
   std::string name;
-  Tensor value;          // f32
+  Tensor value;          // f32; a matrix that learns nothing may be bf16 or f16
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
   Tensor working = {};   // `value` rounded, which products read instead; empty: they read value
@@ -33,7 +33,9 @@ struct RAPT_API Parameter {
   /// Rounds the value, a matrix, and frees it.
   void quantize(Quantization type, const Context& context = {});
   /// For products without gradients: the value, a matrix, is packed for the context's instruction
-  /// set and freed. unpack() gives it back as it was, and does nothing if it is not packed.
+  /// set and freed. unpack() gives it back as it was, and does nothing if it is not packed. A
+  /// matrix of bf16 stays as it is where the instruction set multiplies no bf16: products then
+  /// widen what they read.
   void pack(const Context& context = {});
   void unpack();
 

@@ -16,8 +16,8 @@ def load(path, weights="stored", allow_non_finite=False):
     """Reads a model: a folder of Hugging Face's, a GGUF file, a run of `rapt train`, or a name such
     as "minilm" or "smollm2" that an installed package stands for.
 
-    weights is what matrices are kept as: "stored" (few bits stay few bits, all else is f32), "f32",
-    "q8_0", "q4_0" or "q4_1". A model of others with weights that are infinite or NaN is refused
+    weights is what matrices are kept as: "stored" (few bits stay few bits, bf16 stays bf16, all
+    else is f32), "f32", "bf16", "q8_0", "q4_0" or "q4_1". A model of others with weights that are infinite or NaN is refused
     unless allow_non_finite says otherwise.
     """
     if Tokenizer is None:

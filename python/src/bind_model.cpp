@@ -33,10 +33,11 @@ nb::object array_of(Tensor tensor) {
 WeightForm form_of(const std::string& word) {
   if (word == "stored") return WeightForm::stored;
   if (word == "f32") return WeightForm::f32;
+  if (word == "bf16") return WeightForm::bf16;
   if (word == "q8_0") return WeightForm::q8_0;
   if (word == "q4_0") return WeightForm::q4_0;
   if (word == "q4_1") return WeightForm::q4_1;
-  wrong_value("load: weights is \"", word, "\", expected stored, f32, q8_0, q4_0 or q4_1");
+  wrong_value("load: weights is \"", word, "\", expected stored, f32, bf16, q8_0, q4_0 or q4_1");
 }
 
 Pretrained opened(const std::string& name, const std::string& weights,
@@ -138,7 +139,7 @@ nb::dict parameters(nb::handle self) {
   Pretrained& loaded = nb::cast<Pretrained&>(self);
   nb::dict views;
   for (Parameter& parameter : loaded.model.parameters()) {
-    if (!parameter.quantized.empty()) continue;
+    if (!parameter.quantized.empty() || parameter.value.type() != Type::f32) continue;
     std::vector<std::size_t> shape;
     for (Index i = 0; i < parameter.value.shape().rank(); ++i)
       shape.push_back(static_cast<std::size_t>(parameter.value.shape()[i]));

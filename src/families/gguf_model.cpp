@@ -153,7 +153,7 @@ std::vector<NameRow> gguf_names() {
 }
 
 StoredTensors tensors_of(const GgufFile& file) {
-  StoredTensors tensors{file.path(), {}, {}, {}};
+  StoredTensors tensors{file.path(), {}, {}, {}, {}};
   for (const GgufTensor& tensor : file.tensors()) tensors.names.push_back(tensor.name);
   tensors.shape = [&file](const std::string& name) {
     std::vector<Index> sizes;
@@ -163,6 +163,9 @@ StoredTensors tensors_of(const GgufFile& file) {
     return sizes;
   };
   tensors.read = [&file](const std::string& name) { return file.read(name); };
+  tensors.is_bf16 = [&file](const std::string& name) {
+    return std::string_view(file.find(name)->format->name) == "BF16";
+  };
   return tensors;
 }
 
@@ -211,9 +214,7 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
                    ", expected ", shape.text());
       return;
     }
-    parameter.value = gather(tensors, parts, shape, config);
-    if (options.weights > WeightForm::f32 && multiplied(parameter.name))
-      parameter.quantize(quantization_of(options.weights));
+    take_weight(parameter, shape, tensors, parts, config, options.weights);
   };
   Pretrained made{architecture_of(file),
                   Transformer(config, source),

@@ -82,12 +82,15 @@ void tell_unused(const Family& family, const std::vector<NameRow>& names, const 
 }
 
 StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::string& source) {
-  StoredTensors tensors{source, weights->names(), {}, {}};
+  StoredTensors tensors{source, weights->names(), {}, {}, {}};
   tensors.shape = [weights](const std::string& name) {
     const StoredTensor* found = weights->find(name);
     return found == nullptr ? std::vector<Index>() : found->shape;
   };
   tensors.read = [weights](const std::string& name) { return weights->read(name); };
+  tensors.is_bf16 = [weights](const std::string& name) {
+    return weights->find(name)->type == "BF16";
+  };
   return tensors;
 }
 
@@ -95,9 +98,9 @@ StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::stri
 void check_tied(const ModelConfig& config, const StoredTensors& tensors, const std::string& copy,
                 const Transformer& model, std::vector<std::string>& notices) {
   if (!config.tied || !config.head || !tensors.has(copy)) return;
-  const Tensor stored = tensors.read(copy).converted(Type::f32);
   if (!model.parameters()[0].quantized.empty()) return;
-  const Tensor& embedding = model.parameters()[0].value;
+  const Tensor stored = tensors.read(copy).converted(Type::f32);
+  const Tensor embedding = model.parameters()[0].value.converted(Type::f32);
   if (stored.shape() != embedding.shape() ||
       !std::equal(stored.data(), stored.data() + stored.elements(), embedding.data()))
     notices.push_back(tensors.source + ": " + copy +
@@ -117,9 +120,7 @@ Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, We
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, prefix, parameter.name, shape);
     for (const StoredPart& part : parts) used.insert(part.name);
-    parameter.value = gather(tensors, parts, shape, config);
-    if (weights > WeightForm::f32 && multiplied(parameter.name))
-      parameter.quantize(quantization_of(weights));
+    take_weight(parameter, shape, tensors, parts, config, weights);
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
   made.notices = what.notices;
@@ -134,15 +135,20 @@ bool multiplied(const std::string& name) {
          name.find("positions.") == std::string::npos && !name.starts_with("types.");
 }
 
-Quantization quantization_of(WeightForm form) {
-  switch (form) {
-    case WeightForm::q4_0:
-      return Quantization::q4_0;
-    case WeightForm::q4_1:
-      return Quantization::q4_1;
-    default:
-      return Quantization::q8_0;
-  }
+void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
+                 const std::vector<StoredPart>& parts, const ModelConfig& config, WeightForm form) {
+  const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
+  const auto stored_so = [&](const StoredPart& part) {
+    return tensors.has(part.name) && tensors.is_bf16(part.name);
+  };
+  const bool bf16 =
+      matrix && (form == WeightForm::bf16 || (form == WeightForm::stored &&
+                                              std::all_of(parts.begin(), parts.end(), stored_so)));
+  parameter.value = gather(tensors, parts, shape, config, bf16 ? Type::bf16 : Type::f32);
+  if (!matrix) return;
+  if (form == WeightForm::q8_0) parameter.quantize(Quantization::q8_0);
+  if (form == WeightForm::q4_0) parameter.quantize(Quantization::q4_0);
+  if (form == WeightForm::q4_1) parameter.quantize(Quantization::q4_1);
 }
 
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {

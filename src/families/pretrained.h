@@ -50,8 +50,9 @@ void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights);
 /// Whether a parameter is a matrix of a product, or the embedding: what few bits are for.
 bool multiplied(const std::string& name);
-/// Of a form in few bits.
-Quantization quantization_of(WeightForm form);
+/// Reads a parameter in the form that is wanted.
+void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
+                 const std::vector<StoredPart>& parts, const ModelConfig& config, WeightForm form);
 
 Pretrained read_gguf_model(const std::string& path, const LoadOptions& options);
 PretrainedOutline outline_gguf(const std::string& path);

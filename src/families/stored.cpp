@@ -43,13 +43,26 @@ std::string text_of(const std::vector<Index>& shape) {
   return text + "]";
 }
 
-void transpose(const float* from, Index rows, Index columns, float* to) {
+template <class T>
+void transpose(const T* from, Index rows, Index columns, T* to) {
   constexpr Index block = 32;
   for (Index r0 = 0; r0 < rows; r0 += block)
     for (Index c0 = 0; c0 < columns; c0 += block)
       for (Index r = r0; r < std::min(rows, r0 + block); ++r)
         for (Index c = c0; c < std::min(columns, c0 + block); ++c)
           to[c * rows + r] = from[r * columns + c];
+}
+
+/// Numbers of a part to their rows of a parameter.
+template <class T>
+void place_part(const Tensor& numbers, const StoredPart& part, const ModelConfig& config,
+                Tensor& whole) {
+  const Index columns = whole.shape().rank() == 2 ? whole.shape()[1] : 1;
+  const T* from = numbers.numbers<T>().data();
+  T* to = whole.numbers<T>().data() + part.first * columns;
+  if (part.lie == Lie::transposed) return transpose(from, columns, part.rows, to);
+  for (Index r = 0; r < part.rows; ++r)
+    std::copy_n(from + stored_row(r, part.lie, config) * columns, columns, to + r * columns);
 }
 
 }  // namespace
@@ -67,31 +80,28 @@ bool StoredTensors::has(const std::string& name) const {
 }
 
 Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
-              const ModelConfig& config) {
+              const ModelConfig& config, Type type) {
   // Before memory is taken: a config may claim any size.
   for (const StoredPart& part : parts) check_part(from, part, shape);
-  Tensor whole = Tensor::uninitialized(shape);
-  const Index columns = shape.rank() == 2 ? shape[1] : 1;
+  Tensor whole = Tensor::uninitialized(shape, type);
   for (const StoredPart& part : parts) {
     Tensor read = from.read(part.name);
     if (const Index bad = from.finite ? count_non_finite(read) : 0; bad > 0)
       fail_input(from.source, ": ", part.name, " has ", bad, " of ", read.elements(),
                  " numbers that are infinite or NaN, so that the model would write nothing else; "
                  "to read it anyway, allow non-finite weights (--allow-non-finite)");
-    const Tensor numbers = read.type() == Type::f32 ? std::move(read) : read.converted(Type::f32);
-    float* to = whole.data() + part.first * columns;
-    if (part.lie == Lie::transposed) {
-      transpose(numbers.data(), columns, part.rows, to);
-      continue;
+    const Tensor numbers = read.type() == type ? std::move(read) : read.converted(type);
+    if (type == Type::bf16) {
+      place_part<Bf16>(numbers, part, config, whole);
+    } else {
+      place_part<float>(numbers, part, config, whole);
     }
-    for (Index r = 0; r < part.rows; ++r)
-      std::copy_n(numbers.data() + stored_row(r, part.lie, config) * columns, columns,
-                  to + r * columns);
   }
   return whole;
 }
 
 Tensor scatter(const Tensor& parameter, const StoredPart& part, const ModelConfig& config) {
+  if (parameter.type() != Type::f32) return scatter(parameter.converted(Type::f32), part, config);
   const Shape& shape = parameter.shape();
   const Index columns = shape.rank() == 2 ? shape[1] : 1;
   const std::vector<Index> stored = stored_shape(part, shape);

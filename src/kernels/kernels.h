@@ -137,6 +137,24 @@ struct MatrixResult {
   const float* bias;  // a number for each column, or null; not with `add`
 };
 
+/// Products of matrices of any size, of operands packed as numbers of type T. Lines are packed in
+/// groups of `strip` rows, with zeros in the end, and of `panel` columns, in the last group as many
+/// as there are in whole `unit`s; a group holds its lines' numbers times the depth, filled up with
+/// zeros to whole `depth_unit`s.
+///
+///   float  strips [depth][strip], panels [depth][columns]; sums are chains of 16 terms, at most 16
+///          of which make a block
+///   Bf16   strips [strip][depth], panels [depth / 2][columns][2]; a block is one chain
+template <class T>
+struct BlockKernels {
+  Index strip, panel, unit;
+  Index depth, depth_unit;  // depth: of a block, at most
+  void (*pack_strips)(const MatrixLines& rows, T* out) noexcept;
+  void (*pack_panels)(const MatrixLines& columns, T* out) noexcept;
+  /// depth: in whole units.
+  void (*product)(const T* strips, const T* panels, Index depth, const MatrixResult& to) noexcept;
+};
+
 /// The inner loops for one instruction set: pointers and sizes only.
 ///
 /// A tile of scores is [64][64] floats, row-major, 64-byte aligned. Operands come packed:
@@ -205,21 +223,10 @@ struct Kernels {
   void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
                      float* out, Index width) noexcept;
 
-  // Products of matrices of any size. Lines are packed in groups, [group][depth][lines of a group]:
-  // `strip` rows, zeros in the end; `panel` columns, in the last group as many as there are in
-  // whole vectors. A block of a product is at most `depth` deep; chains of sums are 16 terms
-  // long, and at most 16 chains make a block.
-  struct MatrixKernels {
-    Index strip, panel, depth;
-    void (*pack_strips)(const MatrixLines& rows, float* out) noexcept;
-    void (*pack_panels)(const MatrixLines& columns, float* out) noexcept;
-    void (*product)(const float* strips, const float* panels, Index depth,
-                    const MatrixResult& to) noexcept;
-    // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
-    void (*rows)(const float* left, Index stride, const MatrixLines& columns,
-                 const MatrixResult& to) noexcept;
-  };
-  MatrixKernels matrix;
+  BlockKernels<float> matrix;
+  // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
+  void (*matrix_rows)(const float* left, Index stride, const MatrixLines& columns,
+                      const MatrixResult& to) noexcept;
 
   // Shaping the logits, in place.
   void (*softcap)(float* scores, Index row_strips, const Clip* clips, float cap,

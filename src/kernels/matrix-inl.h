@@ -128,11 +128,10 @@ HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRIC
   if (rest > 0) LastStretch<rows, vectors, Store::add>(a + a_step, b + b_step, rest, sums);
 }
 
-/// A tile to rows [row, row + rows) and columns [column, column + columns) of the result.
-template <int vectors>
-HWY_INLINE void StoreTile(const float* sums, const MatrixResult& to, Index row, Index rows,
-                          Index column, Index columns) {
-  constexpr Index width = vectors * lane_count;
+/// A tile of sums, `width` apart, to rows [row, row + rows) and columns [column, column + columns)
+/// of the result.
+HWY_INLINE void StoreTile(const float* sums, Index width, const MatrixResult& to, Index row,
+                          Index rows, Index column, Index columns) {
   const DF d;
   for (Index m = 0; m < rows; ++m, sums += width) {
     float* out = to.data + (row + m) * to.stride + column;
@@ -178,7 +177,7 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, In
     const Index rows = std::min(matrix_strip, to.rows - row);
     PrefetchTile(to, row, rows, column, columns);
     MatrixStrip<vectors>(strips + row * depth, panel, depth, rows, sums);
-    StoreTile<vectors>(sums, to, row, rows, column, columns);
+    StoreTile(sums, width, to, row, rows, column, columns);
   }
 }
 

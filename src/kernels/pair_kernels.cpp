@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/pair_left-inl.h"
+#include "kernels/pair_matrix-inl.h"
 #include "kernels/pair_peak-inl.h"
 #include "kernels/pair_product-inl.h"
 #include "kernels/pair_softmax-inl.h"
@@ -44,6 +45,14 @@ inline constexpr PairKernels pair_kernels = {
     .visit = VisitPairs<Engine>,
     .pack_numbers = PackNumbers,
     .pack_natural = PackNatural,
+    .matrix = {.strip = block_rows,
+               .panel = Engine::panel,
+               .unit = pair_tile,
+               .depth = pair_depth,
+               .depth_unit = 2 * pair_tile,
+               .pack_strips = PackPairStrips<Engine>,
+               .pack_panels = PackPairPanels<Engine>,
+               .product = PairMatrixProduct<Engine>},
     .rotate_far = Rotation<Engine, FarPairs>(),
     .rotate_near = Rotation<Engine, NearPairs>(),
     .transpose = TransposeColumns,

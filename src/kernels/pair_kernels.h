@@ -70,6 +70,10 @@ struct PairKernels {
   void (*pack_natural)(const float* numbers, Index rows, const float* factors,
                        Bf16* pairs) noexcept;
 
+  // Products of matrices of any size; numbers of other types are rounded as they are packed, to
+  // nearest, ties to even.
+  BlockKernels<Bf16> matrix;
+
   // Rotary positions, as in Kernels; null: no better than those.
   void (*rotate_far)(const RotaryRows& rows) noexcept;
   void (*rotate_near)(const RotaryRows& rows) noexcept;

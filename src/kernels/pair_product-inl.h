@@ -28,7 +28,8 @@ struct PairBlock {
   Index pairs;  // half the depth, a multiple of 16
   float* c;
   Index c_stride;
-  Index columns;  // a multiple of 16, at most 64
+  Index columns;            // a multiple of 16, at most 64
+  Index rows = block_rows;  // that are wanted: others may be left out
 };
 
 /// The two numbers of each word.
@@ -56,6 +57,7 @@ HWY_INLINE VU RoundedPairs(VF low, VF high) {
 /// Highway's own instructions: runs anywhere, and is how the rest of this code is tested.
 struct PortablePairs {
   static constexpr const char* name = "portable";
+  static constexpr Index panel = tile;  // columns that a matrix is packed in
   static void Begin() noexcept {}
   static void End() noexcept {}
 
@@ -82,7 +84,7 @@ struct PortablePairs {
     constexpr int rows = 2;
     constexpr int vectors = lane_count == 16 ? 1 : 2;
     const DF d;
-    for (Index r = 0; r < block_rows; r += rows) {
+    for (Index r = 0; r < x.rows; r += rows) {
       for (Index column = 0; column < x.columns; column += vectors * lane_count) {
         VF acc[rows][vectors];
         float* c = x.c + r * x.c_stride + column;
@@ -126,16 +128,16 @@ HWY_INLINE VF SumOfPairs(VF sum, VU words) {
 /// The products of AVX512-BF16. On Intel's cores they are half as fast as f32 multiply-adds.
 struct VectorPairs {
   static constexpr const char* name = "AVX512-BF16";
+  static constexpr Index panel = 48;  // with eight rows 24 sums, as many as there are registers for
   static void Begin() noexcept {}
   static void End() noexcept {}
 
-  template <Store store, int vectors>
-  static HWY_INLINE void FourRows(const PairBlock& x, Index r) {
-    constexpr int rows = 4;
+  template <Store store, int vectors, int rows>
+  static HWY_INLINE void Rows(const PairBlock& x, Index r) {
     const DF d;
     VF acc[rows][vectors];
     float* c = x.c + r * x.c_stride;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v)
@@ -148,14 +150,14 @@ struct VectorPairs {
       VU right[vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) right[v] = hn::LoadU(DU(), words + v * lane_count);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int i = 0; i < rows; ++i) {
         const VU left = hn::Set(DU(), a[i * x.a_stride / 2 + k]);
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; ++v) acc[i][v] = AddPairProducts(acc[i][v], right[v], left);
       }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v)
@@ -163,22 +165,28 @@ struct VectorPairs {
     }
   }
 
+  /// As many rows at a time as there are registers for; few rows cost what they are.
+  template <Store store, int vectors>
+  static HWY_INLINE void AllRows(const PairBlock& x) {
+    constexpr int most = vectors == 4 ? 4 : 8;
+    Index r = 0;
+    for (; r + most / 2 < x.rows; r += most) Rows<store, vectors, most>(x, r);
+    if (most == 8 && r + 2 < x.rows) return Rows<store, vectors, 4>(x, r);
+    if (r + 1 < x.rows) return Rows<store, vectors, 2>(x, r);
+    if (r < x.rows) Rows<store, vectors, 1>(x, r);
+  }
+
   template <Store store>
   static HWY_INLINE void Multiply(const PairBlock& x) {
-    for (Index r = 0; r < block_rows; r += 4) {
-      switch (x.columns / lane_count) {
-        case 1:
-          FourRows<store, 1>(x, r);
-          break;
-        case 2:
-          FourRows<store, 2>(x, r);
-          break;
-        case 3:
-          FourRows<store, 3>(x, r);
-          break;
-        default:
-          FourRows<store, 4>(x, r);
-      }
+    switch (x.columns / lane_count) {
+      case 1:
+        return AllRows<store, 1>(x);
+      case 2:
+        return AllRows<store, 2>(x);
+      case 3:
+        return AllRows<store, 3>(x);
+      default:
+        return AllRows<store, 4>(x);
     }
   }
 
@@ -189,6 +197,7 @@ struct VectorPairs {
 /// The tile unit: four sums, one left and three right operands fill its registers.
 struct TilePairs {
   static constexpr const char* name = "AMX";
+  static constexpr Index panel = tile;
   static void Begin() noexcept { Tiles::configure(); }
   static void End() noexcept { Tiles::release(); }
 

@@ -7,6 +7,7 @@
 #define RAPT_ROPE_WORDS_INL_H
 #endif
 
+#include "kernels/bf16_rounding-inl.h"
 #include "kernels/rope-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,19 +16,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3
-
-using VHalves = hn::Vec<hn::ScalableTag<std::uint16_t>>;
-
-/// The numbers of `first`, then those of `second`, to the nearest bf16, ties to even.
-HWY_INLINE VHalves RoundBoth(VF first, VF second) {
-  VHalves both;
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(both.raw) : "v"(first.raw), "v"(second.raw));
-  return both;
-}
-
-HWY_INLINE void StoreHalves(VHalves halves, Bf16* to) {
-  hn::StoreU(halves, hn::ScalableTag<std::uint16_t>(), reinterpret_cast<std::uint16_t*>(to));
-}
 
 enum class RotaryWay { forward, backward };
 
@@ -66,16 +54,12 @@ HWY_INLINE Index TurnWords(const FarPairs& at, const Bf16* x, const float* turn,
 template <RotaryWay way>
 HWY_INLINE Index TurnWords(const NearPairs& at, const Bf16* x, const float* turn, Bf16* y) {
   const DF d;
-  alignas(64) static constexpr std::uint16_t in_turn[32] = {
-      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  const __m512i order = _mm512_load_si512(in_turn);
   Index i = 0;
   for (; i + lane_count <= at.pairs; i += lane_count) {
     VF a, b;
     at.Load(d, x, i, a, b);
     TurnPair<way>(hn::LoadU(d, turn + i), hn::LoadU(d, turn + at.pairs + i), a, b);
-    StoreHalves(VHalves{_mm512_permutexvar_epi16(order, RoundBoth(a, b).raw)}, y + 2 * i);
+    StoreHalves(RoundInTurn(a, b), y + 2 * i);
   }
   return i;
 }

@@ -34,9 +34,11 @@ Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
     Parameter& parameter = parameters()[i];
     const Shape& shape = body_->weights.plans[i].shape;
     source(parameter, shape);
-    check(parameter.shape() == shape && parameter.value.type() == Type::f32,
-          "model: ", parameter.name, " is ", text(parameter.value.type()), " of shape ",
-          parameter.shape(), ", expected f32 of shape ", shape);
+    const Type type = parameter.value.type();
+    check(parameter.shape() == shape &&
+              (type == Type::f32 || (type == Type::bf16 && shape.rank() == 2)),
+          "model: ", parameter.name, " is ", text(type), " of shape ", parameter.shape(),
+          ", expected f32, or bf16 if it is a matrix, of shape ", shape);
   }
   refresh();
 }

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/context.h"
 #include "nn/rows.h"
 #include "nn/shapes.h"
 #include "nn/weight.h"
@@ -12,9 +13,9 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 void check_ids(const Parameter& table, const Ids& ids) {
-  check(table.shape().rank() == 2 && table.value.type() == Type::f32, "embed: ", table.name, " is ",
+  check(table.shape().rank() == 2 && table.value.type() != Type::f16, "embed: ", table.name, " is ",
         text(table.value.type()), " of shape ", table.shape(),
-        ", expected f32 of shape [entries, width]");
+        ", expected f32 or bf16 of shape [entries, width]");
   check(table.packed == nullptr, "embed: ", table.name, " is packed, expected unpack() before");
   const Index entries = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -33,9 +34,12 @@ void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Conte
   });
 }
 
-void copy_row(const Parameter& table, Index row, float* to) {
+void copy_row(const Parameter& table, Index row, float* to, const Context& context) {
   if (!table.quantized.empty()) return table.quantized.body().expand_row(row, to);
   const Index width = table.value.shape()[1];
+  if (table.value.type() == Type::bf16)
+    return kernels_of(context).load_numbers(table.value.numbers<Bf16>().data() + row * width,
+                                            Type::bf16, width, to);
   std::memcpy(to, table.value.data() + row * width,
               static_cast<std::size_t>(width) * sizeof(float));
 }
@@ -50,7 +54,7 @@ Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> given
   Tensor y = Tensor::uninitialized({static_cast<Index>(ids.size()), width});
   for_each_row_block(tape.context(), y.shape()[0], width, [&](Index first, Index count) {
     for (Index row = first; row < first + count && width > 0; ++row)
-      copy_row(table, ids[static_cast<std::size_t>(row)], y.data() + row * width);
+      copy_row(table, ids[static_cast<std::size_t>(row)], y.data() + row * width, tape.context());
   });
   return tape.made(std::move(y),
                    [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {

@@ -7,7 +7,6 @@
 #include "base/buffer.h"
 #include "base/fpmode.h"
 #include "base/sizes.h"
-#include "kernels/context.h"
 #include "nn/matrix_lines.h"
 
 namespace rapt {
@@ -29,22 +28,23 @@ constexpr Index read_per_task = Index{1} << 15;
 /// A product in blocks. Of its operands the one with fewer lines is packed for all threads; each
 /// task packs a few lines of the other, and goes with them over all of the first. So the larger
 /// operand passes memory once, and its packed form never leaves a core's own cache.
+template <class T>
 class BlockedProduct {
  public:
   BlockedProduct(const Matrix& a, const Matrix& b, const Product& to, const Context& context)
       : context_(context),
-        kernels_(kernels_of(context).matrix),
+        kernels_(block_kernels<T>(kernels_of(context))),
         to_(to),
         depth_(a.columns),
         rows_{rows_of(a), kernels_.strip, kernels_.strip, kernels_.pack_strips},
-        columns_{rows_of(b.transposed()), kernels_.panel, kernels_of(context).lanes,
-                 kernels_.pack_panels},
+        columns_{rows_of(b.transposed()), kernels_.panel, kernels_.unit, kernels_.pack_panels},
         shared_(a.rows < b.columns ? rows_ : columns_),
         own_(a.rows < b.columns ? columns_ : rows_),
         width_(round_up(shared_.lines.count, shared_.unit)),
         chunk_(std::min(
             depth_, std::max<Index>(1, packed_at_once / width_ / kernels_.depth) * kernels_.depth)),
-        packed_(static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(width_ * chunk_)))),
+        packed_(
+            static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(width_ * padded(chunk_))))),
         crew_(context) {}
 
   void run() {
@@ -53,7 +53,8 @@ class BlockedProduct {
       const Index deep = std::min(chunk_, depth_ - first);
       pack_shared(first, deep);
       for_each_task(context_, divide_up(count, lines), [&](Index task, Index worker) {
-        float* room = crew_.get(worker, own_at_once).numbers.data();
+        const PairSession session(session_of<T>(kernels_of(context_)));
+        T* room = crew_.get(worker, own_at_once).numbers.data();
         multiply_lines(task * lines, std::min(lines, count - task * lines), {first, deep}, room);
       });
     }
@@ -64,15 +65,17 @@ class BlockedProduct {
   struct Side {
     MatrixLines lines;
     Index group, unit;  // lines that lie together, and what the last group is rounded up to
-    void (*pack)(const MatrixLines& lines, float* out) noexcept;
+    void (*pack)(const MatrixLines& lines, T* out) noexcept;
   };
   struct Depths {
     Index first, count;
   };
   struct Room {
     explicit Room(Index size) : numbers(size) {}
-    Buffer<float> numbers;
+    Buffer<T> numbers;
   };
+
+  Index padded(Index deep) const { return round_up(deep, kernels_.depth_unit); }
 
   /// Depends on the number of threads, as no bit of the result does.
   Index lines_per_task() const {
@@ -91,12 +94,12 @@ class BlockedProduct {
       const Index block = std::min(kernels_.depth, deep - at);
       const Index count = std::min(lines, shared_.lines.count - line);
       shared_.pack(part_of(shared_.lines, line, count, first + at, block),
-                   packed_.data() + at * width_ + line * block);
+                   packed_.data() + at * width_ + line * padded(block));
     });
   }
 
   /// Lines [line, line + count) of a task's own side with all of the other.
-  void multiply_lines(Index line, Index count, Depths depths, float* room) {
+  void multiply_lines(Index line, Index count, Depths depths, T* room) {
     const bool own_rows = &own_ == &rows_;
     MatrixResult result{.data = to_.data + line * (own_rows ? to_.stride : 1),
                         .stride = to_.stride,
@@ -106,15 +109,15 @@ class BlockedProduct {
                         .bias = to_.bias == nullptr || own_rows ? to_.bias : to_.bias + line};
     for (Index at = 0; at < depths.count; at += kernels_.depth) {
       const Index block = std::min(kernels_.depth, depths.count - at);
-      const float* shared = packed_.data() + at * width_;
+      const T* shared = packed_.data() + at * width_;
       own_.pack(part_of(own_.lines, line, count, depths.first + at, block), room);
-      kernels_.product(own_rows ? room : shared, own_rows ? shared : room, block, result);
+      kernels_.product(own_rows ? room : shared, own_rows ? shared : room, padded(block), result);
       result.add = true;
     }
   }
 
   const Context& context_;
-  const Kernels::MatrixKernels& kernels_;
+  const BlockKernels<T>& kernels_;
   const Product& to_;
   const Index depth_;
   const Side rows_, columns_;
@@ -122,7 +125,7 @@ class BlockedProduct {
   const Side& own_;     // packed by each task
   const Index width_;   // lines of the shared side with those that fill up its last group
   const Index chunk_;   // depth that is packed at a time
-  Buffer<float> packed_;
+  Buffer<T> packed_;
   Crew<Room> crew_;
 };
 
@@ -145,7 +148,7 @@ void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
   const Index columns = std::max<Index>(4, read_per_task / a.columns / 4 * 4);
   for_each_task(context, divide_up(b.columns, columns), [&](Index task, Index) {
     const Index first = task * columns, count = std::min(columns, b.columns - first);
-    kernels.matrix.rows(left, stride, part_of(right, first, count, 0, right.depth),
+    kernels.matrix_rows(left, stride, part_of(right, first, count, 0, right.depth),
                         {.data = to.data + first,
                          .stride = to.stride,
                          .rows = a.rows,
@@ -163,9 +166,9 @@ void write_empty_sums(const Matrix& a, const Matrix& b, const Product& to) {
       to.data[r * to.stride + c] = to.bias == nullptr ? 0 : to.bias[c];
 }
 
-}  // namespace
-
-void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
+/// As numbers of type T.
+template <class T>
+void multiply_as(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
   assert(a.columns == b.rows && (a.row_step == 1 || a.column_step == 1) &&
          (b.row_step == 1 || b.column_step == 1) && (!to.add || to.bias == nullptr) &&
          to.finish == nullptr);
@@ -174,7 +177,18 @@ void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context
   const FlushDenormals guard;
   if (a.rows <= few_rows && a.column_step == 1 && b.row_step == 1)
     return multiply_few_rows(a, b, to, context);
-  BlockedProduct(a, b, to, context).run();
+  BlockedProduct<T>(a, b, to, context).run();
+}
+
+}  // namespace
+
+void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
+  multiply_as<float>(a, b, to, context);
+}
+
+void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
+  if (kernels_of(context).pairs == nullptr) return multiply(a, b, to, context);
+  multiply_as<Bf16>(a, b, to, context);
 }
 
 }  // namespace rapt

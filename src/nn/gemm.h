@@ -31,12 +31,28 @@ struct Product {
 /// With rows and a depth of any size; a depth of 0 gives zeros or the bias.
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
+/// The same where operands are to be taken as bf16: numbers of other types are rounded to nearest,
+/// ties to even, as they are packed, and products are summed in f32. Where the instruction set
+/// multiplies no bf16 (Kernels::pairs is null), and of few rows as they are generated, nothing is
+/// rounded: it is multiply.
+void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
+
 /// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
 /// at most 16 of them make a block, and blocks are 128 deep or more; of few rows, chains have 32
 /// terms and all else is f64.
 constexpr double multiply_error(Index depth) {
   return (36 + static_cast<double>((depth + 127) / 128)) * 0x1p-24;
+}
+
+/// The same of products of bf16, `rounded` of whose operands (0, 1 or 2) had other numbers before.
+/// A block of 256 depths is one chain of f32 sums, blocks are added to what was there before; the
+/// last of the roundings stands for terms of second order.
+constexpr double multiply_bf16_error(Index depth, int rounded) {
+  const Index roundings = (depth < 256 ? depth : 256) + (depth + 255) / 256 + 2;
+  double growth = 1;
+  for (int operand = 0; operand < rounded; ++operand) growth *= 1 + 0x1p-8;
+  return growth - 1 + growth * static_cast<double>(roundings) * 0x1p-24;
 }
 
 }  // namespace rapt

@@ -56,12 +56,14 @@ Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bia
   if (!tape.records()) return tape.made(std::move(y), nullptr);
   const auto undo = [x, &weight, bias, context = tape.context()](Tensor dy) {
     const Index in = x.shape()[1];
-    multiply(matrix_of(dy).transposed(), matrix_of(x.value()),
-             {.data = weight.wanted_gradient().data(), .stride = in, .add = true}, context);
+    multiply_backward(matrix_of(dy).transposed(), matrix_of(x.value()), weight,
+                      {.data = weight.wanted_gradient().data(), .stride = in, .add = true},
+                      context);
     if (bias != nullptr) add_row_sums(dy.data(), dy.shape()[0], bias->wanted_gradient(), context);
     if (!x.tracked()) return;
     Tensor dx = Tensor::uninitialized(x.shape());
-    multiply(matrix_of(dy), matrix_of(weight.used()), {.data = dx.data(), .stride = in}, context);
+    multiply_backward(matrix_of(dy), matrix_of(weight.used()), weight,
+                      {.data = dx.data(), .stride = in}, context);
     x.slot().add(std::move(dx));
   };
   return tape.made(std::move(y), undo);

@@ -151,14 +151,14 @@ RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
 
 void LossRun::add_gradients(const float* rows, Index first, Index count) {
   const Matrix dlogits = matrix(logits_.data(), count, entries_);
-  multiply(dlogits.transposed(), matrix(rows, count, width_),
-           {.data = dhead_.data(), .stride = width_, .add = true}, context_);
+  multiply_backward(dlogits.transposed(), matrix(rows, count, width_), head_,
+                    {.data = dhead_.data(), .stride = width_, .add = true}, context_);
   if (bias_ != nullptr) add_row_sums(logits_.data(), count, dbias_, context_);
   if (dx_.empty()) return;
   const bool in_place = rows != room_.data();
   const Target* targets = targets_.data() + first;
   float* to = in_place ? dx_.data() + targets[0].row * width_ : room_.data();
-  multiply(dlogits, matrix(head_.used()), {.data = to, .stride = width_}, context_);
+  multiply_backward(dlogits, matrix(head_.used()), head_, {.data = to, .stride = width_}, context_);
   for (Index row = 0; row < count && !in_place; ++row)
     std::copy_n(to + row * width_, width_, dx_.data() + targets[row].row * width_);
 }

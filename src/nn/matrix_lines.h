@@ -1,6 +1,9 @@
 #pragma once
 
-#include "kernels/kernels.h"
+#include <type_traits>
+
+#include "kernels/context.h"
+#include "kernels/pair_kernels.h"
 #include "nn/gemm.h"
 
 namespace rapt {
@@ -20,6 +23,22 @@ inline MatrixLines part_of(const MatrixLines& all, Index line, Index count, Inde
   part.count = count;
   part.depth = deep;
   return part;
+}
+
+/// The kernels that blocks of numbers of type T are multiplied by.
+template <class T>
+const BlockKernels<T>& block_kernels(const Kernels& kernels) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return kernels.pairs->matrix;
+  } else {
+    return kernels.matrix;
+  }
+}
+
+/// What a thread has to begin with before it calls them.
+template <class T>
+const PairKernels* session_of(const Kernels& kernels) {
+  return std::is_same_v<T, Bf16> ? kernels.pairs : nullptr;
 }
 
 }  // namespace rapt

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <type_traits>
+#include <utility>
 
 #include "base/fpmode.h"
 #include "base/sizes.h"
-#include "kernels/context.h"
 #include "nn/matrix_lines.h"
 #include "nn/weight.h"
 
@@ -16,8 +17,9 @@ namespace {
 constexpr Index most_rows = 256;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 17;
-/// Panels that a task reads at least: fewer would not pay for packing the rows once more.
-constexpr Index fewest_panels = 4;
+/// Panels that a task reads at least: fewer would not pay for packing the rows once more. One strip
+/// is packed in no time, and twice the tasks are shared out more evenly.
+constexpr Index fewest_panels = 4, fewest_panels_of_a_strip = 2;
 
 /// How a product is cut: into rows, and where these are few also into columns.
 struct Cut {
@@ -25,8 +27,8 @@ struct Cut {
   Index row_parts, column_parts;
 };
 
-Cut cut_for(Index rows, Index columns, Index depth, const Kernels::MatrixKernels& kernels,
-            Index workers) {
+template <class T>
+Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kernels, Index workers) {
   Cut cut{};
   const bool small = workers == 1 || rows * columns < small_product / std::max<Index>(1, depth);
   const Index tasks = small ? 1 : 4 * workers;
@@ -36,7 +38,8 @@ Cut cut_for(Index rows, Index columns, Index depth, const Kernels::MatrixKernels
   cut.row_parts = divide_up(rows, cut.rows);
   const Index panels = divide_up(columns, kernels.panel);
   const Index wanted = std::max<Index>(1, divide_up(tasks, cut.row_parts));
-  const Index per_task = std::max(fewest_panels, divide_up(panels, wanted));
+  const Index fewest = rows <= kernels.strip ? fewest_panels_of_a_strip : fewest_panels;
+  const Index per_task = std::max(fewest, divide_up(panels, wanted));
   cut.columns = per_task * kernels.panel;
   cut.column_parts = divide_up(columns, cut.columns);
   return cut;
@@ -46,9 +49,9 @@ Cut cut_for(Index rows, Index columns, Index depth, const Kernels::MatrixKernels
 constexpr Index finished_panels = 4;
 
 /// The last block of the depth, and what its numbers become.
-void multiply_and_finish(const Kernels::MatrixKernels& kernels, const float* strips,
-                         const float* panels, Index deep, const MatrixResult& to,
-                         decltype(Product::finish) finish) {
+template <class T>
+void multiply_and_finish(const BlockKernels<T>& kernels, const T* strips, const T* panels,
+                         Index deep, const MatrixResult& to, decltype(Product::finish) finish) {
   const Index step = finished_panels * kernels.panel;
   for (Index column = 0; column < to.columns; column += step) {
     MatrixResult part = to;
@@ -63,81 +66,135 @@ void multiply_and_finish(const Kernels::MatrixKernels& kernels, const float* str
   }
 }
 
+template <class T>
 struct Room {
   explicit Room(Index size) : numbers(size) {}
-  Buffer<float> numbers;
+  Buffer<T> numbers;
 };
+
+/// Where number `depth` of a column lies in a panel as wide as `width`.
+template <class T>
+Index place_in_panel(Index column, Index depth, Index width) {
+  if constexpr (std::is_same_v<T, Bf16>) return (depth / 2 * width + column) * 2 + depth % 2;
+  return depth * width + column;
+}
 
 }  // namespace
 
+template <>
+const float* PackedMatrix::block<float>(Index depth) const {
+  return floats_.data() + depth * width_;
+}
+template <>
+const Bf16* PackedMatrix::block<Bf16>(Index depth) const {
+  return pairs_.data() + depth * width_;
+}
+
 PackedMatrix::PackedMatrix(const Tensor& weight, const Context& context)
     : kernels_(&kernels_of(context)),
+      type_(weight.type()),
       out_(weight.shape()[0]),
-      in_(weight.shape()[1]),
-      width_(round_up(out_, kernels_->lanes)),
-      numbers_(width_ * in_) {
-  assert(weight.type() == Type::f32);
-  const Kernels::MatrixKernels& kernels = kernels_->matrix;
-  const MatrixLines columns{weight.memory(), Type::f32, out_, in_, in_, 1};
+      in_(weight.shape()[1]) {
+  assert(type_ == Type::f32 || type_ == Type::bf16);
+  if (type_ == Type::bf16) {
+    pack<Bf16>(weight, context);
+  } else {
+    pack<float>(weight, context);
+  }
+}
+
+template <class T>
+void PackedMatrix::pack(const Tensor& weight, const Context& context) {
+  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
+  width_ = round_up(out_, kernels.unit);
+  Buffer<T> numbers(width_ * round_up(in_, kernels.depth_unit));
+  const MatrixLines columns{weight.memory(), type_, out_, in_, in_, 1};
   for_each_task(context, divide_up(in_, kernels.depth), [&](Index task, Index) {
     const Index at = task * kernels.depth, deep = std::min(kernels.depth, in_ - at);
-    kernels.pack_panels(part_of(columns, 0, out_, at, deep), numbers_.data() + at * width_);
+    kernels.pack_panels(part_of(columns, 0, out_, at, deep), numbers.data() + at * width_);
   });
+  if constexpr (std::is_same_v<T, Bf16>) {
+    pairs_ = std::move(numbers);
+  } else {
+    floats_ = std::move(numbers);
+  }
+}
+
+Index PackedMatrix::bytes() const {
+  return floats_.size() * Index{sizeof(float)} + pairs_.size() * Index{sizeof(Bf16)};
+}
+
+template <class T>
+void PackedMatrix::expand(Tensor& weight) const {
+  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
+  T* to = weight.numbers<T>().data();
+  for (Index at = 0; at < in_; at += kernels.depth) {
+    const Index deep = std::min(kernels.depth, in_ - at);
+    for (Index first = 0; first < out_; first += kernels.panel) {
+      const Index columns = std::min(kernels.panel, out_ - first);
+      const Index width = std::min(kernels.panel, width_ - first);
+      const T* from = block<T>(at) + first * round_up(deep, kernels.depth_unit);
+      for (Index c = 0; c < columns; ++c)
+        for (Index k = 0; k < deep; ++k)
+          to[(first + c) * in_ + at + k] = from[place_in_panel<T>(c, k, width)];
+    }
+  }
 }
 
 Tensor PackedMatrix::expanded() const {
-  Tensor weight = Tensor::uninitialized({out_, in_});
-  const Index panel = kernels_->matrix.panel, depth = kernels_->matrix.depth;
-  for (Index at = 0; at < in_; at += depth) {
-    const Index deep = std::min(depth, in_ - at);
-    for (Index first = 0; first < out_; first += panel) {
-      const Index columns = std::min(panel, out_ - first);
-      const Index width = std::min(panel, width_ - first);
-      const float* from = block(at) + first * deep;
-      for (Index c = 0; c < columns; ++c)
-        for (Index k = 0; k < deep; ++k)
-          weight.data()[(first + c) * in_ + at + k] = from[k * width + c];
-    }
+  Tensor weight = Tensor::uninitialized({out_, in_}, type_);
+  if (type_ == Type::bf16) {
+    expand<Bf16>(weight);
+  } else {
+    expand<float>(weight);
   }
   return weight;
+}
+
+template <class T>
+void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context& context) const {
+  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
+  const Cut cut = cut_for(a.rows, out_, in_, kernels, workers(context));
+  Crew<Room<T>> crew(context);
+  for_each_task(context, cut.row_parts * cut.column_parts, [&](Index task, Index worker) {
+    const PairSession session(session_of<T>(*kernels_));
+    const Index row = task / cut.column_parts * cut.rows;
+    const Index column = task % cut.column_parts * cut.columns;
+    const Index rows = std::min(cut.rows, a.rows - row);
+    const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
+    T* room = crew.get(worker, cut.rows * most).numbers.data();
+    MatrixResult result{.data = to.data + row * to.stride + column,
+                        .stride = to.stride,
+                        .rows = rows,
+                        .columns = std::min(cut.columns, out_ - column),
+                        .add = false,
+                        .bias = to.bias == nullptr ? nullptr : to.bias + column};
+    for (Index at = 0; at < in_; at += kernels.depth) {
+      const Index deep = std::min(kernels.depth, in_ - at);
+      const Index padded = round_up(deep, kernels.depth_unit);
+      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), room);
+      const T* panels = block<T>(at) + column * padded;
+      if (to.finish != nullptr && at + deep == in_)
+        multiply_and_finish(kernels, room, panels, padded, result, to.finish);
+      else
+        kernels.product(room, panels, padded, result);
+      result.add = true;
+    }
+  });
 }
 
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context) {
   assert(a.columns == weight.in_ && !to.add);
-  const Kernels& all = kernels_of(context);
-  if (&all != weight.kernels_ || weight.in_ == 0) {
+  if (&kernels_of(context) != weight.kernels_ || weight.in_ == 0) {
     Parameter unpacked;
     unpacked.value = weight.expanded();
     return multiply_weight(a, unpacked, to, context);
   }
   if (a.rows == 0 || weight.out_ == 0) return;
   const FlushDenormals guard;
-  const Kernels::MatrixKernels& kernels = all.matrix;
-  const Cut cut = cut_for(a.rows, weight.out_, weight.in_, kernels, workers(context));
-  Crew<Room> crew(context);
-  for_each_task(context, cut.row_parts * cut.column_parts, [&](Index task, Index worker) {
-    const Index row = task / cut.column_parts * cut.rows;
-    const Index column = task % cut.column_parts * cut.columns;
-    const Index rows = std::min(cut.rows, a.rows - row);
-    float* room = crew.get(worker, cut.rows * std::min(kernels.depth, weight.in_)).numbers.data();
-    MatrixResult result{.data = to.data + row * to.stride + column,
-                        .stride = to.stride,
-                        .rows = rows,
-                        .columns = std::min(cut.columns, weight.out_ - column),
-                        .add = false,
-                        .bias = to.bias == nullptr ? nullptr : to.bias + column};
-    for (Index at = 0; at < weight.in_; at += kernels.depth) {
-      const Index deep = std::min(kernels.depth, weight.in_ - at);
-      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), room);
-      const float* panels = weight.block(at) + column * deep;
-      if (to.finish != nullptr && at + deep == weight.in_)
-        multiply_and_finish(kernels, room, panels, deep, result, to.finish);
-      else
-        kernels.product(room, panels, deep, result);
-      result.add = true;
-    }
-  });
+  if (weight.type_ == Type::bf16) return weight.multiply_by<Bf16>(a, to, context);
+  weight.multiply_by<float>(a, to, context);
 }
 
 }  // namespace rapt

@@ -10,28 +10,42 @@ namespace rapt {
 /// operand of a product: panels of columns, one block of the depth after the other.
 class PackedMatrix {
  public:
-  /// Of f32.
+  /// Of f32, or of bf16 where the context's instruction set multiplies that.
   PackedMatrix(const Tensor& weight, const Context& context);
 
   Index out() const { return out_; }
   Index in() const { return in_; }
+  Type type() const { return type_; }
+  Index bytes() const;
   /// As it was.
   Tensor expanded() const;
 
  private:
   friend void multiply(const Matrix&, const PackedMatrix&, const Product&, const Context&);
 
-  const float* block(Index depth) const { return numbers_.data() + depth * width_; }
+  template <class T>
+  void pack(const Tensor& weight, const Context& context);
+  template <class T>
+  void expand(Tensor& weight) const;
+  template <class T>
+  void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
+
+  /// Where the block that begins at a depth lies.
+  template <class T>
+  const T* block(Index depth) const;
 
   const Kernels* kernels_;
+  Type type_;
   Index out_, in_;
-  Index width_;  // columns with those that fill up the last panel
-  Buffer<float> numbers_;
+  Index width_ = 0;       // columns with those that fill up the last panel
+  Buffer<float> floats_;  // one of the two
+  Buffer<Bf16> pairs_;
 };
 
-/// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it;
-/// within multiply_error as other products are. With kernels of another instruction set than the
-/// weight was packed for, it is expanded first. `to` is not added to.
+/// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
+/// Of f32 within multiply_error, as other products are; a weight of bf16 makes a product of bf16,
+/// within multiply_bf16_error: a is rounded, be it one row or many. With kernels of another
+/// instruction set than the weight was packed for, it is expanded first. `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 

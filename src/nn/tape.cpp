@@ -1,6 +1,7 @@
 #include "rapt/tape.h"
 
 #include "base/check.h"
+#include "kernels/context.h"
 #include "nn/elementwise.h"
 #include "nn/packed_matrix.h"
 
@@ -18,8 +19,11 @@ void Parameter::quantize(Quantization type, const Context& context) {
 }
 
 void Parameter::pack(const Context& context) {
-  check(value.shape().rank() == 2 && value.type() == Type::f32 && working.empty(), "pack: ", name,
-        " has shape ", shape(), ", expected a matrix of f32 that is neither packed nor rounded");
+  const bool pairs = value.type() == Type::bf16;
+  check(value.shape().rank() == 2 && (value.type() == Type::f32 || pairs) && working.empty(),
+        "pack: ", name, " has shape ", shape(),
+        ", expected a matrix of f32 or bf16 that is neither packed nor rounded");
+  if (pairs && kernels_of(context).pairs == nullptr) return;
   packed = std::make_shared<const PackedMatrix>(value, context);
   value = {};
   gradient = {};

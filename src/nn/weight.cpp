@@ -15,7 +15,9 @@ void multiply_stored(const Matrix& a, const Parameter& weight, const Product& to
   if (!weight.quantized.empty()) return multiply(a, weight.quantized, to, context);
   const Tensor& used = weight.used();
   const Index out = used.shape()[0], in = used.shape()[1];
-  multiply(a, Matrix{used.memory(), used.type(), out, in, in, 1}.transposed(), to, context);
+  const Matrix columns = Matrix{used.memory(), used.type(), out, in, in, 1}.transposed();
+  if (used.type() == Type::bf16) return multiply_bf16(a, columns, to, context);
+  multiply(a, columns, to, context);
 }
 
 }  // namespace
@@ -31,6 +33,12 @@ void multiply_weight(const Matrix& a, const Parameter& weight, const Product& to
   for_each_stretch(context, a.rows * to.stride, [&](Index first, Index count) {
     to.finish(to.data + first, count, to.data + first);
   });
+}
+
+void multiply_backward(const Matrix& a, const Matrix& b, const Parameter& weight, const Product& to,
+                       const Context& context) {
+  if (weight.used().type() == Type::bf16) return multiply_bf16(a, b, to, context);
+  multiply(a, b, to, context);
 }
 
 void check_trainable(const char* where, const Parameter& parameter) {

@@ -240,7 +240,8 @@ bool Trainer::evaluation_due() const {
 }
 
 TrainResult Trainer::run() {
-  peak_gflops_ = measure_fma_gflops(context_, 0.1);
+  if (config_.model.weights == Type::bf16) peak_gflops_ = measure_bf16_gflops(context_, 0.1);
+  if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(context_, 0.1);
   // Sources are read and counted too.
   const bool both = config_.model.kind == ModelConfig::Kind::encoder_decoder;
   flops_per_token_ = forward_flops(model_, 1, config_.data.tokens) /

@@ -369,7 +369,7 @@ class Everything(unittest.TestCase):
                           ["bench", "attention", "--tokens", "8", "--bias", "fast"],
                           ["bench", "attention", "--tokens", "8", "--case", "full"],
                           ["bench", "gemm", "--rows", "0"], ["bench", "gemm", "--pass", "back"],
-                          ["bench", "gemm", "--pass", "step", "--dtype", "bf16"],
+                          ["bench", "gemm", "--pass", "step", "--dtype", "f16"],
                           ["bench", "peak", "--isa", "fast"]):
             with self.subTest(arguments):
                 done = rapt(*arguments)
