@@ -33,12 +33,14 @@ Index splits_for(Index tiles) { return std::max<Index>(1, divide_up(tiles, split
 /// What all tasks of a call found out, and how it is put together.
 class DecodeRun {
  public:
-  explicit DecodeRun(std::span<const DecodeItem> items) : items_(items), places_(place_room(items)) {
+  explicit DecodeRun(std::span<const DecodeItem> items)
+      : items_(items), places_(place_room(items)) {
     for (Index i = 0; i < std::ssize(items); ++i) {
       const Call& call = item(i).call;
       const Index tiles = visited_tiles(call);
       most_rows_ = std::max(most_rows_, thin_rows_of(call));
-      bytes_ += std::min(tiles * tile, call.keys) * call.kv_heads * item(i).keys.tile_bytes() / tile;
+      bytes_ +=
+          std::min(tiles * tile, call.keys) * call.kv_heads * item(i).keys.tile_bytes() / tile;
       places_[i] = {part_count_, splits_for(tiles)};
       part_count_ += call.kv_heads * places_[i].splits;
     }
@@ -51,7 +53,8 @@ class DecodeRun {
   void compute(const Context& context) {
     if (bytes_ < bytes_worth_threads) {
       DecodeWorker worker;
-      for_each_part(std::numeric_limits<Index>::max(), [&](const Task& task) { run(worker, task); });
+      for_each_part(std::numeric_limits<Index>::max(),
+                    [&](const Task& task) { run(worker, task); });
       return;
     }
     std::vector<Task> tasks;
@@ -90,8 +93,7 @@ class DecodeRun {
     const Index first = first_part(task.item, task.first_head) + task.split;
     worker.run({item(task.item), task.first_head, task.heads, task.split * split_tiles,
                 (task.split + 1) * split_tiles},
-               {&parts_[first], step, out(first, 0),
-                step * most_rows_ * width()});
+               {&parts_[first], step, out(first, 0), step * most_rows_ * width()});
   }
 
   /// Calls with_task(task) in the order in which memory lies. Heads are independent: how many of
@@ -120,26 +122,22 @@ class DecodeRun {
     if (splits == 1) {
       const DecodePart& part = parts_[first];
       const RowSum row{static_cast<double>(part.reference[r]), part.sum[r], saw_key(part, r)};
-      write_row_result(call, place, row, item(i).output,
-                       [&](double factor, float* to) {
-                         call.kernels.narrow(nullptr, out(first, r), factor, call.value_dim, to);
-                       });
+      write_row_result(call, place, row, item(i).output, [&](double factor, float* to) {
+        call.kernels.narrow(nullptr, out(first, r), factor, call.value_dim, to);
+      });
       return;
     }
     double wide[max_dim];
     const RowSum row = join(call, first, splits, r, wide);
-    write_row_result(call, place, row, item(i).output,
-                     [&](double factor, float* to) {
-                       for (Index c = 0; c < call.value_dim; ++c)
-                         to[c] = static_cast<float>(wide[c] * factor);
-                     });
+    write_row_result(call, place, row, item(i).output, [&](double factor, float* to) {
+      for (Index c = 0; c < call.value_dim; ++c) to[c] = static_cast<float>(wide[c] * factor);
+    });
   }
 
   static bool saw_key(const DecodePart& part, Index r) { return (part.saw_key >> r & 1) != 0; }
 
   RowSum join(const Call& call, Index first, Index splits, Index r, double* wide) {
-    const std::span<const DecodePart> parts(parts_ + first,
-                                            static_cast<std::size_t>(splits));
+    const std::span<const DecodePart> parts(parts_ + first, static_cast<std::size_t>(splits));
     RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
     for (const DecodePart& part : parts) {
       row.max = std::max(row.max, static_cast<double>(part.reference[r]));
@@ -165,9 +163,9 @@ class DecodeRun {
   float* out(Index part, Index r) { return outs_ + (part * most_rows_ + r) * width(); }
 
   std::span<const DecodeItem> items_;
-  Place one_place_;      // of a batch of one
-  Buffer<Place> room_;   // of a larger batch
-  Place* places_;        // of each item
+  Place one_place_;     // of a batch of one
+  Buffer<Place> room_;  // of a larger batch
+  Place* places_;       // of each item
   Desk desk_;
   DecodePart* parts_;
   float* outs_;  // [parts][most_rows][width]

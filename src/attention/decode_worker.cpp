@@ -50,8 +50,9 @@ void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
   const Index rows = thin_rows_of(call), width = thin_width(call);
   const Index numbers = rows * query_stride(call.dim);
   const Index states = task.heads * rows;
-  desk_.clear(Desk::bytes_of<float>(task.heads * numbers) + Desk::bytes_of<SoftmaxTile>(task.heads) +
-              Desk::bytes_of<float>(states * max_lanes) + Desk::bytes_of<float>(states));
+  desk_.clear(Desk::bytes_of<float>(task.heads * numbers) +
+              Desk::bytes_of<SoftmaxTile>(task.heads) + Desk::bytes_of<float>(states * max_lanes) +
+              Desk::bytes_of<float>(states));
   queries_ = desk_.place<float>(task.heads * numbers);
   states_ = desk_.place<SoftmaxTile>(task.heads);
   float* lane_sums = desk_.place<float>(states * max_lanes);

@@ -59,9 +59,9 @@ class DecodeWorker {
   TileMask mask_;
   const Call* mask_call_ = nullptr;
   std::int32_t mask_id_ = 0;
-  std::uint32_t mask_sees_ = 0;  // a bit per row
-  Index together_ = 1;           // heads whose rows may lie side by side
-  Index seen_ = 0;               // slots up to the last one that any row sees
+  std::uint32_t mask_sees_ = 0;          // a bit per row
+  Index together_ = 1;                   // heads whose rows may lie side by side
+  Index seen_ = 0;                       // slots up to the last one that any row sees
   std::uint64_t words_[most_thin_rows];  // of all rows that lie side by side
   std::uint32_t saw_key_ = 0;
 };

@@ -10,8 +10,8 @@ struct ForwardOutput {
   AnyMutableView out;  // [batch, heads, queries, value_dim]
   Tensor* lse;
   Rows* rows;
-  Stats* stats;         // null unless asked for
-  Index first_row = 0;  // where the call's rows begin in lse, rows and stats
+  Stats* stats;                 // null unless asked for
+  Index first_row = 0;          // where the call's rows begin in lse, rows and stats
   RoundSums* rounds = nullptr;  // takes all rows instead, where tokens meet in several rounds
 };
 

@@ -164,7 +164,8 @@ void KeyGroupWorker::write_queries(const QueryPlace& place, const SplitSums& sum
   const std::size_t first = waiting_numbers_.size();
   waiting_.push_back(place.query_tile);
   waiting_numbers_.resize(first + static_cast<std::size_t>(tile * call_.dim));
-  for (Index r = 0; r < scoring_.rows(); ++r) row(r, waiting_numbers_.data() + first + r * call_.dim);
+  for (Index r = 0; r < scoring_.rows(); ++r)
+    row(r, waiting_numbers_.data() + first + r * call_.dim);
 }
 
 /// Of tiles that waited for this task's turn.

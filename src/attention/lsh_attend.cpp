@@ -46,8 +46,9 @@ class ForwardHeads {
   void run(Index owner) {
     lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
     rounds_.take(lsh_.item(), lsh_.head());
-    run_forward(lsh_.call(), lsh_.keys(),
-                {.out = out_, .lse = nullptr, .rows = nullptr, .stats = nullptr, .rounds = &rounds_});
+    run_forward(
+        lsh_.call(), lsh_.keys(),
+        {.out = out_, .lse = nullptr, .rows = nullptr, .stats = nullptr, .rounds = &rounds_});
     for_each_token(lsh_, [&](Index token) { finish(token); });
   }
 

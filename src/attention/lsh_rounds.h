@@ -51,7 +51,7 @@ class RoundSums {
   AnyMutableView out_;
   float* sums_ = nullptr;  // of the head at work
   Index numbers_, rounds_;
-  Buffer<double> references_;    // by token: what weights are measured from, -inf: nothing added yet
+  Buffer<double> references_;  // by token: what weights are measured from, -inf: nothing added yet
   Buffer<double> denominators_;  // [tokens][rounds], natural logarithms
   std::unique_ptr<Turns> turns_;
 };

@@ -23,7 +23,8 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t smallest_kept = std::size_t{64} << 10;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool keeps = false;  // a kept or moved block would hide a use after release or past the end
+constexpr bool keeps =
+    false;  // a kept or moved block would hide a use after release or past the end
 #else
 constexpr bool keeps = true;
 #endif
