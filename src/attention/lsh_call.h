@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdlib>
+
 #include "attention/call.h"
 #include "attention/lsh_order.h"
 #include "attention/packed.h"
@@ -90,10 +92,14 @@ class LshCall {
   SlotKeys keys_;
 };
 
-/// Whether a head's rows follow each other without a gap.
+/// Whether a head's rows follow each other without a gap, or the gaps are so few that pages and
+/// caches hold them all the same.
 template <class View>
 bool rows_are_close(const View& view) {
-  return view.stride(2) == view.dim();
+  constexpr Index near_bytes = Index{8} << 20;
+  const Index stride = std::abs(view.stride(2));
+  return stride == view.dim() ||
+         view.tokens() * stride * static_cast<Index>(size_of(view.type())) <= near_bytes;
 }
 
 }  // namespace rapt

@@ -17,6 +17,7 @@ RoundSums::RoundSums(const LshCall& lsh, const AnyMutableView& out)
     : lsh_(lsh),
       room_(in_place(out) ? 0 : checked_product({lsh.tokens(), lsh.value_dim()})),
       out_(out),
+      stride_(in_place(out) ? out.stride(2) : lsh.value_dim()),
       numbers_(lsh.value_dim()),
       rounds_(lsh.order().rounds()),
       references_(lsh.tokens()),

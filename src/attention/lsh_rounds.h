@@ -44,13 +44,13 @@ class RoundSums {
 
   Index token_of(Index slot) const;
   double note(Index slot, Index token, double max, double sum);
-  float* row(Index token) const { return sums_ + token * numbers_; }
+  float* row(Index token) const { return sums_ + token * stride_; }
 
   const LshCall& lsh_;
   Buffer<float> room_;
   AnyMutableView out_;
   float* sums_ = nullptr;  // of the head at work
-  Index numbers_, rounds_;
+  Index stride_, numbers_, rounds_;
   Buffer<double> references_;  // by token: what weights are measured from, -inf: nothing added yet
   Buffer<double> denominators_;  // [tokens][rounds], natural logarithms
   std::unique_ptr<Turns> turns_;
