@@ -230,6 +230,53 @@ TEST(Lsh, BitsDoNotDependOnThreads) {
                    attend(q, q, v, how, Context(7)));  // more threads than heads: they share one
   EXPECT_SAME_BITS(attend_backward(v, q, q, v, one.out, one.rows, how, Context(1)),
                    attend_backward(v, q, q, v, one.out, one.rows, how, Context(3)));
+  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one.out, one.rows, how, Context(1)),
+                   attend_backward(v, q, q, v, one.out, one.rows, how, Context(7)));
+}
+
+/// Two heads of 600 tokens whose rows lie 16 kB apart.
+struct FarRows {
+  static constexpr Index tokens = 600, dim = 8, gap = 4000;
+  std::vector<float> numbers = std::vector<float>(tokens * gap);
+  MutableView view{numbers, {1, 2, tokens, dim}, {tokens * gap, dim, gap, 1}};
+
+  explicit FarRows(const Tensor& from) {
+    for (Index head = 0; head < 2; ++head)
+      for (Index i = 0; i < tokens; ++i)
+        std::copy_n(View(from).row(0, head, i), dim, view.row(0, head, i));
+  }
+  Tensor close() const {
+    Tensor to({1, 2, tokens, dim});
+    for (Index head = 0; head < 2; ++head)
+      for (Index i = 0; i < tokens; ++i)
+        std::copy_n(view.row(0, head, i), dim, to.data() + (head * tokens + i) * dim);
+    return to;
+  }
+};
+
+TEST(Lsh, RowsThatLieFarApartGiveTheSameBits) {
+  const Shape shape{1, 2, FarRows::tokens, FarRows::dim};
+  const Tensor q = random_tensor(shape, 1), v = random_tensor(shape, 2),
+               dout = random_tensor(shape, 3);
+  const FarRows far_q(q), far_v(v), far_dout(dout);
+  const Attention how{.pattern = lsh({.chunk = 16, .rounds = 3}) & causal()};
+  const Attended want = attend(q, q, v, how);
+  const Gradients slopes = attend_backward(dout, q, q, v, want.out, want.rows, how);
+  const Tensor zeros(shape);
+  for (const Index threads : {1, 2, 3}) {
+    const Context context(threads);
+    FarRows out(zeros), dq(zeros), dk(zeros), dv(zeros);
+    Attended got = attend_into(out.view, far_q.view, far_q.view, far_v.view, how, context);
+    attend_backward_into({dq.view, dk.view, dv.view}, far_dout.view, far_q.view, far_q.view,
+                         far_v.view, out.view, got.rows, how, context);
+    got.out = out.close();
+    EXPECT_SAME_BITS(got, want);
+    Gradients gradients;
+    gradients.dq = dq.close();
+    gradients.dk = dk.close();
+    gradients.dv = dv.close();
+    EXPECT_SAME_BITS(gradients, slopes);
+  }
 }
 
 TEST(Lsh, SeparateKeysOfOneChunkArePlainAttention) {
