@@ -75,9 +75,7 @@ class GradientSums {
   GradientSums(const LshCall& lsh, const AnyMutableView& out)
       : lsh_(lsh),
         out_(out),
-        room_(out.type() == Type::f32 && rows_are_close(out)
-                  ? 0
-                  : checked_product({lsh.tokens(), out.dim()})) {}
+        room_(adds_in_place(out) ? 0 : checked_product({lsh.tokens(), out.dim()})) {}
 
   /// The head that lsh has taken.
   AnyMutableView head() {
@@ -157,7 +155,7 @@ Heads heads_of(const LshCall& lsh) {
 /// Forward's tasks hardly wait. A few threads do better on one head, whose rows stay in the last
 /// cache, than on as many heads that do not: 16,384 tokens, two threads: 153 against 180 ms.
 Heads forward_heads_of(const LshCall& lsh) {
-  constexpr Index few_threads = 4, near_bytes = Index{8} << 20;
+  constexpr Index few_threads = 4;
   const Index numbers = lsh.tokens() * 2 * (lsh.dim() + lsh.value_dim());
   const bool large = numbers * static_cast<Index>(sizeof(float)) > near_bytes;
   return large && lsh.context().threads() <= few_threads ? Heads::shared : heads_of(lsh);

@@ -92,14 +92,21 @@ class LshCall {
   SlotKeys keys_;
 };
 
+/// What a thread's share of the last cache holds, more or less.
+inline constexpr Index near_bytes = Index{8} << 20;
+
 /// Whether a head's rows follow each other without a gap, or the gaps are so few that pages and
 /// caches hold them all the same.
 template <class View>
 bool rows_are_close(const View& view) {
-  constexpr Index near_bytes = Index{8} << 20;
   const Index stride = std::abs(view.stride(2));
   return stride == view.dim() ||
          view.tokens() * stride * static_cast<Index>(size_of(view.type())) <= near_bytes;
+}
+
+/// Whether results of several rounds can be added up where they belong.
+inline bool adds_in_place(const AnyMutableView& out) {
+  return out.type() == Type::f32 && rows_are_close(out);
 }
 
 }  // namespace rapt

@@ -7,24 +7,18 @@
 
 namespace rapt {
 
-namespace {
-
-bool in_place(const AnyMutableView& out) { return out.type() == Type::f32 && rows_are_close(out); }
-
-}  // namespace
-
 RoundSums::RoundSums(const LshCall& lsh, const AnyMutableView& out)
     : lsh_(lsh),
-      room_(in_place(out) ? 0 : checked_product({lsh.tokens(), lsh.value_dim()})),
+      room_(adds_in_place(out) ? 0 : checked_product({lsh.tokens(), lsh.value_dim()})),
       out_(out),
-      stride_(in_place(out) ? out.stride(2) : lsh.value_dim()),
+      stride_(adds_in_place(out) ? out.stride(2) : lsh.value_dim()),
       numbers_(lsh.value_dim()),
       rounds_(lsh.order().rounds()),
       references_(lsh.tokens()),
       denominators_(checked_product({lsh.tokens(), lsh.order().rounds()})) {}
 
 void RoundSums::take(Index item, Index head) {
-  sums_ = in_place(out_) ? static_cast<float*>(out_.row(item, head, 0)) : room_.data();
+  sums_ = adds_in_place(out_) ? static_cast<float*>(out_.row(item, head, 0)) : room_.data();
   std::fill(references_.begin(), references_.end(), -std::numeric_limits<double>::infinity());
   turns_ = std::make_unique<Turns>(1);
 }
@@ -60,7 +54,7 @@ double RoundSums::finish(Index token, const AnyMutableView& out) {
     const bool nothing = lse == -std::numeric_limits<double>::infinity();
     std::fill(sums, sums + numbers_, nothing ? 0.0f : std::numeric_limits<float>::quiet_NaN());
   }
-  if (!in_place(out))
+  if (!adds_in_place(out))
     lsh_.kernels().store_numbers(sums, numbers_, out.type(),
                                  out.row(lsh_.item(), lsh_.head(), token));
   return lse;
