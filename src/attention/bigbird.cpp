@@ -262,13 +262,8 @@ Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
                                   const Context& context) {
   constexpr const char* where = "attend_bigbird_backward";
   check_bigbird(where, q, k, v, how);
-  const Shape shape{q.batch(), q.heads(), q.tokens(), v.dim()};
-  check_operand(where, "dout", dout, shape);
-  check_operand(where, "out", attended.out, shape);
-  const Index count = q.batch() * q.heads() * q.tokens();
-  check(std::ssize(attended.rows.max) == count && std::ssize(attended.rows.sum) == count, where,
-        ": rows have ", attended.rows.max.size(), " max and ", attended.rows.sum.size(),
-        " sum, expected ", count, " of each, as attend_bigbird gives with the same operands");
+  check_attended(where, "attend_bigbird", dout, attended,
+                 {q.batch(), q.heads(), q.tokens(), v.dim()});
   const Kernels& kernels = kernels_of(context);
   const auto wide = [&](const AnyView& view) { return Widened(kernels, view); };
   const Widened wide_dout = wide(dout), wide_q = wide(q), wide_k = wide(k), wide_v = wide(v),

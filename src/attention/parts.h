@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/check.h"
+#include "base/views.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -50,6 +52,17 @@ inline Rows slice(const Rows& rows, Index first, Index count) {
   part.max.assign(rows.max.begin() + first, rows.max.begin() + first + count);
   part.sum.assign(rows.sum.begin() + first, rows.sum.begin() + first + count);
   return part;
+}
+
+/// What backward is given of a forward pass over these shapes. Throws std::invalid_argument.
+inline void check_attended(const char* where, const char* forward, const AnyView& dout,
+                           const Attended& attended, const Shape& shape) {
+  check_operand(where, "dout", dout, shape);
+  check_operand(where, "out", attended.out, shape);
+  const Index count = shape[0] * shape[1] * shape[2];
+  check(std::ssize(attended.rows.max) == count && std::ssize(attended.rows.sum) == count, where,
+        ": rows have ", attended.rows.max.size(), " max and ", attended.rows.sum.size(),
+        " sum, expected ", count, " of each, as ", forward, " gives with the same operands");
 }
 
 /// A seed of its own for each part: dropout of one does not repeat that of another.

@@ -237,13 +237,8 @@ Gradients attend_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
                                 const Context& context) {
   constexpr const char* where = "attend_local_backward";
   check_local(where, q, k, v, how);
-  const Shape shape{q.batch(), q.heads(), q.tokens(), v.dim()};
-  check_operand(where, "dout", dout, shape);
-  check_operand(where, "out", attended.out, shape);
-  const Index count = q.batch() * q.heads() * q.tokens();
-  check(std::ssize(attended.rows.max) == count && std::ssize(attended.rows.sum) == count, where,
-        ": rows have ", attended.rows.max.size(), " max and ", attended.rows.sum.size(),
-        " sum, expected ", count, " of each, as attend_local gives with the same operands");
+  check_attended(where, "attend_local", dout, attended,
+                 {q.batch(), q.heads(), q.tokens(), v.dim()});
   const Ring ring(how, q.tokens());
   Gradients g;
   g.dq = Tensor(q.shape(), q.type());
