@@ -10,3 +10,6 @@ target_link_libraries(rapt_highway INTERFACE ${RAPT_HIGHWAY_LIBRARY})
 if(RAPT_HIGHWAY_LIBRARY MATCHES "\\.so$")
   target_compile_definitions(rapt_highway INTERFACE HWY_SHARED_DEFINE)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # of files that have nothing for some target
+  target_compile_options(rapt_highway INTERFACE -Wno-pragma-clang-attribute)
+endif()
