@@ -253,6 +253,19 @@ TEST(PairAttend, NoKindOfNanIsRoundedAway) {
   }
 }
 
+TEST(PairAttend, ExplainNamesTheEngineAndSaysWhyItIsNotAmx) {
+  for (const Context& context : every_pair_isa()) {
+    const std::string words =
+        explain({1, 8, 128, 64}, {1, 8, 128, 64}, {1, 8, 128, 64}, {}, context, Type::bf16);
+    EXPECT_EQ(words.find("multiplied as they are by AMX") != std::string::npos,
+              context.isa() == "AMX");
+    EXPECT_EQ(
+        words.find("no AMX") != std::string::npos || words.find("AMX is") != std::string::npos,
+        context.isa() != "AMX")
+        << words;
+  }
+}
+
 /// Hidden keys and values of NaN and infinity change no bit; visible ones come out.
 TEST(PairAttend, HiddenSpecialValuesHaveNoEffect) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();

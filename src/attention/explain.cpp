@@ -7,6 +7,7 @@
 #include "attention/pattern_node.h"
 #include "base/check.h"
 #include "kernels/bf16_units.h"
+#include "kernels/pair_kernels.h"
 #include "rapt/attention.h"
 
 namespace rapt {
@@ -24,12 +25,14 @@ std::string score_text(const Call& call) {
   return text;
 }
 
+/// Why the tile unit is not in these kernels.
+std::string why_no_tiles(const Kernels& kernels) {
+  return amx().usable ? std::string("AMX is there, but not in ") + kernels.name : amx().why_not;
+}
+
 /// Why bf16 operands are not multiplied as they are.
 std::string why_widened(const Call& call) {
-  if (call.kernels.pairs == nullptr) {
-    return amx().usable ? std::string("AMX is there, but not in ") + call.kernels.name
-                        : amx().why_not;
-  }
+  if (call.kernels.pairs == nullptr) return why_no_tiles(call.kernels);
   return call.how.stats ? "statistics need exact probabilities"
                         : "relative keys and values are tables of f32";
 }
@@ -40,7 +43,9 @@ std::string operand_text(const Call& call) {
   if (decodes(call)) return rapt::text(type) + ", widened to f32 as they are read";
   if (call.pairs != nullptr) {
     return rapt::text(type) + std::string(", multiplied as they are by ") + call.pairs->engine +
-           ", summed in f32; probabilities rounded to bf16";
+           ", summed in f32; probabilities rounded to bf16" +
+           (call.pairs == pair_kernels_of(PairEngine::tiles) ? ""
+                                                             : "; " + why_no_tiles(call.kernels));
   }
   return rapt::text(type) + ", widened to f32 where they are packed; results rounded once" +
          (type == Type::bf16 ? "; " + why_widened(call) : "");
