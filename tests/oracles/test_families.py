@@ -10,7 +10,7 @@ import subprocess
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from families import BODIES, CAUSAL, LAYERS, MASKED, REFORMERS, T5S, ids, noisy
 
@@ -209,6 +209,26 @@ def test_a_body_written_again_and_loaded_by_transformers(name, tmp_path):
     with torch.no_grad():
         torch.testing.assert_close(again.eval()(tokens).last_hidden_state, model(tokens).last_hidden_state,
                                    rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama-tied-biases", "t5"])
+def test_a_head_that_is_stored_apart_goes_before_the_tie(name, tmp_path):
+    model = noisy((CAUSAL | T5S)[name])
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    embedding = model.get_input_embeddings().weight.detach()
+    tensors["lm_head.weight"] = embedding + 0.1 * torch.randn(embedding.shape)
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    tokens, sources = sequences(1, (40,)), sequences(7, (12,))
+    more = {"sources": sources} if name in T5S else {}
+    write_tokens(tmp_path / "tokens.txt", tokens=tokens, targets=targets_of((40,)), **more)
+    said = run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors")
+    assert "lm_head.weight differs" in said
+    again = type(model).from_pretrained(tmp_path).double()
+    with torch.no_grad():
+        theirs = (again(torch.stack(sources), decoder_input_ids=torch.stack(tokens)) if name in T5S
+                  else again(torch.stack(tokens)))
+    assert_close("logits", load_file(tmp_path / "answer.safetensors")["logits"], theirs.logits[0], 2 * LAYERS)
 
 
 @pytest.mark.parametrize("name", [*CAUSAL, *T5S])

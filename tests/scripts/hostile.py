@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-RAPT = sys.argv.pop(1)
+RAPT = str(pathlib.Path(sys.argv.pop(1)).resolve())
 SMALL = [word for key in ("train.steps=2", "data.tokens=16", "data.evaluations=1", "model.width=16",
                           "model.layers=1", "model.heads=2", "model.positions=learned",
                           "model.max_tokens=64") for word in ("--set", key)]
