@@ -193,7 +193,10 @@ void add_numbers(CLI::App& command, LshBenchOptions& o) {
        {std::tuple<const char*, double*, const char*>{
             "--spread", &o.spread, "Noise around a centre, whose numbers have deviation 1"},
         {"--temperature", &o.temperature, "What queries are divided by"}})
-    command.add_option(name, *number, what)->check(CLI::Range(1e-6, 1e6))->capture_default_str();
+    command.add_option(name, *number, what)
+        ->check(CLI::Range(1e-6, 1e6))
+        ->check(finite_number())
+        ->capture_default_str();
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <filesystem>
-
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/output.h"
@@ -17,9 +15,7 @@ Type type_of(const std::string& word) {
 }
 
 void run(const ConvertCommand& command) {
-  if (std::filesystem::exists(command.out) && !std::filesystem::is_empty(command.out))
-    throw std::invalid_argument(
-        fmt::format("convert: {} exists and is not empty, expected a new folder", command.out));
+  check_new_folder(command.out);
   const Pretrained opened = open_model(command.model, {WeightForm::f32});
   WriteOptions options;
   options.type = type_of(command.type);
@@ -47,6 +43,7 @@ void add_convert(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--shard", c->shard, "Most GB of a file; more become several")
       ->check(CLI::Range(1e-6, 1e6))
+      ->check(finite_number())
       ->capture_default_str();
   command->callback([c] { run(*c); });
 }

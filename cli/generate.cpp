@@ -1,6 +1,5 @@
 #include <chrono>
 #include <iostream>
-#include <iterator>
 
 #include "cli/commands.h"
 #include "cli/models.h"
@@ -124,6 +123,20 @@ GenerateOptions options_of(const GenerateCommand& command, const Pretrained& ope
   return options;
 }
 
+/// A prompt that leaves no room is a mistake, and told before minutes of reading.
+void check_room(const GenerateCommand& command, const ModelConfig& config,
+                const std::vector<std::vector<std::int32_t>>& prompts) {
+  if (command.overflow != "stop" || config.kind != ModelConfig::Kind::decoder) return;
+  Index context = command.options.context;
+  if (config.positions == ModelConfig::Positions::learned)
+    context = context == 0 ? config.max_tokens : std::min(context, config.max_tokens);
+  for (std::size_t i = 0; context > 0 && i < prompts.size(); ++i)
+    if (std::ssize(prompts[i]) >= context)
+      throw std::invalid_argument(fmt::format(
+          "generate: prompt {} has {} tokens, expected fewer than the {} of the context", i + 1,
+          prompts[i].size(), context));
+}
+
 /// Positions that the model has not met in training.
 void tell_long_prompts(const Pretrained& opened,
                        const std::vector<std::vector<std::int32_t>>& prompts) {
@@ -140,8 +153,7 @@ void run(GenerateCommand& command) {
   loaded.model.pack(Context(command.threads));
   if (command.prompts.empty()) {
     say_what_is_read("the prompt");
-    command.prompts.emplace_back(std::istreambuf_iterator<char>(std::cin),
-                                 std::istreambuf_iterator<char>());
+    command.prompts.push_back(all_of(std::cin, "generate: standard input"));
   }
   const bool alone = command.prompts.size() == 1 && !command.json && command.options.beams == 1;
   Speech speech(loaded, alone);
@@ -150,6 +162,7 @@ void run(GenerateCommand& command) {
     prompts.push_back(speech.ids_of(prompt, command));
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
+  check_room(command, loaded.model.config(), prompts);
   tell_long_prompts(loaded, prompts);
   const StopSignals signals;
   Clock clock;
@@ -170,8 +183,6 @@ void run(GenerateCommand& command) {
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {
     const std::string said = speech.text_of(made[i].ids);
-    if (made[i].ids.empty() && made[i].finish == Generated::Finish::context)
-      fmt::print(stderr, "prompt {} fills the context already; nothing was written\n", i + 1);
     if (command.json) {
       cases.push_back({{"prompt", command.prompts[i]},
                        {"text", said},

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <sstream>
 
 #include "cli/health_text.h"
@@ -18,14 +17,12 @@ namespace {
 std::string content_of(const std::string& path) {
   if (path == "-") {
     say_what_is_read("the text");
-    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    return all_of(std::cin, "inspect: standard input");
   }
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad() || std::filesystem::is_directory(path))
+  if (!file || std::filesystem::is_directory(path))
     throw std::invalid_argument("inspect: " + path + " cannot be read, expected a file of text");
-  return text.str();
+  return all_of(file, "inspect: " + path);
 }
 
 /// Where bytes stop being UTF-8, or are zero, which no text has; their count if they never do.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -60,6 +61,17 @@ void check_writable(const std::filesystem::path& path) {
   std::filesystem::remove(probe, ignored);
 }
 
+void check_new_folder(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  if (fs::exists(path) && !(fs::is_directory(path) && fs::is_empty(path)))
+    throw std::invalid_argument(path.string() + ": exists already, expected a new or empty folder");
+  fs::path above = fs::absolute(path).lexically_normal();
+  while (!fs::exists(above)) above = above.parent_path();
+  if (!fs::is_directory(above) || access(above.c_str(), W_OK | X_OK) != 0)
+    throw std::runtime_error(path.string() + ": cannot be made, nobody may write to " +
+                             above.string());
+}
+
 std::string bytes_text(Index bytes) {
   constexpr std::array units = {"B", "kB", "MB", "GB", "TB"};
   if (bytes < 1000) return fmt::format("{} B", bytes);
@@ -79,6 +91,29 @@ CLI::Validator whole_number(Index least) {
     return fmt::format("\"{}\" given, expected a whole number of at least {}", text, least);
   };
   return CLI::Validator(complaint, "", "whole number");
+}
+
+CLI::Validator finite_number() {
+  const auto complaint = [](const std::string& text) {
+    double number = 0;
+    if (CLI::detail::lexical_cast(text, number) && std::isfinite(number)) return std::string();
+    return fmt::format("\"{}\" given, expected a number", text);
+  };
+  return CLI::Validator(complaint, "", "number");
+}
+
+std::string all_of(std::istream& in, const std::string& name) {
+  constexpr std::size_t most = std::size_t{1} << 30;
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 16);
+  while (text.size() <= most) {
+    in.read(part.data(), static_cast<std::streamsize>(part.size()));
+    if (in.gcount() == 0) break;
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  if (text.size() > most)
+    throw std::invalid_argument(name + ": more than 2^30 bytes, expected a text");
+  return text;
 }
 
 void say_what_is_read(const std::string& what) {

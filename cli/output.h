@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ void end_progress();
 /// "[=====>    ]  52 %  what"
 std::string progress_bar(double done, const std::string& what);
 
+/// All that is to be read. Throws std::invalid_argument where it does not end: devices may not.
+std::string all_of(std::istream& in, const std::string& name);
 /// Says that standard input is waited for, to somebody who would have to type it.
 void say_what_is_read(const std::string& what);
 
@@ -39,11 +42,16 @@ void write_whole(const std::filesystem::path& path, const std::string& text);
 /// Throws std::runtime_error if it cannot be: before minutes of work.
 void check_writable(const std::filesystem::path& path);
 
+/// Likewise for a folder that is to be made: std::invalid_argument if something is there already.
+void check_new_folder(const std::filesystem::path& path);
+
 /// "3.2 GB"
 std::string bytes_text(Index bytes);
 
 /// Accepts plain decimal numbers of at least `least`: no signs, suffixes, hexadecimals or
 /// exponents.
 CLI::Validator whole_number(Index least);
+/// A range lets through what is no number.
+CLI::Validator finite_number();
 
 }  // namespace rapt::cli

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -20,9 +19,7 @@ struct TokenizeCommand {
   bool tokens = false, decode = false, json = false;
 };
 
-std::string input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
+std::string input() { return all_of(std::cin, "tokenize: standard input"); }
 
 /// Numbers, between them spaces or, as in a list of JSON or of Python, commas and brackets.
 std::vector<std::int32_t> ids_in(std::string text) {

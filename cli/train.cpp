@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -62,11 +64,28 @@ const char* text(TrainResult::End end) {
   }
 }
 
+/// Says what there is to go on with where a folder is none.
+void check_run_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (is_run_folder(folder)) return;
+  std::vector<std::string> others;
+  std::error_code error;
+  const fs::path beside = fs::absolute(folder.empty() ? "." : folder).parent_path();
+  for (const fs::directory_entry& entry : fs::directory_iterator(beside, error))
+    if (is_run_folder(entry.path().string())) others.push_back(entry.path().filename().string());
+  std::sort(others.begin(), others.end());
+  if (others.size() > 8) others.resize(8);
+  throw std::runtime_error(fmt::format(
+      "train: {} holds no run to go on with{}", folder,
+      others.empty() ? "" : fmt::format("; beside it there are {}", fmt::join(others, ", "))));
+}
+
 void run(const TrainCommand& command) {
   std::vector<std::string> sets = command.sets;
   if (!command.data.empty()) sets.push_back("data.path=" + command.data);
   // --resume alone goes on with what the folder says.
   const bool alone = command.resume && command.config.empty();
+  if (alone) check_run_folder(command.folder);
   const RunConfig config =
       read_run_config(alone ? command.folder + "/config.toml" : command.config, sets);
   if (config.data.path.empty())

@@ -64,7 +64,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   if (unclear) {
     const auto option = std::find_if(extras.begin(), extras.end(),
                                      [](const std::string& word) { return word.starts_with('-'); });
-    const std::string& word = option == extras.end() ? extras.front() : *option;
+    const std::string word = (option == extras.end() ? extras.front() : *option).substr(0, 80);
     const std::string near = suggestion(command, word);
     text =
         "\"" + word + "\" is not known here" + (near.empty() ? "" : "; did you mean " + near + "?");

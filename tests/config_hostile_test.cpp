@@ -73,6 +73,7 @@ TEST(HostileConfig, RotationsThatCannotBe) {  // CF-09, CF-10, CF-13
 TEST(HostileConfig, NormsWindowsAndTokens) {  // CF-12, CF-17, CF-18
   refused("rms_norm_eps", -1e-6, {"rms_norm_eps"});
   refused("rms_norm_eps", 1e10, {"rms_norm_eps"});
+  refused("rms_norm_eps", 0, {"rms_norm_eps is 0, expected 1e-30 to 1"});  // a row of zeros is NaN
   refused("eos_token_id", -2, {"eos_token_id is -2"});
   refused("eos_token_id", {1, -2}, {"eos_token_id"});
   EXPECT_EQ(read(with("eos_token_id", {1, 2})).special.ends.size(), 2u);
@@ -105,6 +106,7 @@ TEST(HostileConfig, PatternsThatCannotBe) {  // found by fuzzing
 
 TEST(HostileConfig, WhatIsNotTheModelsIsPassedOver) {  // CF-16
   EXPECT_TRUE(read(with("torch_dtype", "float16")).notices.empty());
+  EXPECT_EQ(read(with("torch_dtype", "float16")).dtype, "float16");  // told where it is wrong
 }
 
 }  // namespace

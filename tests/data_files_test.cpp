@@ -70,7 +70,7 @@ TEST(ReadPieces, GivesEveryByteInPiecesCutAtWords) {
   EXPECT_EQ(joined(pieces), text);
 }
 
-TEST(ReadPieces, EndlessLinesTakeBoundedMemory) {
+TEST(ReadPieces, EndlessLinesTakeBoundedMemory) {  // CO-04
   const TextFolder folder;
   std::string text;
   while (text.size() < (40u << 20)) text += "\xE2\x82\xAC";  // 3 bytes, so MiB cut through it
@@ -98,7 +98,7 @@ TEST(SampleTexts, TakesTheSamePartOfEveryFile) {
   expect_refused([&] { sample_texts(folder.path(), 0); }, {"limit", "0"});
 }
 
-TEST(FileReader, NoticesFilesThatChange) {
+TEST(FileReader, NoticesFilesThatChange) {  // CO-06
   const TextFolder folder;
   const std::string text(3'000'000, 'x');
   const std::string path = folder / "f";
@@ -126,7 +126,7 @@ TEST(FileReader, NoticesFilesThatChange) {
   });
 }
 
-TEST(FilesOf, FollowsLinksAndRefusesLoops) {
+TEST(FilesOf, FollowsLinksAndRefusesLoops) {  // CO-07
   const TextFolder folder;
   folder.write("a/1", "x");
   folder.write("b/2", "x");
@@ -154,7 +154,38 @@ TEST(FilesOf, RefusesWhatCannotBeRead) {
                 {folder / "d/pipe", "neither a file nor a folder"});
 }
 
-TEST(OpenData, TextThatIsTooShortSaysHowMuchIsNeeded) {
+TEST(FilesOf, LinksThatFanOutComeToAnEnd) {  // CO-07
+  const TextFolder folder;
+  for (int i = 30; i >= 0; --i) {
+    fs::create_directory(folder / std::to_string(i));
+    for (const char* name : {"/a", "/b"})
+      if (i < 30)
+        fs::create_directory_symlink(folder / std::to_string(i + 1),
+                                     folder / std::to_string(i) + name);
+  }
+  expect_broken([&] { files_of(folder / "0"); },
+                {"links lead to the folder", "in more than 1000 ways"});
+}
+
+TEST(FileReader, RefusesWhatIsPacked) {  // CO-09
+  const TextFolder folder;
+  const std::pair<std::string, const char*> packed[] = {{"\x1F\x8B\x08", "gzip"},
+                                                        {"PK\x03\x04", "zip"},
+                                                        {"\xFD"
+                                                         "7zXZ",
+                                                         "xz"},
+                                                        {"\x28\xB5\x2F\xFD", "zstd"},
+                                                        {"BZh91AY&SY", "bzip2"}};
+  for (const auto& [begin, packer] : packed) {
+    const std::string path = folder.write("f", begin + std::string(1000, 'x'));
+    expect_broken([&] { pieces_of(path); }, {path, std::string("packed by ") + packer, "unpack"});
+    expect_broken([&] { sample_texts(path, 100); }, {path, packer});
+    expect_broken([&] { text_of(path); }, {path, packer});
+  }
+  EXPECT_EQ(pieces_of(folder.write("f", "BZh is no mark")).size(), 1u);
+}
+
+TEST(OpenData, TextThatIsTooShortSaysHowMuchIsNeeded) {  // CO-01
   const TextFolder folder;
   for (const char* text : {"", "x", "a few words"})
     expect_broken([&] { text_of(folder.write("t", text)); },

@@ -198,7 +198,7 @@ TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
   EXPECT_EQ(texts_of(data->batch(0)), (std::vector<Text>{{std::string("a\0\xFF", 3), "x\r"}}));
 }
 
-TEST(PairData, BrokenLinesAreNamed) {
+TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   const TextFolder folder;
   const auto refused = [&](std::string_view text, const std::vector<std::string>& words) {
     const std::string path = folder.write("p", text);
@@ -217,7 +217,9 @@ TEST(PairData, BrokenLinesAreNamed) {
         opened({.path = folder.write("p", "a\tb\n"), .held_out_path = folder.write("q", "")});
       },
       {folder / "q", "no pairs for evaluation"});
-  expect_broken([&] { opened({.path = folder.write("p", "a\tb\n")}); }, {"no pairs for training"});
+  for (const char* lines : {"a\tb\n", "a\tb\na\tb\na\tc\n"})  // CO-10: all alike
+    expect_broken([&] { opened({.path = folder.write("p", lines)}); },
+                  {"no pairs for training: all have one source, and so are held out together"});
 }
 
 TEST(Accuracy, CountsTargetsAndWholeItems) {

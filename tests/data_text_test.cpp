@@ -55,7 +55,7 @@ TEST(Windows, EveryEpochTakesEachWindowOnce) {
   }
 }
 
-TEST(Windows, PlacesAbove32BitsAreRight) {
+TEST(Windows, PlacesAbove32BitsAreRight) {  // CO-02
   const Index end = (Index{1} << 33) + 12345;
   const Windows windows(0, end, 4096, 1);
   EXPECT_EQ(windows.count(), (end - 1) / 4096);
@@ -93,7 +93,7 @@ TEST(Corpus, IsFilesInOrderOfTheirNamesBetweenEnds) {
   EXPECT_EQ(corpus.parts(3, 2), (std::vector<Index>{1, 1}));
 }
 
-TEST(Corpus, KeepsEveryByte) {
+TEST(Corpus, KeepsEveryByte) {  // CO-03
   const TextFolder folder;
   const std::string bytes(
       "\xEF\xBB\xBF"
@@ -313,7 +313,7 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
   EXPECT_EQ(opened(options)->items_per_epoch(), 6);
 }
 
-TEST(TextData, EqualDocumentsAreDataToo) {
+TEST(TextData, EqualDocumentsAreDataToo) {  // CO-10
   const TextFolder folder;
   for (int i = 0; i < 30; ++i) folder.write(std::to_string(i), "same text");
   const auto data = opened({.path = folder.path(), .items = 2, .tokens = 8});

@@ -207,7 +207,7 @@ TEST_F(FamiliesRefused, NamesThatNobodyUsesAreSaid) {
   });
   const Pretrained read = read_pretrained(path_);
   ASSERT_EQ(read.notices.size(), 1u);
-  EXPECT_NE(read.notices[0].find("model.surprise is not used"), std::string::npos);
+  EXPECT_NE(read.notices[0].find("\"model.surprise\" is not used"), std::string::npos);
 }
 
 TEST_F(FamiliesRefused, ConfigsThatAskForSomethingElse) {

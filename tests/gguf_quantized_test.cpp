@@ -140,5 +140,20 @@ TEST_F(GgufQuantized, WhatDoesNotFitIsRefused) {
   expect_broken([&] { read({"a"}); }, {path_, "\"a\"", "not finite"});
 }
 
+TEST_F(GgufQuantized, ScalesThatAreNotFiniteAreRefused) {  // ST-29
+  for (const std::uint16_t bits : {0x7C00, 0xFC00, 0x7E00}) {
+    put_matrices(path_, {2, 3, 8}, 2, 32);
+    std::string bytes = get(path_);
+    for (const std::string name : {"Q4_0", "Q4_1", "Q8_0"}) {
+      const auto offset = static_cast<std::size_t>(GgufFile(path_).find(name)->offset);
+      std::memcpy(bytes.data() + offset, &bits, sizeof bits);
+      put(path_, bytes);
+      const std::string names[] = {name};
+      expect_broken([&] { read_quantized(GgufFile(path_), names); },
+                    {path_, name, "row 0 has a scale of", "--allow-non-finite"});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rapt::test

@@ -38,8 +38,18 @@ TEST(Json, RefusesWithThePlace) {
   refused("[\"\\ud800\"]", {"surrogate"});
   refused("[\"\xC0\xAF\"]", {"invalid string"});  // overlong
   refused("[\"\xFF\"]", {"invalid string"});
+  refused("\xF8\x1b[31m", {"byte 1", R"(last read: "\ufffd")"});
   refused(R"({"a": 1, "b": 2, "a": 3})", {"byte 20", "key \"a\" occurs twice"});
   refused(R"({"b": {"a\u001b": 1, "a\u001b": 2}})", {R"("a\u001b")", "twice"});
+}
+
+TEST(Json, MessagesAreShort) {
+  try {
+    parse_json("[\"" + std::string(500'000, 'x'), "t");
+    ADD_FAILURE() << "accepted";
+  } catch (const std::runtime_error& error) {
+    EXPECT_LT(std::string(error.what()).size(), 300u) << error.what();
+  }
 }
 
 TEST(Json, HasLimits) {
@@ -157,8 +167,8 @@ TEST(Fields, RefuseWithTheWholeKey) {
 
 TEST(Fields, RefuseWhatIsNotFinite) {
   Fields fields(parse_toml("a = inf\nb = nan\n", "t"), "t");
-  expect_broken([&] { fields.real("a"); }, {"expected a number"});
-  expect_broken([&] { fields.real("b"); }, {"expected a number"});
+  expect_broken([&] { fields.real("a"); }, {"a is inf, expected a number"});
+  expect_broken([&] { fields.real("b"); }, {"b is nan, expected a number"});
 }
 
 }  // namespace

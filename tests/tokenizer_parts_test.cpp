@@ -82,6 +82,9 @@ TEST(TokenizerParts, ListsThatCannotBe) {
     expect_broken([&] { tokenizer_from_parts(parts, "file"); }, words);
   };
   using Parts = TokenizerParts;
+  for (const char* odd : {"<0x-1>", "<0xZZ>", "<0x100>", "<0x1>", "0x0A"})  // TK-06
+    refused([&](Parts& p) { p.tokens[7] = odd, p.types[7] = 6; },
+            {"token 7 is \"" + std::string(odd) + "\"", "a byte such as <0x0A>"});
   refused([](Parts& p) { p.model = "rwkv"; }, {"file", "\"rwkv\"", "expected llama"});
   refused([](Parts& p) { p.pre = "no-such"; }, {"file", "\"no-such\"", "expected llama-bpe"});
   refused([](Parts& p) { p.tokens.clear(); }, {"0 tokens"});

@@ -54,6 +54,8 @@ TEST_F(ShardedWeights, AreReadThroughTheIndex) {
   EXPECT_EQ(single.names(), std::vector<std::string>{"c"});
   const TemporaryFolder empty;
   expect_broken([&] { Weights w(empty.path()); }, {"neither model.safetensors nor"});
+  put(empty / "pytorch_model.bin", "PK");  // ST-36
+  expect_broken([&] { Weights w(empty.path()); }, {"pytorch_model.bin is a pickle", "by design"});
 }
 
 TEST_F(ShardedWeights, NamesAreFileNamesAndNothingElse) {  // IX-01

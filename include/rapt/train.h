@@ -174,6 +174,7 @@ struct RunStatus {
   std::optional<Index> saved;            // step of the newest checkpoint that is whole
   std::optional<TrainProgress> last;     // step and loss of the last line of metrics.jsonl
   std::optional<Evaluation> evaluation;  // the last one there, without its layers
+  std::vector<std::string> notices;      // checkpoints that are damaged
 };
 RAPT_API RunStatus run_status(const std::string& folder);
 

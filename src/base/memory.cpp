@@ -1,6 +1,7 @@
 #include "base/memory.h"
 
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <atomic>
@@ -171,5 +172,11 @@ KeepMemory::~KeepMemory() { keep().set_limit(before_); }
 Index memory_in_use() noexcept { return held.load(std::memory_order_relaxed); }
 Index memory_peak() noexcept { return most_held.load(std::memory_order_relaxed); }
 void forget_memory_peak() noexcept { most_held = memory_in_use(); }
+
+Index machine_memory() noexcept {
+  struct sysinfo about {};
+  if (sysinfo(&about) != 0) return 0;
+  return static_cast<Index>(about.totalram + about.totalswap) * static_cast<Index>(about.mem_unit);
+}
 
 }  // namespace rapt

@@ -11,4 +11,8 @@ Index memory_in_use() noexcept;
 Index memory_peak() noexcept;
 void forget_memory_peak() noexcept;
 
+/// All the memory that this machine has, swap included: more will never be given. 0: it does not
+/// say.
+Index machine_memory() noexcept;
+
 }  // namespace rapt

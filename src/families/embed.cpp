@@ -40,6 +40,7 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
   bare.frame = false;
   const Tokenizer& tokenizer = *loaded.tokenizer;
   std::vector<std::int32_t> ids = tokenizer.encode(text, framed).ids;
+  check(!ids.empty(), "embed: the text ", printable(text), " has no tokens, expected at least one");
   if (longest == 0 || std::ssize(ids) <= longest) return ids;
   cut_framed(ids, tokenizer.encode(text, bare).ids, longest);
   return ids;

@@ -26,9 +26,12 @@ class Section {
   Index integer(const char* of, Bounds<Index> range, Index otherwise) const {
     return has(of) ? integer(of, range) : otherwise;
   }
-  double number(const char* of, double otherwise) const {
+  double number(const char* of, double otherwise, Bounds<double> range = {}) const {
     const double number = has(of) ? file_.metadata().number(key(of)) : otherwise;
     if (!std::isfinite(number)) fail_input(file_.path(), ": ", key(of), " is not a finite number");
+    if (number < range.lowest || number > range.highest)
+      fail_input(file_.path(), ": ", key(of), " is ", number, ", expected ", range.lowest, " to ",
+                 range.highest);
     return number;
   }
 
@@ -41,7 +44,10 @@ constexpr Bounds<Index> sizes = {1, Index{1} << 31};
 
 /// Frequencies may be divided by a tensor, one number for each pair.
 RopeScaling scaling_of(const GgufFile& file, const Section& section, const ModelConfig& config) {
-  if (file.find("rope_freqs.weight") != nullptr) {
+  if (const GgufTensor* stored = file.find("rope_freqs.weight")) {
+    if (stored->shape != Shape{config.dim() / 2})
+      fail_input(file.path(), ": rope_freqs.weight has shape ", stored->shape, ", expected [",
+                 config.dim() / 2, "]");
     const Tensor factors = file.read("rope_freqs.weight");
     LongRope made;
     made.short_factors.assign(factors.data(), factors.data() + factors.elements());
@@ -84,7 +90,7 @@ void refuse_others(const GgufFile& file, const Section& section, const ModelConf
         tensor.name.find(".attn_q.") == std::string::npos &&
         tensor.name.find(".attn_k.") == std::string::npos &&
         tensor.name.find(".attn_v.") == std::string::npos)
-      fail_input(file.path(), ": ", tensor.name, " is a bias that is not added here");
+      fail_input(file.path(), ": ", printable(tensor.name), " is a bias that is not added here");
 }
 
 std::string architecture_of(const GgufFile& file) {
@@ -118,7 +124,7 @@ ModelConfig config_of(const GgufFile& file) {
   config.kv_heads = section.integer("attention.head_count_kv", {1, 100000}, config.heads);
   config.head_dim = section.integer("attention.key_length", sizes, config.width / config.heads);
   config.ffn = section.integer("feed_forward_length", sizes);
-  config.epsilon = section.number("attention.layer_norm_rms_epsilon", 1e-5);
+  config.epsilon = section.number("attention.layer_norm_rms_epsilon", 1e-5, {1e-30, 1});
   config.max_tokens = section.integer("context_length", sizes, 2048);
   config.tied = file.find("output.weight") == nullptr;
   config.positions = ModelConfig::Positions::rope;
@@ -153,7 +159,7 @@ std::vector<NameRow> gguf_names() {
 }
 
 StoredTensors tensors_of(const GgufFile& file) {
-  StoredTensors tensors{file.path(), {}, {}, {}, {}};
+  StoredTensors tensors{file.path(), {}, {}, {}, {}, {}};
   for (const GgufTensor& tensor : file.tensors()) tensors.names.push_back(tensor.name);
   tensors.shape = [&file](const std::string& name) {
     std::vector<Index> sizes;
@@ -166,6 +172,7 @@ StoredTensors tensors_of(const GgufFile& file) {
   tensors.is_bf16 = [&file](const std::string& name) {
     return std::string_view(file.find(name)->format->name) == "BF16";
   };
+  tensors.bytes = [&file](const std::string& name) { return file.find(name)->bytes; };
   return tensors;
 }
 
@@ -201,6 +208,7 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
   tensors.finite = !options.allow_non_finite;
   const std::vector<NameRow> names = gguf_names();
   check_layers(config, names, "", tensors);
+  check_memory(tensors, options.weights);
   std::set<std::string> used = {"rope_freqs.weight"};
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, "", parameter.name, shape);
@@ -225,7 +233,8 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
   if (file.metadata().has("tokenizer.ggml.model"))
     made.tokenizer = gguf_tokenizer(file.metadata(), path);
   for (const std::string& name : tensors.names)
-    if (!used.contains(name)) made.notices.push_back(path + ": " + name + " is not used");
+    if (!used.contains(name))
+      made.notices.push_back(path + ": " + printable(name).text() + " is not used");
   return made;
 }
 

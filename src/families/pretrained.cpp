@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/input.h"
+#include "base/memory_use.h"
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 
@@ -69,20 +70,20 @@ void tell_unused(const Family& family, const std::vector<NameRow>& names, const 
       for (const std::string& theirs : row.theirs)
         if (theirs.find('*') != std::string::npos &&
             begins(name, (theirs.starts_with('@') ? prefix + theirs.substr(1) : theirs) + "."))
-          fail_input(tensors.source, ": ", name, " is a weight of a ", family.type,
+          fail_input(tensors.source, ": ", printable(name), " is a weight of a ", family.type,
                      " that config.json has no place for");
     const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
     const bool known = std::any_of(
         family.unused.begin(), family.unused.end(),
         [&](const std::string& pattern) { return begins(bare, pattern) || begins(name, pattern); });
     if (!known)
-      notices.push_back(tensors.source + ": " + name + " is not used by a model of type " +
-                        family.type);
+      notices.push_back(tensors.source + ": " + printable(name).text() +
+                        " is not used by a model of type " + family.type);
   }
 }
 
 StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::string& source) {
-  StoredTensors tensors{source, weights->names(), {}, {}, {}};
+  StoredTensors tensors{source, weights->names(), {}, {}, {}, {}};
   tensors.shape = [weights](const std::string& name) {
     const StoredTensor* found = weights->find(name);
     return found == nullptr ? std::vector<Index>() : found->shape;
@@ -91,21 +92,44 @@ StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::stri
   tensors.is_bf16 = [weights](const std::string& name) {
     return weights->find(name)->type == "BF16";
   };
+  tensors.bytes = [weights](const std::string& name) { return weights->find(name)->bytes; };
   return tensors;
 }
 
-/// The same weights under two names: one that is stored twice must be the same twice.
-void check_tied(const ModelConfig& config, const StoredTensors& tensors, const std::string& copy,
-                const Transformer& model, std::vector<std::string>& notices) {
-  if (!config.tied || !config.head || !tensors.has(copy)) return;
-  if (!model.parameters()[0].quantized.empty()) return;
-  const Tensor stored = tensors.read(copy).converted(Type::f32);
-  const Tensor embedding = model.parameters()[0].value.converted(Type::f32);
-  if (stored.shape() != embedding.shape() ||
-      !std::equal(stored.data(), stored.data() + stored.elements(), embedding.data()))
-    notices.push_back(tensors.source + ": " + copy +
-                      " differs from the embedding, but config.json ties them; the embedding is "
-                      "used");
+/// Weights are what the files hold; config.json may say something else.
+void tell_type(const FamilyConfig& what, const Weights& weights, const std::string& source,
+               std::vector<std::string>& notices) {
+  const std::map<std::string, std::string> words = {
+      {"F32", "float32"}, {"F16", "float16"}, {"BF16", "bfloat16"}};
+  std::set<std::string> stored;
+  for (const std::string& name : weights.names())
+    if (const auto word = words.find(weights.find(name)->type); word != words.end())
+      stored.insert(word->second);
+  const bool speaks =
+      what.dtype == "float32" || what.dtype == "float16" || what.dtype == "bfloat16";
+  if (speaks && !stored.empty() && !stored.contains(what.dtype))
+    notices.push_back(source + ": config.json says " + what.dtype + ", but the weights are " +
+                      *stored.begin() + ", which is what counts");
+}
+
+bool same_numbers(const StoredTensors& tensors, const std::string& one, const std::string& other) {
+  if (tensors.shape(one) != tensors.shape(other)) return false;
+  const Tensor a = tensors.read(one).converted(Type::f32);
+  const Tensor b = tensors.read(other).converted(Type::f32);
+  return std::equal(a.data(), a.data() + a.elements(), b.data());
+}
+
+/// A head that is stored beside the embedding and differs from it is the head, whatever config.json
+/// says of ties: so Transformers has it.
+void untie_stored_head(ModelConfig& config, const StoredTensors& tensors,
+                       const std::string& embedding, std::vector<std::string>& notices) {
+  const std::string head = "lm_head.weight";
+  if (!config.tied || !config.head || !tensors.has(head) || !tensors.has(embedding) ||
+      same_numbers(tensors, head, embedding))
+    return;
+  config.tied = false;
+  notices.push_back(tensors.source + ": config.json ties the head to the embedding, but " + head +
+                    " differs from " + embedding + "; it is used");
 }
 
 }  // namespace
@@ -114,20 +138,44 @@ Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, We
   const Family& family = *what.family;
   const std::string prefix = prefix_in(family, tensors);
   check_layers(what.config, family.names(what.config), prefix, tensors);
-  const ModelConfig config = without_missing_head(what, tensors, prefix);
+  check_memory(tensors, weights);
+  ModelConfig config = without_missing_head(what, tensors, prefix);
   const std::vector<NameRow> names = family.names(config);
-  std::set<std::string> used;
+  std::vector<std::string> notices = what.notices;
+  untie_stored_head(config, tensors,
+                    parts_of(config, names, prefix, "embedding.weight", {1, 1}).front().name,
+                    notices);
+  std::set<std::string> used = {"lm_head.weight"};
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, prefix, parameter.name, shape);
     for (const StoredPart& part : parts) used.insert(part.name);
     take_weight(parameter, shape, tensors, parts, config, weights);
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
-  made.notices = what.notices;
-  check_tied(config, tensors, "lm_head.weight", made.model, made.notices);
-  used.insert("lm_head.weight");
-  tell_unused(family, names, prefix, tensors, used, made.notices);
+  tell_unused(family, names, prefix, tensors, used, notices);
+  made.notices = std::move(notices);
   return made;
+}
+
+void check_memory(const StoredTensors& tensors, WeightForm form) {
+  const auto numbers = [&](const std::string& name) {
+    double count = 1;
+    for (const Index size : tensors.shape(name)) count *= static_cast<double>(size);
+    return count;
+  };
+  const double per_number = form == WeightForm::f32    ? 4
+                            : form == WeightForm::bf16 ? 2
+                            : form == WeightForm::q8_0 ? 34 / 32.
+                            : form == WeightForm::q4_0 ? 18 / 32.
+                                                       : 20 / 32.;
+  double bytes = 0;
+  for (const std::string& name : tensors.names)
+    bytes += form == WeightForm::stored ? static_cast<double>(tensors.bytes(name))
+                                        : numbers(name) * per_number;
+  const Index most = machine_memory();
+  if (most > 0 && bytes > static_cast<double>(most))
+    fail_input(tensors.source, ": the weights take ", bytes * 1e-9, " GB, this machine has ",
+               static_cast<double>(most) * 1e-9, " GB of memory");
 }
 
 bool multiplied(const std::string& name) {
@@ -151,12 +199,26 @@ void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& 
   if (form == WeightForm::q4_1) parameter.quantize(Quantization::q4_1);
 }
 
+namespace {
+
+/// A GGUF file holds a whole model, one of safetensors only its weights.
+bool is_folder(const std::string& path) {
+  const bool folder = std::filesystem::is_directory(path);
+  check_input(folder || !path.ends_with(".safetensors"), path,
+              ": holds weights alone, expected the folder that has its config.json too");
+  return folder;
+}
+
+}  // namespace
+
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
-  if (!std::filesystem::is_directory(path)) return read_gguf_model(path, options);
+  if (!is_folder(path)) return read_gguf_model(path, options);
   const auto weights = std::make_shared<const Weights>(path);
   StoredTensors tensors = tensors_of(weights, path);
   tensors.finite = !options.allow_non_finite;
-  Pretrained made = model_from(read_family_config(path), tensors, options.weights);
+  const FamilyConfig what = read_family_config(path);
+  Pretrained made = model_from(what, tensors, options.weights);
+  tell_type(what, *weights, path, made.notices);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path);
   made.chat_template = read_chat_template(path);
@@ -197,7 +259,7 @@ void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
 }
 
 PretrainedOutline outline_pretrained(const std::string& path) {
-  if (!std::filesystem::is_directory(path)) return outline_gguf(path);
+  if (!is_folder(path)) return outline_gguf(path);
   const FamilyConfig what = read_family_config(path);
   const auto weights = std::make_shared<const Weights>(path);
   const StoredTensors tensors = tensors_of(weights, path);

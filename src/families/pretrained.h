@@ -12,6 +12,7 @@ struct FamilyConfig {
   ModelConfig config;
   ModelTokens special;
   std::string architecture = {};  // the class that wrote it, "BertModel"
+  std::string dtype = {};         // what it says that weights are, "float32"
   std::vector<std::string> notices = {};
 };
 
@@ -46,6 +47,9 @@ void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
 /// Every parameter's tensors are there and have the right shapes. Throws std::runtime_error.
 void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
                    const std::string& prefix, const StoredTensors& tensors);
+/// The weights in a form are no more than the machine's memory: asked before any is taken. Throws
+/// std::runtime_error.
+void check_memory(const StoredTensors& tensors, WeightForm form);
 /// A model from tensors in a family's names. A head that is not stored is left out.
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights);
 /// Whether a parameter is a matrix of a product, or the embedding: what few bits are for.

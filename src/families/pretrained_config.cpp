@@ -38,6 +38,24 @@ ModelTokens merged(ModelTokens first, const ModelTokens& second) {
   return first;
 }
 
+/// Ids beyond the vocabulary mean nothing to the model: a small one that was made of the config of
+/// a large one may have them.
+void drop_foreign_tokens(FamilyConfig& made, const std::string& path) {
+  const auto foreign = [&](const char* key, std::int32_t id) {
+    if (id < made.config.vocabulary) return false;
+    made.notices.push_back(path + ": " + key + " is " + std::to_string(id) +
+                           ", which is passed over: the vocabulary ends at " +
+                           std::to_string(made.config.vocabulary - 1));
+    return true;
+  };
+  ModelTokens& special = made.special;
+  std::erase_if(special.ends, [&](std::int32_t id) { return foreign("eos_token_id", id); });
+  if (special.begin && foreign("bos_token_id", *special.begin)) special.begin.reset();
+  if (special.padding && foreign("pad_token_id", *special.padding)) special.padding.reset();
+  if (special.decoder_start && foreign("decoder_start_token_id", *special.decoder_start))
+    special.decoder_start.reset();
+}
+
 }  // namespace
 
 ModelTokens special_tokens_from(Fields& fields) {
@@ -54,6 +72,8 @@ FamilyConfig family_config_from(const Json& object, const std::string& path) {
   const std::vector<std::string> architectures =
       fields.texts("architectures", std::vector<std::string>());
   if (!architectures.empty()) made.architecture = architectures.front();
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (fields.value(key).is_string()) made.dtype = fields.value(key).get<std::string>();
   try {
     made.config = family.read(fields);
     check_config(made.config);
@@ -78,8 +98,7 @@ FamilyConfig read_family_config(const std::string& folder) {
   FamilyConfig made = family_config_from(read_json(path), path);
   const std::string more = folder + "/generation_config.json";
   if (std::filesystem::exists(more)) add_generation(made, read_json(more), more);
-  // Ids beyond the vocabulary mean nothing to the model.
-  std::erase_if(made.special.ends, [&](std::int32_t id) { return id >= made.config.vocabulary; });
+  drop_foreign_tokens(made, folder);
   return made;
 }
 

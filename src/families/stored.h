@@ -17,6 +17,8 @@ struct StoredTensors {
   std::function<Tensor(const std::string& name)> read;
   /// Whether a tensor that is there is stored as bf16.
   std::function<bool(const std::string& name)> is_bf16;
+  /// Bytes of a tensor that is there.
+  std::function<Index(const std::string& name)> bytes;
   bool finite = true;  // what is not is refused
 
   bool has(const std::string& name) const;

@@ -3,9 +3,30 @@
 namespace rapt {
 namespace {
 
+constexpr const char* encoder_class = "T5EncoderModel";
+
+/// The layers of both stacks, or of an encoder that was saved alone.
+void read_layers(Fields& fields, ModelConfig& config) {
+  const Index layers = fields.integer("num_layers", layer_counts);
+  const Index decoder = fields.integer("num_decoder_layers", layer_counts, layers);
+  const std::vector<std::string> classes =
+      fields.texts("architectures", std::vector<std::string>());
+  if (!classes.empty() && classes.front() == encoder_class) {
+    fields.boolean("is_encoder_decoder", false);  // some say what it was cut out of
+    config.kind = ModelConfig::Kind::encoder;
+    config.layers = layers;
+    config.patterns = config.encoder_patterns;
+    config.head = false;
+    return;
+  }
+  must_be(fields, "is_encoder_decoder", true);
+  config.kind = ModelConfig::Kind::encoder_decoder;
+  config.encoder_layers = layers;
+  config.layers = decoder;
+}
+
 ModelConfig read_t5(Fields& fields) {
   ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder_decoder;
   config.positions = ModelConfig::Positions::t5;
   config.norm = ModelConfig::Norm::rms;
   config.biases = ModelConfig::Biases::none;
@@ -15,8 +36,7 @@ ModelConfig read_t5(Fields& fields) {
   config.head_dim = fields.integer("d_kv", {1, Index{1} << 31});
   config.ffn = fields.integer("d_ff", {1, Index{1} << 31});
   config.heads = fields.integer("num_heads", {1, 100000});
-  config.encoder_layers = fields.integer("num_layers", layer_counts);
-  config.layers = fields.integer("num_decoder_layers", layer_counts, config.encoder_layers);
+  read_layers(fields, config);
   config.t5_buckets = fields.integer("relative_attention_num_buckets", {2, 1 << 20}, 32);
   config.t5_max_distance = fields.integer("relative_attention_max_distance", {1, 1 << 30}, 128);
   config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-6);
@@ -30,7 +50,6 @@ ModelConfig read_t5(Fields& fields) {
   config.activation = ffn.ends_with("relu")   ? Activation::relu
                       : ffn.ends_with("silu") ? Activation::silu
                                               : Activation::gelu_tanh;
-  must_be(fields, "is_encoder_decoder", true);
   return config;
 }
 
@@ -39,15 +58,17 @@ Json write_t5(const ModelConfig& config) {
                             : config.activation == Activation::silu ? "silu"
                             : config.gated                          ? "gelu"
                                                                     : "gelu_new";
+  const bool alone = config.kind == ModelConfig::Kind::encoder;
+  const char* name = alone ? encoder_class : config.head ? "T5ForConditionalGeneration" : "T5Model";
   return {{"model_type", "t5"},
-          {"architectures", {config.head ? "T5ForConditionalGeneration" : "T5Model"}},
-          {"is_encoder_decoder", true},
+          {"architectures", {name}},
+          {"is_encoder_decoder", !alone},
           {"vocab_size", config.vocabulary},
           {"d_model", config.width},
           {"d_kv", config.dim()},
           {"d_ff", config.hidden()},
           {"num_heads", config.heads},
-          {"num_layers", config.encoder_layers},
+          {"num_layers", alone ? config.layers : config.encoder_layers},
           {"num_decoder_layers", config.layers},
           {"relative_attention_num_buckets", config.t5_buckets},
           {"relative_attention_max_distance", config.t5_max_distance},
@@ -86,7 +107,7 @@ void add_stack(const ModelConfig& config, const std::string& stack, std::vector<
 std::vector<NameRow> t5_names(const ModelConfig& config) {
   std::vector<NameRow> rows = {{"embedding", {"shared"}}, {"head", {"lm_head"}}};
   add_stack(config, "encoder", rows);
-  add_stack(config, "decoder", rows);
+  if (config.kind == ModelConfig::Kind::encoder_decoder) add_stack(config, "decoder", rows);
   return rows;
 }
 

@@ -88,7 +88,7 @@ std::optional<std::string_view> CharsMapStep::find(std::string_view text) const 
 
 NormalText CharsMapStep::run(NormalText in) const {
   constexpr std::size_t longest_cluster = 6;
-  NormalText out;
+  NormalText out{{}, 0, in.most};
   out.text.reserve(in.text.size());
   const std::string_view text = in.text;
   for (std::size_t at = 0; at < text.size();) {
@@ -98,11 +98,10 @@ NormalText CharsMapStep::run(NormalText in) const {
     // reference does so, and models are trained with it.
     const auto whole = length < longest_cluster ? find(cluster) : std::nullopt;
     if (whole)
-      out.text += *whole;
+      out.add(*whole);
     else
-      for_each_character(cluster, [&](char32_t, std::string_view bytes) {
-        out.text += find(bytes).value_or(bytes);
-      });
+      for_each_character(
+          cluster, [&](char32_t, std::string_view bytes) { out.add(find(bytes).value_or(bytes)); });
     if (at < in.front) out.front = out.text.size();
     at += length;
   }

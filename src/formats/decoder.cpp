@@ -15,8 +15,14 @@ namespace {
 using Tokens = std::vector<std::string>;
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
+  std::size_t at = text.find(from), done = 0;
+  if (at == std::string::npos) return;
+  std::string made;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    made.append(text, done, at - done).append(to);
+    done = at + from.size();
+  }
+  text = made.append(text, done);
 }
 
 std::string concatenated(const Tokens& tokens) {
@@ -33,6 +39,15 @@ class LetterStep : public DecoderStep {
     tokens = {concatenated(tokens)};
   }
 };
+
+/// Bytes that a step may put in for each match.
+constexpr std::size_t longest_content = 100;
+
+std::size_t bytes_of(const Tokens& tokens) {
+  std::size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  return bytes;
+}
 
 /// English writes no space before these.
 void clean(std::string& token) {
@@ -184,10 +199,13 @@ std::shared_ptr<const DecoderStep> step_of(const std::string& type, Fields& fiel
   if (type == "ByteFallback") return std::make_shared<ByteTokenStep>();
   if (type == "Fuse") return std::make_shared<FuseStep>();
   if (type == "Strip") return std::make_shared<StripStep>(fields);
-  if (type == "Replace")
+  if (type == "Replace") {
+    const std::string content = fields.text("content");
+    if (content.size() > longest_content)
+      fields.fail("content", "expected at most " + std::to_string(longest_content) + " bytes");
     return std::make_shared<ReplaceStep>(
-        TextPattern::read(fields.value("pattern"), source + ": decoder.pattern"),
-        fields.text("content"));
+        TextPattern::read(fields.value("pattern"), source + ": decoder.pattern"), content);
+  }
   fail_input(source, ": decoder of type ", printable(type), " is not understood");
 }
 
@@ -214,7 +232,13 @@ Decoder::Decoder(const Json& part, const std::string& source) : words_(part.is_n
 std::string Decoder::text(std::vector<std::string> tokens) const {
   if (words_)
     for (std::size_t i = 1; i < tokens.size(); ++i) tokens[i].insert(0, " ");
-  for (const auto& step : steps_) step->run(tokens);
+  // Steps may multiply a text, one after the other; this is more than any language needs.
+  const std::size_t most = 64 * bytes_of(tokens) + 65536;
+  for (const auto& step : steps_) {
+    step->run(tokens);
+    check_input(bytes_of(tokens) <= most, "tokenizer: its decoder makes more than ", most,
+                " bytes of a text");
+  }
   return concatenated(tokens);
 }
 

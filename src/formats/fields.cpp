@@ -14,6 +14,8 @@ namespace {
 std::string shown(const Json& value) {
   if (value.is_string()) return printable(value.get_ref<const std::string&>()).text();
   if (value.is_structured()) return value.is_object() ? "an object" : "a list";
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))  // JSON has no word for it
+    return std::isnan(value.get<double>()) ? "nan" : value.get<double>() > 0 ? "inf" : "-inf";
   return value.dump();
 }
 

@@ -1,6 +1,7 @@
 #include "formats/gguf_quantized.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/input.h"
@@ -113,6 +114,10 @@ class RowWriter {
  private:
   /// q8_1 holds all of the others.
   void put(Index row, Index block, QuantizedBlock from) const {
+    const auto scale = static_cast<float>(from.scale), shift = static_cast<float>(from.shift);
+    check(std::isfinite(scale) && std::isfinite(shift), "row ", row, " has a scale of ", scale,
+          " and a shift of ", shift,
+          ", expected finite numbers; --weights f32 --allow-non-finite reads it anyway");
     if (to_.type != Quantization::q4_0 && quantization_of(format_) == Quantization::q4_0)
       for (std::int8_t& code : from.codes) code = static_cast<std::int8_t>(code - 8);
     to_.set(row, block, from);

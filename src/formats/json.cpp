@@ -73,6 +73,13 @@ class Adapter : public nlohmann::json_sax<Json> {
     const std::size_t place = text.find("column ");
     const std::size_t colon = text.find(": ", place == std::string::npos ? 0 : place);
     problem_ = colon == std::string::npos ? text : text.substr(colon + 2);
+    // The bytes that were read last may be anything, and as many as there are.
+    const std::string_view quote = "last read: '";
+    const std::size_t begin = problem_.find(quote), end = problem_.rfind('\'');
+    if (begin == std::string::npos) return false;
+    const std::string bytes = problem_.substr(begin + quote.size(), end - begin - quote.size());
+    problem_.replace(begin + quote.size() - 1, end + 2 - begin - quote.size(),
+                     printable(bytes).text());
     return false;
   }
   /// What a text that was not read to its end gets wrong.

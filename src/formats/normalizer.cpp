@@ -137,17 +137,20 @@ class NmtStep : public NormalizerStep {
   }
 };
 
+/// Steps may multiply a text, one after the other; this is more than any language needs.
+std::size_t most_bytes(std::size_t text_bytes) { return 64 * text_bytes + 65536; }
+
 class ReplaceStep : public NormalizerStep {
  public:
   ReplaceStep(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   NormalText run(NormalText in) const override {
-    NormalText out;
+    NormalText out{{}, 0, in.most};
     pattern_.for_each(in.text, [&](std::string_view part, bool match) {
       const auto begin = static_cast<std::size_t>(part.data() - in.text.data());
       if (begin < in.front)
         out.front = out.text.size() + (match ? content_.size() : in.front - begin);
-      out.text += match ? std::string_view(content_) : part;
+      out.add(match ? std::string_view(content_) : part);
     });
     out.front = std::min(out.front, out.text.size());
     return out;
@@ -244,13 +247,24 @@ void add_steps(const Json& part, const std::string& source, Steps& steps) {
 
 }  // namespace
 
+void NormalText::add(std::string_view bytes) {
+  check_input(text.size() <= most && bytes.size() <= most - text.size(),
+              "tokenizer: its normalizer makes more than ", most, " bytes of a text");
+  text += bytes;
+}
+
 Normalizer::Normalizer(const Json& part, const std::string& source) {
   if (!part.is_null()) add_steps(part, source, steps_);
 }
 
 NormalText Normalizer::run(std::string_view text) const {
   NormalText result{std::string(text), text.empty() ? 0 : first_character(text).length};
-  for (const auto& step : steps_) result = step->run(std::move(result));
+  for (const auto& step : steps_) {
+    result.most = most_bytes(text.size());
+    result = step->run(std::move(result));
+    result.most = most_bytes(text.size());
+    result.add("");
+  }
   return result;
 }
 

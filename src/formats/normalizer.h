@@ -13,6 +13,10 @@ namespace rapt {
 struct NormalText {
   std::string text;
   std::size_t front = 0;  // bytes at the beginning that come from the original's first character
+  std::size_t most = std::string::npos;  // bytes that it may become
+
+  /// Throws std::runtime_error where that would be too many.
+  void add(std::string_view bytes);
 };
 
 /// One change of text, valid UTF-8 to valid UTF-8.

@@ -6,6 +6,7 @@
 
 #include "base/input.h"
 #include "formats/byte_letters.h"
+#include "formats/byte_tokens.h"
 #include "formats/characters.h"
 #include "formats/fields.h"
 #include "formats/tokenizer_body.h"
@@ -65,6 +66,8 @@ class Assembly {
       std::string& token = parts_.tokens[id];
       check_input(!token.empty() && valid_length(token) == token.size(), source_, ": token ", id,
                   " is empty or not UTF-8");
+      check_input(type_of(id) != Type::byte || byte_of_token(token), source_, ": token ", id,
+                  " is ", printable(token), ", expected a byte such as <0x0A>");
       check_input(ids_.emplace(token, static_cast<std::int32_t>(id)).second, source_, ": token ",
                   printable(token), " has two ids, the second is ", id);
     }

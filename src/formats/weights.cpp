@@ -45,7 +45,10 @@ Weights::Weights(const std::string& path) : path_(path) {
 void Weights::open_folder(const std::string& folder) {
   const std::string single = folder + "/" + single_name, index = folder + "/" + index_name;
   if (!exists(single)) {
-    check_input(exists(index), folder, ": has neither ", single_name, " nor ", index_name);
+    const bool pickled = exists(folder + "/pytorch_model.bin");
+    check_input(
+        exists(index), folder, ": has neither ", single_name, " nor ", index_name,
+        pickled ? "; pytorch_model.bin is a pickle, not supported by design: it can run code" : "");
     return open_shards(folder);
   }
   if (exists(index))

@@ -15,6 +15,9 @@ namespace {
 /// Tokens of a prompt that are read at a time: whoever cancels does not wait long.
 constexpr Index prompt_piece = 256;
 
+/// Each keeps keys and values of its own.
+constexpr Index most_beams = 1024;
+
 bool contains(const std::vector<std::int32_t>& ids, std::int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -205,7 +208,8 @@ void GenerateOptions::check() const {
   rapt::check(context >= 0 && pinned >= 0, "generate: context ", context, " and pinned ", pinned,
               ", expected 0 or more");
   rapt::check(entries >= 0, "generate: entries is ", entries, ", expected 0 (all) or more");
-  rapt::check(beams >= 1, "generate: ", beams, " beams, expected at least 1");
+  rapt::check(beams >= 1 && beams <= most_beams, "generate: ", beams, " beams, expected 1 to ",
+              most_beams);
   rapt::check(beams == 1 || sampling.temperature == 0,
               "generate: beams follow the likeliest tokens, expected temperature 0");
 }

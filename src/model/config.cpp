@@ -6,6 +6,9 @@
 namespace rapt {
 namespace {
 
+/// A table of parameters is made for all of them before any has weights.
+constexpr Index most_layers = 65536;
+
 void check_patterns(const char* name, const std::vector<std::string>& patterns,
                     ModelConfig::SharedKeys shared) {
   check(!patterns.empty(), "model: ", name, " is empty, expected at least one pattern");
@@ -49,6 +52,8 @@ void ModelConfig::check() const {
   at_least(1, "width", width);
   at_least(1, "layers", layers);
   at_least(kind == Kind::encoder_decoder ? 1 : 0, "encoder_layers", encoder_layers);
+  for (const Index count : {layers, encoder_layers})
+    rapt::check(count <= most_layers, "model: ", count, " layers, expected at most ", most_layers);
   rapt::check(kind == Kind::encoder_decoder || encoder_layers == 0, "model: encoder_layers is ",
               encoder_layers, ", expected 0 unless kind is encoder-decoder");
   at_least(1, "heads", heads);

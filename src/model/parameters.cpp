@@ -6,6 +6,7 @@
 
 #include "attention/pattern_node.h"
 #include "base/check.h"
+#include "base/memory_use.h"
 #include "model/initial.h"
 
 namespace rapt {
@@ -198,6 +199,12 @@ ModelWeights plan_weights(const ModelConfig& config) {
 
 ModelWeights make_weights(const ModelConfig& config) {
   ModelWeights weights = plan_weights(config);
+  double bytes = 0;
+  for (const ParameterPlan& plan : weights.plans)
+    bytes += static_cast<double>(plan.shape.elements()) * sizeof(float);
+  const Index most = machine_memory();
+  check(most == 0 || bytes <= static_cast<double>(most), "model: its weights take ", bytes * 1e-9,
+        " GB, this machine has ", static_cast<double>(most) * 1e-9, " GB of memory");
   for (std::size_t i = 0; i < weights.parameters.size(); ++i) {
     const ParameterPlan& plan = weights.plans[i];
     Parameter& parameter = weights.parameters[i];

@@ -28,7 +28,9 @@ class PairData : public Data {
     chosen_.resize(static_cast<std::size_t>(training_->count()));
     std::iota(chosen_.begin(), chosen_.end(), Index{0});
     if (options.evaluations > 0) hold_out(pause);
-    if (chosen_.empty()) fail_input("data: ", options.path, " gives no pairs for training");
+    if (chosen_.empty())
+      fail_input("data: ", options.path, " gives no pairs for training",
+                 held_out_.empty() ? "" : ": all have one source, and so are held out together");
   }
 
   /// Group g of an endless row of pairs, each epoch in its own order, is sorted by length and cut

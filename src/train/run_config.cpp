@@ -48,7 +48,10 @@ void set(Json& object, const std::string& text) {
   } catch (const std::runtime_error&) {
     // Not a TOML value: taken as it is written.
   }
-  object[section][key] = parsed;
+  Json& place = object[section];
+  check(place.is_null() || place.is_object(), "--set ", text, ": ", section, " is ", place.dump(),
+        " in the file, expected a section");
+  place[key] = parsed;
 }
 
 std::string toml_of(const Json& value) {

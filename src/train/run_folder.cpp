@@ -190,21 +190,25 @@ LoadedRun load_run(const std::string& folder) {
   const RunConfig config = run_config_from(read_toml(config_path(folder)), config_path(folder));
   CheckpointStore store(folder, {.reads_only = true});
   const std::optional<Index> latest = store.latest();
-  if (!latest) fail_input("load: ", folder, " has no checkpoint yet");
+  const std::vector<std::string> notices = store.take_notices();
+  if (!latest)
+    fail_input("load: ", folder, notices.empty() ? " has no checkpoint yet" : ": ",
+               notices.empty() ? "" : notices.front());
   Checkpoint checkpoint = store.load(*latest);
   read_state(checkpoint, [&] { check_model(checkpoint, config); });
   const auto saved = [&](Parameter& parameter, const Shape& shape) {
     parameter.value = take(checkpoint, parameter.name, shape);
   };
-  return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest,
-          store.take_notices()};
+  return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest, notices};
 }
 
 RunStatus run_status(const std::string& folder) {
   RunStatus status;
   status.config = run_config_from(read_toml(config_path(folder)), config_path(folder));
   status.tokenizer = tokenizer_of(status.config, folder);
-  status.saved = CheckpointStore(folder, {.reads_only = true}).latest();
+  CheckpointStore store(folder, {.reads_only = true});
+  status.saved = store.latest();
+  status.notices = store.take_notices();
   const MetricsTail tail = metrics_tail(folder + "/metrics.jsonl");
   status.last = tail.progress;
   status.evaluation = tail.evaluation;

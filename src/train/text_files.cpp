@@ -1,11 +1,15 @@
 #include "train/text_files.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <map>
 #include <span>
 #include <system_error>
 
 #include "base/check.h"
 #include "base/input.h"
+#include "base/system_call.h"
 
 namespace rapt {
 namespace {
@@ -14,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t longest_piece_bytes = std::size_t{1} << 24;
+/// Links that fan out lead to one folder in more ways than anybody could want.
+constexpr Index most_visits = 1000;
 
 class FolderWalk {
  public:
@@ -31,9 +37,15 @@ class FolderWalk {
  private:
   void enter_folder(const fs::path& path) {
     std::error_code error;
-    for (const fs::path& above : above_)
-      if (fs::equivalent(above, path, error))
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0)
+      fail_system(errno, "data: the folder ", path.string(), " cannot be read");
+    const Place place{about.st_dev, about.st_ino};
+    for (const auto& [above, its_place] : above_)
+      if (its_place == place)
         fail_input("data: the link ", path.string(), " leads back to the folder ", above.string());
+    check_input(++visits_[place] <= most_visits, "data: links lead to the folder ", path.string(),
+                " in more than ", most_visits, " ways");
     std::vector<fs::path> inside;
     auto entry = fs::directory_iterator(path, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error))
@@ -41,13 +53,29 @@ class FolderWalk {
     if (error) fail_input("data: the folder ", path.string(), " cannot be read: ", error.message());
     std::sort(inside.begin(), inside.end(),
               [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
-    above_.push_back(path);
+    above_.emplace_back(path, place);
     for (const fs::path& each : inside) enter(each);
     above_.pop_back();
   }
 
-  std::vector<fs::path> above_;
+  using Place = std::pair<dev_t, ino_t>;
+  std::vector<std::pair<fs::path, Place>> above_;
+  std::map<Place, Index> visits_;
 };
+
+/// Packed text is noise to whoever reads its bytes.
+void check_unpacked(std::string_view begin, const std::string& path) {
+  constexpr std::pair<std::string_view, const char*> marks[] = {{"\x1F\x8B\x08", "gzip"},
+                                                                {"PK\x03\x04", "zip"},
+                                                                {"\xFD"
+                                                                 "7zXZ",
+                                                                 "xz"},
+                                                                {"\x28\xB5\x2F\xFD", "zstd"},
+                                                                {"BZh91AY&SY", "bzip2"}};
+  for (const auto& [mark, packer] : marks)
+    check_input(!begin.starts_with(mark), "data: ", path, " is packed by ", packer,
+                ", expected text: unpack it first");
+}
 
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
@@ -63,7 +91,7 @@ std::vector<std::string> files_of(const std::string& path) {
 FileReader::FileReader(const std::string& path, Pause pause)
     : file_(path),
       time_(fs::last_write_time(path)),
-      room_(piece_bytes, '\0'),
+      room_(std::min(piece_bytes, static_cast<std::size_t>(file_.size())), '\0'),
       pause_(std::move(pause)) {}
 
 std::string_view FileReader::next() {
@@ -71,6 +99,7 @@ std::string_view FileReader::next() {
   const auto left = static_cast<std::size_t>(file_.size() - offset_);
   const std::span<char> bytes = std::span(room_).first(std::min(left, room_.size()));
   file_.read(offset_, std::as_writable_bytes(bytes));
+  if (offset_ == 0) check_unpacked({bytes.data(), bytes.size()}, file_.path());
   offset_ += static_cast<Index>(bytes.size());
   // By path, so that another file in its place is noticed too.
   if (bytes.empty() && (fs::last_write_time(file_.path()) != time_ ||

@@ -280,6 +280,24 @@ bool Trainer::goes_further() {
 
 namespace {
 
+/// A run within its own data would learn from its own files, and find other data when it goes on.
+void check_apart(const DataOptions& data, const std::string& folder) {
+  check(!folder.empty(), "train: the run has no folder, expected a name");
+  for (const std::string& path : {data.path, data.held_out_path}) {
+    std::error_code none;
+    if (!fs::is_directory(path, none)) continue;
+    const fs::path whole = fs::weakly_canonical(fs::absolute(folder));
+    const fs::path inside = whole.lexically_relative(fs::canonical(path));
+    bool read = !inside.empty() && *inside.begin() != "..";
+    for (const fs::path& part : inside)
+      read = read && (part == "." || !part.string().starts_with('.'));
+    check(
+        !read, "train: the run ", folder, " lies within its data, ", path,
+        ", and would be read as text; expected a folder outside of it, or a name that begins with "
+        "a dot");
+  }
+}
+
 /// The folders that a run is about to make. Those of a run that never began are taken away again.
 class NewFolders {
  public:
@@ -315,6 +333,7 @@ class NewFolders {
 
 TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                   const Context& context, OldRun old_run) {
+  check_apart(config.data, folder);
   try {
     NewFolders folders(folder);
     Trainer trainer(config, folder, events, context, old_run);

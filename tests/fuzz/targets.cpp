@@ -14,6 +14,7 @@ std::vector<const Target*> all_targets() {
       &metrics_target,
       &npy_target,
       &npz_target,
+      &pairs_target,
       &pattern_target,
       &safetensors_target,
       &sentence_target,

@@ -36,6 +36,10 @@ def t5(**config):
     return lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(**T5 | config))
 
 
+def t5_encoder(**config):
+    return lambda: transformers.T5EncoderModel(transformers.T5Config(**T5 | config))
+
+
 def gpt2():
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(
         vocab_size=VOCABULARY, n_positions=128, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_inner=FFN,
@@ -74,6 +78,8 @@ MASKED = {
     "longformer": masked("Longformer", pad_token_id=1, attention_window=[8, 16, 16]),
 }
 T5S = {"t5": t5(), "t5-gated": t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)}
+BODIES = {"bert": lambda: transformers.BertModel(transformers.BertConfig(**BERT)),
+          "t5-encoder": t5_encoder(), "t5-encoder-gated": t5_encoder(feed_forward_proj="gated-gelu")}
 REFORMERS = {"reformer": reformer(transformers.ReformerModelWithLMHead, is_decoder=True,
                                    attn_layers=["local", "lsh", "local", "lsh"]),
              "reformer-encoder": reformer(transformers.ReformerForMaskedLM, is_decoder=False,

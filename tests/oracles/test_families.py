@@ -10,9 +10,9 @@ import subprocess
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from families import CAUSAL, LAYERS, MASKED, REFORMERS, T5S, ids, noisy
+from families import BODIES, CAUSAL, LAYERS, MASKED, REFORMERS, T5S, ids, noisy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("RAPT_FAMILY_TOOL", ROOT / "build/release/bin/family_tool"))
@@ -75,6 +75,20 @@ def siblings(name):
     return re.sub(r"(query|key|value|[qkv]_proj)(?=_global|\.)", "qkv", name)
 
 
+def compare_gradients(model, folder, mine, layers=LAYERS):
+    # Tensors that share their numbers are stored, and have gradients, once.
+    stored = {name for name in load_file(folder / "model.safetensors")}
+    gradients = {name: p.grad for name, p in model.named_parameters()
+                 if name in stored and p.grad is not None}
+    sizes = collections.defaultdict(float)
+    for name, gradient in gradients.items():
+        sizes[siblings(name)] = max(sizes[siblings(name)], gradient.abs().max().item())
+    for name, gradient in gradients.items():
+        assert_close(name, mine.pop(f"gradient.{name}"), gradient, layers, sizes[siblings(name)])
+    left = [name for name in mine if name.startswith("gradient.")]
+    assert not left, left
+
+
 def compare(model, folder, theirs, mine_parts, targets, layers=LAYERS, type=torch.float64):
     """theirs(model): logits [rows, entries] of the rows that count, in the order of our tokens."""
     model.save_pretrained(folder)
@@ -88,17 +102,7 @@ def compare(model, folder, theirs, mine_parts, targets, layers=LAYERS, type=torc
     loss.backward()
     assert_close("logits", mine["logits"], logits.detach(), layers)
     assert abs(mine["loss"].item() - loss.item()) <= 1e-6 * loss.item()
-    # Tensors that share their numbers are stored, and have gradients, once.
-    stored = {name for name in load_file(folder / "model.safetensors")}
-    gradients = {name: p.grad for name, p in model.named_parameters()
-                 if name in stored and p.grad is not None}
-    sizes = collections.defaultdict(float)
-    for name, gradient in gradients.items():
-        sizes[siblings(name)] = max(sizes[siblings(name)], gradient.abs().max().item())
-    for name, gradient in gradients.items():
-        assert_close(name, mine.pop(f"gradient.{name}"), gradient, layers, sizes[siblings(name)])
-    left = [name for name in mine if name.startswith("gradient.")]
-    assert not left, left
+    compare_gradients(model, folder, mine, layers)
 
 
 def rows_that_count(logits, lengths=LENGTHS):
@@ -179,15 +183,52 @@ def test_reformer(name, tmp_path):
             plain_parts(tokens, targets), targets, layers=8, type=torch.float32)
 
 
-def test_a_body_without_a_head(tmp_path):
-    model = noisy(lambda: transformers.BertModel(transformers.BertConfig(**MASKED["bert"]().config.to_dict())))
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_without_a_head(name, tmp_path):
+    model = noisy(BODIES[name])
     model.save_pretrained(tmp_path)
     tokens = sequences(1)
     write_tokens(tmp_path / "tokens.txt", tokens=tokens)
     assert run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors") == ""
-    hidden = model.double()(padded(tokens, 0), attention_mask=mask_of()).last_hidden_state
-    assert_close("hidden", load_file(tmp_path / "answer.safetensors")["hidden"],
-                 rows_that_count(hidden.detach()))
+    mine = load_file(tmp_path / "answer.safetensors")
+    hidden = rows_that_count(model.double()(padded(tokens, 0), attention_mask=mask_of()).last_hidden_state)
+    assert_close("hidden", mine["hidden"], hidden.detach())
+    hidden.sum().backward()  # as the tool does where there is no loss
+    compare_gradients(model, tmp_path, mine)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_written_again_and_loaded_by_transformers(name, tmp_path):
+    model = noisy(BODIES[name])
+    model.save_pretrained(tmp_path / "theirs")
+    run("copy", tmp_path / "theirs", tmp_path / "ours")
+    again, report = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]  # BERT's, not used
+    assert not missing and not report["unexpected_keys"] and not report["mismatched_keys"], report
+    tokens = torch.stack(sequences(1, (64, 64)))
+    with torch.no_grad():
+        torch.testing.assert_close(again.eval()(tokens).last_hidden_state, model(tokens).last_hidden_state,
+                                   rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama-tied-biases", "t5"])
+def test_a_head_that_is_stored_apart_goes_before_the_tie(name, tmp_path):
+    model = noisy((CAUSAL | T5S)[name])
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    embedding = model.get_input_embeddings().weight.detach()
+    tensors["lm_head.weight"] = embedding + 0.1 * torch.randn(embedding.shape)
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    tokens, sources = sequences(1, (40,)), sequences(7, (12,))
+    more = {"sources": sources} if name in T5S else {}
+    write_tokens(tmp_path / "tokens.txt", tokens=tokens, targets=targets_of((40,)), **more)
+    said = run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors")
+    assert "lm_head.weight differs" in said
+    again = type(model).from_pretrained(tmp_path).double()
+    with torch.no_grad():
+        theirs = (again(torch.stack(sources), decoder_input_ids=torch.stack(tokens)) if name in T5S
+                  else again(torch.stack(tokens)))
+    assert_close("logits", load_file(tmp_path / "answer.safetensors")["logits"], theirs.logits[0], 2 * LAYERS)
 
 
 @pytest.mark.parametrize("name", [*CAUSAL, *T5S])
