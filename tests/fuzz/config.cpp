@@ -24,6 +24,8 @@ std::vector<std::string> seeds() {
       R"("num_attention_heads":2,"intermediate_size":16,"embedding_size":8,"rotary_value":false})",
       R"({"model_type":"longformer","vocab_size":32,"hidden_size":8,"num_hidden_layers":2,)"
       R"("num_attention_heads":2,"intermediate_size":16,"attention_window":[4,8],"pad_token_id":1})",
+      R"({"model_type":"t5","architectures":["T5EncoderModel"],"vocab_size":32,"d_model":8,"d_kv":4,)"
+      R"("d_ff":16,"num_heads":2,"num_layers":1,"is_encoder_decoder":false})",
       R"({"model_type":"reformer","vocab_size":32,"hidden_size":8,"num_attention_heads":2,)"
       R"("attention_head_size":4,"feed_forward_size":16,"attn_layers":["local","lsh"],)"
       R"("is_decoder":true,"axial_pos_shape":[4,4],"axial_pos_embds_dim":[4,4],"num_buckets":[2,4]})"};
