@@ -41,9 +41,7 @@ class ThinKeys {
 class CachedThinKeys : public ThinKeys {
  public:
   CachedThinKeys(const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
-      : cache_(cache),
-        tokens_(tokens),
-        thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]) {}
+      : cache_(cache), tokens_(tokens) {}
 
   void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
               float* scores) const override;
@@ -56,17 +54,17 @@ class CachedThinKeys : public ThinKeys {
   void gather_carefully(const ThinPlace& place, const ThinRows& rows, const float* probabilities,
                         float* out) const;
   const Page& page(Index key_tile) const;
+  const Kernels::Thin& kernels_for(const Page& page) const;
   PageHead head(Index kv_head, Index key_tile) const;
 
   const KvCache::Body& cache_;
   const KvCache::Body::Tokens& tokens_;
-  Kernels::Thin thin_;
 };
 
 /// The operands of a call as the caller keeps them.
 class OperandThinKeys : public ThinKeys {
  public:
-  OperandThinKeys(const Call& call, Index item) : call_(call), item_(item) {}
+  OperandThinKeys(const Call& call, Index item);
 
   void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
               float* scores) const override;
@@ -76,8 +74,11 @@ class OperandThinKeys : public ThinKeys {
   bool heads_lie_together() const override;
 
  private:
+  InputRows rows(const AnyView& operand, const ThinPlace& place, Index first, Index count) const;
+
   const Call& call_;
   Index item_;
+  bool ahead_;
 };
 
 }  // namespace rapt

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/decode-inl.h"
 #include "kernels/dropout-inl.h"
+#include "kernels/few-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
 #include "kernels/matrix-inl.h"
@@ -71,8 +72,12 @@ inline constexpr Kernels kernels = {
     .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
              {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
+    .open = {{OpenScores<float>, OpenGather<float>},
+             {OpenScores<Bf16>, OpenGather<Bf16>},
+             {OpenScores<std::int8_t>, OpenGather<std::int8_t>}},
     .row_scores = RowScores,
     .row_gather = RowGather,
+    .attend_few = AttendFew,
     .matrix = {.strip = matrix_strip,
                .panel = matrix_panel,
                .unit = lane_count,
