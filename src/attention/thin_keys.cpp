@@ -80,6 +80,18 @@ void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float*
   gather_carefully(place, rows, probabilities, out);
 }
 
+bool CachedThinKeys::pass(const ThinPlace& place, Index heads, Index rows, const float* queries,
+                          SoftmaxTile* states) const {
+  if (page(place.key_tile).open) return false;
+  const PageLayout& layout = cache_.layout;
+  const PageHead first = head(place.kv_head, place.key_tile);
+  const Index scales = layout.scale_bytes == 0 ? 0 : layout.key_bytes + layout.value_bytes;
+  cache_.kernels.thin_pass[static_cast<std::size_t>(layout.type)](
+      {first.keys, heads, layout.head_bytes, layout.key_bytes, scales, layout.dim,
+       layout.value_width, rows, queries, states, head(place.next_head, place.next_tile).keys});
+  return true;
+}
+
 /// The general product works on strips of rows, more than there may be.
 void CachedThinKeys::gather_carefully(const ThinPlace& place, const ThinRows& rows,
                                       const float* probabilities, float* out) const {

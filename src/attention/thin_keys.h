@@ -31,6 +31,12 @@ class ThinKeys {
   /// scratch: outside a row's clip they need not be 0, and they may change.
   virtual void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
                       float* out) const = 0;
+  /// A whole tile of neighbouring heads in one go, from place.kv_head on, where logits are products
+  /// and nothing more; false: not here.
+  virtual bool pass(const ThinPlace&, Index /*heads*/, Index /*rows*/, const float* /*queries*/,
+                    SoftmaxTile*) const {
+    return false;
+  }
   /// What a tile of one head takes in memory.
   virtual Index tile_bytes() const = 0;
   /// Whether a tile's next neighbour in memory is the same tile of the next head.
@@ -47,6 +53,8 @@ class CachedThinKeys : public ThinKeys {
               float* scores) const override;
   void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
               float* out) const override;
+  bool pass(const ThinPlace& place, Index heads, Index rows, const float* queries,
+            SoftmaxTile* states) const override;
   Index tile_bytes() const override { return cache_.layout.head_bytes; }
   bool heads_lie_together() const override { return true; }
 

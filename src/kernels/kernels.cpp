@@ -29,6 +29,7 @@
 #include "kernels/shape-inl.h"
 #include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/thin_pass-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
@@ -114,6 +115,7 @@ inline constexpr Kernels kernels = {
     .tanh = TanhNumbers,
     .read_loop = ReadLoop,
     .network = &network_kernels,
+    .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

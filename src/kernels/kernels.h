@@ -147,6 +147,19 @@ struct FewKeys {
   double* sum;
 };
 
+/// One whole tile of some neighbouring heads of a cache, which all their query rows see.
+struct ThinPass {
+  static constexpr Index most_rows = 16;
+  const std::byte* head;  // the first: its keys
+  Index heads, head_bytes;
+  Index value_offset, scale_offset;  // from a head's keys, in bytes; scale_offset 0: no scales
+  Index dim, value_width;            // of a key, and of a stored row of values
+  Index rows;                        // query rows of a head, at most most_rows
+  const float* queries;              // [heads][rows][dim rounded up to thin_step]
+  SoftmaxTile* states;               // [heads]
+  const std::byte* next;             // what is read after the last head
+};
+
 struct PairKernels;     // pair_kernels.h
 struct NetworkKernels;  // network_kernels.h
 /// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
@@ -325,6 +338,8 @@ struct Kernels {
 
   /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
   const PairKernels* pairs = nullptr;
+  // A whole tile in one go, logits being products and nothing more; in the order of CacheType.
+  void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
 };
 
 /// Best first; "scalar" runs everywhere.
