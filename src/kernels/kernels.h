@@ -46,8 +46,8 @@ struct InputRows {
   /// Row i is row order[i] of the memory, or zeros if that is negative; null: rows lie in order.
   /// Only packing into f32 strips, panels and rows knows it.
   const std::int32_t* order = nullptr;
-  /// Whether rows that lie behind these are to be asked for ahead: only where keys and values are
-  /// read once, from further away than the second cache.
+  /// Whether rows that lie behind these are to be asked for ahead: only where keys and values come
+  /// from memory.
   bool ahead = false;
 };
 
