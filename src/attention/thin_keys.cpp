@@ -106,8 +106,8 @@ void CachedThinKeys::gather_carefully(const ThinPlace& place, const ThinRows& ro
   std::copy_n(strips.data(), rows.count * layout.width, out);
 }
 
-/// Asking for what is near already doubled the time of 16 heads of 65 keys, and took a third more of
-/// that of 512; 8,192 from memory take twice the time without.
+/// Asking for what is near already doubled the time of 16 heads of 65 keys, and took a third more
+/// of that of 512; 8,192 from memory take twice the time without.
 OperandThinKeys::OperandThinKeys(const Call& call, Index item)
     : call_(call),
       item_(item),

@@ -1,6 +1,6 @@
-// A whole tile of a cache past a few query rows of each head in one go: scores, softmax and sum with
-// nothing between them. A tile of bf16 is read in a fifth of a microsecond, and calls from one step
-// to the next took a third of that.
+// A whole tile of a cache past a few query rows of each head in one go: scores, softmax and sum
+// with nothing between them. A tile of bf16 is read in a fifth of a microsecond, and calls from one
+// step to the next took a third of that.
 #if defined(RAPT_THIN_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_THIN_PASS_INL_H
 #undef RAPT_THIN_PASS_INL_H
@@ -30,8 +30,7 @@ HWY_INLINE void AbsorbWhole(float* scores, Index rows, SoftmaxTile& state) {
     for (Index c = 0; c < tile; c += vectors * lane_count) {
       VF p[vectors];
 #pragma GCC unroll 4
-      for (int i = 0; i < vectors; ++i)
-        p[i] = hn::Sub(hn::Load(d, row + c + i * lane_count), base);
+      for (int i = 0; i < vectors; ++i) p[i] = hn::Sub(hn::Load(d, row + c + i * lane_count), base);
       Exp2Each(d, p);
 #pragma GCC unroll 4
       for (int i = 0; i < vectors; ++i) hn::Store(p[i], d, row + c + i * lane_count);
@@ -50,17 +49,16 @@ inline void PassTile(const ThinPass& pass) noexcept {
     const std::byte* head = pass.head + h * pass.head_bytes;
     const std::byte* values = head + pass.value_offset;
     const std::byte* next = h + 1 < pass.heads ? head + pass.head_bytes : pass.next;
-    const float* scales = pass.scale_offset == 0
-                              ? nullptr
-                              : reinterpret_cast<const float*>(head + pass.scale_offset);
+    const float* scales =
+        pass.scale_offset == 0 ? nullptr : reinterpret_cast<const float*>(head + pass.scale_offset);
     SoftmaxTile& state = pass.states[h];
     ThinScores<Stored>(pass.queries + h * numbers, pass.rows, {head, scales, tile, tile, values},
                        pass.dim, scores);
     AbsorbWhole(scores, pass.rows, state);
-    ThinGather<Stored>(scores, pass.rows,
-                       {values, scales == nullptr ? nullptr : scales + tile, pass.value_width, tile,
-                        next},
-                       state.width, state.out);
+    ThinGather<Stored>(
+        scores, pass.rows,
+        {values, scales == nullptr ? nullptr : scales + tile, pass.value_width, tile, next},
+        state.width, state.out);
   }
 }
 
