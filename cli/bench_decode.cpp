@@ -31,6 +31,7 @@ struct Decode {
         q(random_tensor({o.batch, o.heads, o.queries, o.dim}, 1)),
         k(random_tensor({1, cache.options().kv_heads, keys, o.dim}, 2)),
         v(random_tensor({1, cache.options().kv_heads, keys, o.dim}, 3)),
+        out({o.batch, o.heads, o.queries, o.dim}),
         how{.pattern = causal(), .strict = o.strict} {
     for (Index item = 0; item < o.batch; ++item) {
       sequences.push_back(cache.add());
@@ -38,12 +39,12 @@ struct Decode {
     }
   }
 
-  void run() const { attend(q, cache, sequences, how, context); }
+  void run() { attend_into(out, q, cache, sequences, how, context); }
 
   Context context;
   KvCache cache;
   std::vector<KvCache::Sequence> sequences;
-  Tensor q, k, v;
+  Tensor q, k, v, out;
   Attention how;
 };
 
@@ -59,7 +60,7 @@ Index bytes_read(const DecodeOptions& o, Index keys, CacheType type, Index kv_he
 constexpr double sample_seconds = 0.03;
 
 Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& context) {
-  const Decode decode(o, keys, type, context);
+  Decode decode(o, keys, type, context);
   const Index kv_heads = decode.cache.options().kv_heads;
   const Index bytes = bytes_read(o, keys, type, kv_heads);
   Tensor plain(decode.q.shape());
@@ -97,7 +98,7 @@ Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& 
 }
 
 void print_row(const Json& row) {
-  fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.1f}{:>9.1f}{:>12.1f}{:>9.2f}{:>7.2f}-{:.2f}\n",
+  fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.2f}{:>9.1f}{:>12.2f}{:>9.2f}{:>7.2f}-{:.2f}\n",
              row["keys"].get<Index>(), row["heads"].get<Index>(), row["kv_heads"].get<Index>(),
              row["dim"].get<Index>(), row["dtype"].get<std::string>(), row["threads"].get<Index>(),
              row["time_us"].get<double>(), row["gbytes"].get<double>(),
@@ -155,7 +156,8 @@ void add_bench_decode(CLI::App& bench) {
   command
       ->add_option("--against", o->against,
                    "What it is compared with: plain reading of as many bytes with the same\n"
-                   "threads, or a plain loop over f32 rows with one thread")
+                   "threads, or a plain loop over f32 rows with one thread. The call and the loop\n"
+                   "write their output into memory that is there, and nothing else")
       ->check(CLI::IsMember({"read", "loop"}))
       ->capture_default_str();
   command->add_flag("--strict", o->strict, "The same bits as a whole prompt has");

@@ -334,6 +334,10 @@ TEST(Cache, ExplainNamesTheWay) {
   EXPECT_NE(way(1, {.strict = true}).find("strict was asked for"), std::string::npos);
   EXPECT_NE(way(5, {}).find("20 query rows"), std::string::npos);
   EXPECT_NE(way(1, {.dropout = {.rate = 0.1}}).find("dropout"), std::string::npos);
+  EXPECT_NE(way(1, {.pattern = window(7, 0)}).find("direct: 8 keys"), std::string::npos);
+  EXPECT_NE(way(1, {.pattern = window(7, 0), .softcap = 5}).find("short"), std::string::npos);
+  EXPECT_NE(explain({1, 8, 1, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}).find("direct: 64 keys"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -107,6 +107,12 @@ RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                          const Context& context = {});
 
+/// The same for who wants the output alone, in memory of his own that must not overlap q or a dense
+/// bias: no lse, rows or statistics are kept, and a call over few keys asks for no memory at all.
+RAPT_API void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
+                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
+                          const Context& context = {});
+
 /// Which way attend over such a cache goes with queries [batch, heads, queries, dim] of a type and
 /// sequences of `tokens` tokens, in words.
 RAPT_API std::string explain(const Shape& q, const CacheOptions& cache, Index tokens,

@@ -4,11 +4,13 @@
 
 #include "attention/cached_keys.h"
 #include "attention/decode.h"
+#include "attention/direct.h"
 #include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
+#include "base/views.h"
 #include "rapt/cache.h"
 
 namespace rapt {
@@ -36,8 +38,7 @@ const Call& emplace_call(std::pmr::deque<Call>& calls, const AnyView& q, const K
 
 void check_fits(const AnyView& q, const KvCache& cache,
                 std::span<const KvCache::Sequence> sequences, const Context& context) {
-  check(q.shape().rank() == 4, where, ": q has shape ", q.shape(),
-        ", expected [batch, heads, tokens, dim]");
+  check_readable(where, "q", q);
   check(q.batch() == static_cast<Index>(sequences.size()), where, ": q has batch ", q.batch(),
         " but ", sequences.size(), " sequences are given, expected one for each item");
   check(&kernels_of(context) == &cache.body().kernels, where, ": the cache was laid out for ",
@@ -45,56 +46,143 @@ void check_fits(const AnyView& q, const KvCache& cache,
         ", expected the same instruction set");
 }
 
+using Sequences = std::span<const KvCache::Sequence>;
+
+/// A call over a cache whose pattern has no lsh leaf.
+class CacheCall {
+ public:
+  CacheCall(const AnyView& q, const KvCache& cache, Sequences sequences, const Attention& how,
+            const Context& context)
+      : q_(q), body_(cache.body()), sequences_(sequences), how_(how), context_(context) {
+    check(body_.hash == nullptr, where,
+          ": the cache was made for an lsh leaf but the pattern has none, expected that of "
+          "CacheOptions::lsh");
+  }
+
+  void run(const ForwardOutput& output) {
+    const bool may = may_go_directly(q_, how_) && q_.dim() == body_.layout.dim &&
+                     q_.heads() % body_.options.kv_heads == 0;
+    if (!may || q_.batch() != 1) return run_batch(output, may);
+    DirectItem item;
+    if (!goes_directly(0, output.out, item)) return run_batch(output, false);
+    run_direct({&item, 1}, output, context_);
+  }
+
+ private:
+  Index rows() const { return q_.heads() * q_.tokens(); }
+  const KvCache::Body::Tokens& tokens_of(Index item) const {
+    return body_.tokens_of(sequences_[static_cast<std::size_t>(item)], where);
+  }
+
+  /// Every item is checked before any is computed. Each takes the way that its own length says: it
+  /// has the same bits in any company.
+  void run_batch(const ForwardOutput& output, bool may_directly) {
+    std::vector<DirectItem> direct;
+    std::vector<Index> others;
+    for (Index item = 0; item < q_.batch(); ++item) {
+      DirectItem& last = direct.emplace_back();
+      if (may_directly && goes_directly(item, output.out, last)) continue;
+      direct.pop_back();
+      others.push_back(item);
+    }
+    if (!others.empty()) run_others(others, output);
+    if (!direct.empty()) run_direct(direct, output, context_);
+  }
+
+  /// Whether all keys in sight are few and lie in one open page; then sets the item.
+  bool goes_directly(Index item, const AnyMutableView& out, DirectItem& to) const {
+    const KvCache::Body::Tokens& tokens = tokens_of(item);
+    const std::optional<DirectKeys> keys = direct_keys(how_, tokens.count, q_.dim());
+    if (!keys || keys->range.begin / tile != (keys->range.end - 1) / tile) return false;
+    const Index page = tokens.pages[static_cast<std::size_t>(keys->range.begin / tile)];
+    if (page == KvCache::Body::gone || !body_.is_open(page)) return false;
+    const PageLayout& layout = body_.layout;
+    const PageHead head = body_.head(page, 0);
+    const Index slot = keys->range.begin % tile;
+    const Type type = layout.type == CacheType::bf16 ? Type::bf16 : Type::f32;
+    set_queries(to.few, q_, out, item, body_.options.kv_heads, *keys);
+    to.few.keys = {layout.key_row(head, slot), type, layout.dim,
+                   head.scales == nullptr ? nullptr : head.scales + slot};
+    to.few.values = {layout.value_row(head, slot), type, layout.value_dim,
+                     head.scales == nullptr ? nullptr : head.scales + tile + slot};
+    to.few.key_step = to.few.value_step = layout.head_bytes;
+    to.first_row = item * rows();
+    return true;
+  }
+
+  void run_others(std::span<const Index> others, const ForwardOutput& output) {
+    std::byte room[2048];  // enough for an item or two
+    std::pmr::monotonic_buffer_resource memory(room, sizeof room);
+    std::pmr::deque<Call> calls(&memory);
+    std::pmr::vector<CachedThinKeys> keys(&memory);
+    std::pmr::vector<DecodeItem> items(&memory);
+    keys.reserve(others.size());
+    items.reserve(others.size());
+    for (const Index item : others) {
+      const KvCache::Body::Tokens& tokens = tokens_of(item);
+      const Call& call =
+          emplace_call(calls, item_of(q_, item), body_, tokens.count, how_, context_);
+      CachedKeys(call, body_, tokens).check_visits(where, *call.plan);
+      items.push_back(
+          {call,
+           0,
+           keys.emplace_back(body_, tokens),
+           {item_of(output.out, item), output.lse, output.rows, output.stats, item * rows()}});
+    }
+    if (std::all_of(calls.begin(), calls.end(), decodes)) return run_decode(items, context_);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      CachedKeys tiles(items[i].call, body_, tokens_of(others[i]));
+      run_forward(items[i].call, tiles, items[i].output);
+    }
+  }
+
+  const AnyView& q_;
+  const KvCache::Body& body_;
+  Sequences sequences_;
+  const Attention& how_;
+  const Context& context_;
+};
+
 }  // namespace
 
 Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
                 const Attention& how, const Context& context) {
   const FlushDenormals guard;
   check_fits(q, cache, sequences, context);
-  const KvCache::Body& body = cache.body();
-  if (how.pattern.node()->has_lsh()) return attend_lsh_cache(q, body, sequences, how, context);
-  check(body.hash == nullptr, where,
-        ": the cache was made for an lsh leaf but the pattern has none, expected that of "
-        "CacheOptions::lsh");
-  const Index rows = q.heads() * q.tokens();
-  const auto all_rows = static_cast<std::size_t>(q.batch() * rows);
+  const Shape rows{q.batch(), q.heads(), q.tokens()};
   Attended attended;
-  attended.out =
-      Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), body.layout.value_dim}, q.type());
-  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
-  attended.rows.max.resize(all_rows);
-  attended.rows.sum.resize(all_rows);
-  if (how.stats) attended.stats = make_stats(attended.lse.shape());
-  // Every item is checked before any is computed.
-  std::byte room[2048];  // enough for an item or two
-  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
-  std::pmr::deque<Call> calls(&memory);
-  std::pmr::vector<CachedThinKeys> keys(&memory);
-  std::pmr::vector<DecodeItem> items(&memory);
-  keys.reserve(sequences.size());
-  items.reserve(sequences.size());
-  for (Index item = 0; item < q.batch(); ++item) {
-    const KvCache::Body::Tokens& tokens =
-        body.tokens_of(sequences[static_cast<std::size_t>(item)], where);
-    const Call& call = emplace_call(calls, item_of(q, item), body, tokens.count, how, context);
-    CachedKeys(call, body, tokens).check_visits(where, *call.plan);
-    items.push_back({call,
-                     0,
-                     keys.emplace_back(body, tokens),
-                     {item_of(AnyMutableView(attended.out), item), &attended.lse, &attended.rows,
-                      attended.stats ? &*attended.stats : nullptr, item * rows}});
-  }
-  if (std::all_of(calls.begin(), calls.end(), decodes)) {
-    run_decode(items, context);
-    return attended;
-  }
-  for (Index item = 0; item < q.batch(); ++item) {
-    const DecodeItem& each = items[static_cast<std::size_t>(item)];
-    CachedKeys tiles(each.call, body,
-                     body.tokens_of(sequences[static_cast<std::size_t>(item)], where));
-    run_forward(each.call, tiles, each.output);
+  attended.out = Tensor::uninitialized(
+      {q.batch(), q.heads(), q.tokens(), cache.options().value_dim}, q.type());
+  attended.lse = Tensor(rows);
+  attended.rows.max.resize(static_cast<std::size_t>(rows.elements()));
+  attended.rows.sum.resize(static_cast<std::size_t>(rows.elements()));
+  if (how.stats) attended.stats = make_stats(rows);
+  const ForwardOutput output{attended.out, &attended.lse, &attended.rows,
+                             attended.stats ? &*attended.stats : nullptr};
+  if (how.pattern.node()->has_lsh()) {
+    attend_lsh_cache(q, cache.body(), sequences, how, context, output);
+  } else {
+    CacheCall(q, cache, sequences, how, context).run(output);
   }
   return attended;
+}
+
+void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
+                 std::span<const KvCache::Sequence> sequences, const Attention& how,
+                 const Context& context) {
+  const FlushDenormals guard;
+  check_fits(q, cache, sequences, context);
+  check(!how.stats, where, ": statistics are asked for where only the output is kept; expected ",
+        "attend, which returns them");
+  check_output(where, "out", out, {q.batch(), q.heads(), q.tokens(), cache.options().value_dim});
+  check_apart(where, out, q, "q");
+  if (how.bias.dense) check_apart(where, out, how.bias.dense->values, "the dense bias");
+  const ForwardOutput output{out, nullptr, nullptr, nullptr};
+  if (how.pattern.node()->has_lsh()) {
+    attend_lsh_cache(q, cache.body(), sequences, how, context, output);
+  } else {
+    CacheCall(q, cache, sequences, how, context).run(output);
+  }
 }
 
 }  // namespace rapt

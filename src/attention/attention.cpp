@@ -5,6 +5,7 @@
 #include "attention/backward.h"
 #include "attention/call.h"
 #include "attention/decode.h"
+#include "attention/direct.h"
 #include "attention/forward.h"
 #include "attention/lsh_attend.h"
 #include "attention/pattern_node.h"
@@ -15,13 +16,19 @@
 namespace rapt {
 namespace {
 
-Attended forward(const Call& call, AnyMutableView out) {
-  const auto rows = static_cast<std::size_t>(call.rows());
+/// Room for what a call with so many rows leaves besides its output.
+Attended results(const Shape& rows, bool stats) {
+  const auto count = static_cast<std::size_t>(rows.elements());
   Attended attended;
-  attended.lse = Tensor({call.batch, call.heads, call.queries});
-  attended.rows.max.resize(rows);
-  attended.rows.sum.resize(rows);
-  if (call.how.stats) attended.stats = make_stats(attended.lse.shape());
+  attended.lse = Tensor(rows);
+  attended.rows.max.resize(count);
+  attended.rows.sum.resize(count);
+  if (stats) attended.stats = make_stats(rows);
+  return attended;
+}
+
+Attended forward(const Call& call, AnyMutableView out) {
+  Attended attended = results({call.batch, call.heads, call.queries}, call.how.stats);
   const ForwardOutput output{out, &attended.lse, &attended.rows,
                              attended.stats ? &*attended.stats : nullptr};
   if (decodes(call)) {
@@ -32,7 +39,30 @@ Attended forward(const Call& call, AnyMutableView out) {
   return attended;
 }
 
+/// The keys of a call that goes the direct way.
+std::optional<DirectKeys> checked_direct_keys(const AnyView& q, const AnyView& k, const AnyView& v,
+                                              const Attention& how) {
+  if (!may_go_directly(q, how)) return std::nullopt;
+  check_call("attend", q, k, v, how);
+  return direct_keys(how, k.tokens(), q.dim());
+}
+
+Attended forward(const AnyView& q, const AnyView& k, const AnyView& v, const DirectKeys& keys,
+                 const Context& context, AnyMutableView out) {
+  Attended attended = results({q.batch(), q.heads(), q.tokens()}, false);
+  run_direct(q, k, v, keys, {out, &attended.lse, &attended.rows, nullptr}, context);
+  return attended;
+}
+
 Shape out_shape(const Call& call) { return {call.batch, call.heads, call.queries, call.value_dim}; }
+
+void check_out(const AnyMutableView& out, const Shape& shape, const AnyView& q, const AnyView& k,
+               const AnyView& v) {
+  check_output("attend", "out", out, shape);
+  check_apart("attend", out, q, "q");
+  check_apart("attend", out, k, "k");
+  check_apart("attend", out, v, "v");
+}
 
 void check_rows(const Call& call, const Rows& rows) {
   const auto fits = [&](std::size_t size) { return static_cast<Index>(size) == call.rows(); };
@@ -94,6 +124,12 @@ Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Con
     attended.out = std::move(out);
     return attended;
   }
+  if (const auto keys = checked_direct_keys(q, k, v, how)) {
+    Tensor out = Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
+    Attended attended = forward(q, k, v, *keys, context, out);
+    attended.out = std::move(out);
+    return attended;
+  }
   const Call call("attend", q, k, v, how, context);
   Tensor out = Tensor::uninitialized(out_shape(call), q.type());
   Attended attended = forward(call, out);
@@ -108,11 +144,12 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
     Tensor none;
     return attend_lsh(&out, none, q, k, v, how, context);
   }
+  if (const auto keys = checked_direct_keys(q, k, v, how)) {
+    check_out(out, {q.batch(), q.heads(), q.tokens(), v.dim()}, q, k, v);
+    return forward(q, k, v, *keys, context, out);
+  }
   const Call call("attend", q, k, v, how, context);
-  check_output("attend", "out", out, out_shape(call));
-  check_apart("attend", out, q, "q");
-  check_apart("attend", out, k, "k");
-  check_apart("attend", out, v, "v");
+  check_out(out, out_shape(call), q, k, v);
   if (how.bias.dense) check_apart("attend", out, how.bias.dense->values, "the dense bias");
   return forward(call, out);
 }

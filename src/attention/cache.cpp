@@ -52,6 +52,8 @@ void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
   // Everything that may run out of memory comes first.
   for (Index t = tokens.count / tile; t < divide_up(tokens.count + count, tile); ++t)
     body_->own_page(tokens, t);
+  const bool fills = !body_->hash && tokens.count % tile + count >= tile;
+  Buffer<std::byte> room(fills ? body_->closing_bytes() : 0);
   body_->place(tokens, &k, count);
   float key[max_dim], value[max_dim];
   for (Index i = 0; i < count; ++i) {
@@ -63,6 +65,8 @@ void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
       body_->kernels.load_numbers(v.row(0, head, i), v.type(), layout.value_dim, value);
       body_->write_token(page, head, position % tile, key, value);
     }
+    if (!body_->hash && position % tile == tile - 1 && body_->is_open(page))
+      body_->close(page, room.data());
   }
   tokens.count += count;
   body_->let_go(tokens, tokens.count - count);

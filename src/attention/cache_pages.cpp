@@ -53,7 +53,6 @@ float quantize(const float* numbers, Index count, std::int8_t* out) {
 
 PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
     : type(o.type),
-      apart(o.lsh.has_value()),
       dim(o.dim),
       value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
       width(round_up(value_dim, kernels.lanes)),
@@ -66,14 +65,7 @@ PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
-template <class T>
-void PageLayout::write_apart(const PageHead& to, Index slot, const T* key, const T* value) const {
-  std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);
-  std::copy_n(value, value_dim, reinterpret_cast<T*>(to.values) + slot * value_dim);
-}
-
 void PageLayout::write(const PageHead& to, Index slot, const float* key, const float* value) const {
-  if (apart) return write_apart(to, slot, key, value);
   const Index first_key = slot / panel * panel;
   const Index step = std::min(panel, tile - first_key);
   auto* keys = reinterpret_cast<float*>(to.keys) + first_key * dim + slot - first_key;
@@ -88,7 +80,6 @@ void PageLayout::write(const PageHead& to, Index slot, const float* key, const f
 
 template <class T>
 void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* value) const {
-  if (apart) return write_apart(to, slot, key, value);
   constexpr Index in_word = 4 / sizeof(T);
   auto* keys = reinterpret_cast<T*>(to.keys);
   for (Index c = 0; c < dim; ++c)
@@ -96,6 +87,30 @@ void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* va
   const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
   auto* values = reinterpret_cast<T*>(to.values) + row * value_width * in_word;
   for (Index c = 0; c < value_dim; ++c) values[c * in_word + slot / word_gap % in_word] = value[c];
+}
+
+void PageLayout::arrange(const Kernels& kernels, const PageHead& rows, Index count,
+                         Index key_columns, const PageHead& to) const {
+  if (type == CacheType::int8) {
+    std::memset(to.keys, 0, static_cast<std::size_t>(key_bytes));
+    std::memset(to.values, 0, static_cast<std::size_t>(value_bytes));
+    const auto* keys = reinterpret_cast<const std::int8_t*>(rows.keys);
+    const auto* values = reinterpret_cast<const std::int8_t*>(rows.values);
+    for (Index slot = 0; slot < count; ++slot)
+      write(to, slot, keys + slot * dim, values + slot * value_dim);
+    return;
+  }
+  const Type number = type == CacheType::f32 ? Type::f32 : Type::bf16;
+  const InputRows keys{rows.keys, number, dim, count},
+      values{rows.values, number, value_dim, count};
+  if (number == Type::f32) {
+    kernels.pack_panels(keys, dim, reinterpret_cast<float*>(to.keys));
+    kernels.pack_rows(values, value_dim, nullptr, reinterpret_cast<float*>(to.values));
+  } else {
+    kernels.pack_key_pairs(keys, dim, divide_up(key_columns, Index{2}),
+                           reinterpret_cast<Bf16*>(to.keys));
+    kernels.pack_value_pairs(values, value_dim, value_width, reinterpret_cast<Bf16*>(to.values));
+  }
 }
 
 KvCache::Body::Body(const CacheOptions& given, const Context& context_)
@@ -153,7 +168,8 @@ void KvCache::Body::make_slab() {
   constexpr Index most_bytes = Index{8} << 20;
   const Index most = std::max<Index>(1, most_bytes / layout.page_bytes);
   const Index count = std::clamp(static_cast<Index>(pages.size()), Index{1}, most);
-  slabs.emplace_back(checked_product({count, layout.page_bytes}));
+  constexpr Index behind = max_lanes * Index{sizeof(float)};  // the last scales in whole vectors
+  slabs.emplace_back(checked_product({count, layout.page_bytes}) + behind);
   const std::size_t total = pages.size() + static_cast<std::size_t>(count);
   pages.reserve(total);
   free_pages.reserve(total);  // so that giving a page back cannot fail
@@ -171,6 +187,7 @@ Index KvCache::Body::make_page() {
   std::memset(page.memory, 0, static_cast<std::size_t>(layout.page_bytes));
   page.owners = 1;
   page.finite = true;
+  page.open = true;
   free_pages.pop_back();
   return at;
 }
@@ -199,17 +216,28 @@ Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
               pages[static_cast<std::size_t>(old)].memory,
               static_cast<std::size_t>(layout.page_bytes));
   pages[static_cast<std::size_t>(copy)].finite = pages[static_cast<std::size_t>(old)].finite;
+  pages[static_cast<std::size_t>(copy)].open = pages[static_cast<std::size_t>(old)].open;
   drop(old);
   return tokens.pages[at] = copy;
 }
 
+template <class T>
+void KvCache::Body::write_numbers(Index page, Index kv_head, Index slot, const T* key,
+                                  const T* value) {
+  const PageHead to = head(page, kv_head);
+  if (pages[static_cast<std::size_t>(page)].open) {
+    layout.write_row(to, slot, key, value);
+  } else {
+    layout.write(to, slot, key, value);
+  }
+}
+
 void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const float* key,
                                 const float* value) {
-  const PageHead to = head(page, kv_head);
   bool finite = true;
   for (Index c = 0; c < layout.value_dim; ++c) finite &= std::isfinite(value[c]);
   if (options.type == CacheType::f32) {
-    layout.write(to, slot, key, value);
+    write_numbers(page, kv_head, slot, key, value);
   } else if (options.type == CacheType::bf16) {
     Bf16 keys[max_dim], values[max_dim];
     kernels.store_numbers(key, layout.dim, Type::bf16, keys);
@@ -217,14 +245,25 @@ void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const flo
     // What is finite may round to infinity.
     for (Index c = 0; c < layout.value_dim; ++c)
       finite &= std::isfinite(static_cast<float>(values[c]));
-    layout.write(to, slot, keys, values);
+    write_numbers(page, kv_head, slot, keys, values);
   } else {
     std::int8_t keys[max_dim], values[max_dim];
+    const PageHead to = head(page, kv_head);
     to.scales[slot] = quantize(key, layout.dim, keys);
     to.scales[tile + slot] = quantize(value, layout.value_dim, values);
-    layout.write(to, slot, keys, values);
+    write_numbers(page, kv_head, slot, keys, values);
   }
   if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
+}
+
+void KvCache::Body::close(Index page, std::byte* room) {
+  const PageHead rows{room, room + layout.key_bytes, nullptr};
+  for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
+    const PageHead to = head(page, kv_head);
+    std::memcpy(room, to.keys, static_cast<std::size_t>(closing_bytes()));
+    layout.arrange(kernels, rows, tile, layout.dim, to);
+  }
+  pages[static_cast<std::size_t>(page)].open = false;
 }
 
 void KvCache::Body::let_go(Tokens& tokens, Index oldest_query) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -17,14 +18,13 @@ struct PageHead {
   float* scales;  // [2][64]: keys, values; null unless int8
 };
 
-/// Where the parts of a page lie: for each head keys and values, as panels and rows of f32 or as
-/// words of two bf16 or four int8, and for int8 the scales of both. Hashed caches read single
-/// tokens: there a key and a value are each a row of their own.
+/// Where the parts of a page lie: for each head keys and values, and for int8 the scales of both.
+/// In an open page a key and a value are each a row; in a closed one they are panels and rows of
+/// f32 or words of two bf16 or four int8, as the products of whole tiles want them.
 struct PageLayout {
   PageLayout(const CacheOptions& options, const Kernels& kernels);
 
   CacheType type;
-  bool apart;                   // tokens as rows of their own
   Index dim, value_dim, width;  // width: value_dim in whole vectors
   Index value_width;            // of a stored row of values, no less
   Index panel;
@@ -32,14 +32,22 @@ struct PageLayout {
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
 
-  /// One token of a head, in numbers as they are stored.
+  /// One token of a head of a closed page, in numbers as they are stored.
   void write(const PageHead& to, Index slot, const float* key, const float* value) const;
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
+  /// Of an open one.
   template <class T>
-  void write_apart(const PageHead& to, Index slot, const T* key, const T* value) const;
+  void write_row(const PageHead& to, Index slot, const T* key, const T* value) const {
+    std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);
+    std::copy_n(value, value_dim, reinterpret_cast<T*>(to.values) + slot * value_dim);
+  }
+  /// The first `count` rows of an open page as a closed one has them, and zeros; bf16 keys of
+  /// `key_columns` columns, dim or more. The scales stay where they are.
+  void arrange(const Kernels& kernels, const PageHead& rows, Index count, Index key_columns,
+               const PageHead& to) const;
 
-  /// A token of a hashed cache.
+  /// A token of an open page.
   const std::byte* key_row(const PageHead& head, Index slot) const {
     return head.keys + slot * dim * number_bytes;
   }
@@ -53,6 +61,7 @@ struct Page {
   std::byte* memory = nullptr;
   Index owners = 0;
   bool finite = true;  // no NaN or infinity was ever written
+  bool open = true;    // tokens lie in rows: until it is full, in hashed caches for good
 };
 
 struct KvCache::Body {
@@ -67,6 +76,7 @@ struct KvCache::Body {
   };
 
   PageHead head(Index page, Index kv_head) const;
+  bool is_open(Index page) const { return pages[static_cast<std::size_t>(page)].open; }
   const Tokens& tokens_of(Sequence sequence, const char* where) const;
   Tokens& tokens_of(Sequence sequence, const char* where);
 
@@ -82,6 +92,11 @@ struct KvCache::Body {
   /// changes if it throws.
   void place(Tokens& tokens, const AnyView* k, Index count);
   void write_token(Index page, Index kv_head, Index slot, const float* key, const float* value);
+  template <class T>
+  void write_numbers(Index page, Index kv_head, Index slot, const T* key, const T* value);
+  /// Memory that close() needs.
+  Index closing_bytes() const { return layout.key_bytes + layout.value_bytes; }
+  void close(Index page, std::byte* room);
   /// Gives up the pages that neither `oldest_query` nor any later token has in its window.
   void let_go(Tokens& tokens, Index oldest_query);
 

@@ -19,10 +19,34 @@ PackedTile CachedKeys::pairs_of(const PageHead& head, bool finite, float* room) 
   return {{.pairs = keys}, nullptr, values, finite};
 }
 
+PageHead CachedKeys::arranged(const PageHead& head, Index key_tile, std::byte* room,
+                              Index key_bytes) const {
+  const PageHead to{room, room + key_bytes, head.scales};
+  const Index count = std::min(tile, tokens_.count - key_tile * tile);
+  layout().arrange(cache_.kernels, head, count, key_bytes / (tile * layout().number_bytes), to);
+  return to;
+}
+
 PackedTile CachedKeys::get(Index, Index kv_head, Index key_tile, float* room) {
   const Index page = tokens_.pages[static_cast<std::size_t>(key_tile)];
-  const PageHead head = cache_.head(page, kv_head);
+  PageHead head = cache_.head(page, kv_head);
   const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
+  auto* bytes = reinterpret_cast<std::byte*>(room);
+  Buffer<std::byte> between;  // where what is arranged is unpacked as well
+  if (cache_.is_open(page)) {
+    if (key_pairs_ > 0) {
+      head = arranged(head, key_tile, bytes, key_pairs_ * Index{sizeof(Bf16)});
+      return {{.pairs = reinterpret_cast<const Bf16*>(head.keys)},
+              nullptr,
+              reinterpret_cast<const Bf16*>(head.values),
+              finite};
+    }
+    if (cache_.options.type != CacheType::f32) {
+      between = Buffer<std::byte>(cache_.closing_bytes());
+      bytes = between.data();
+    }
+    head = arranged(head, key_tile, bytes, layout().key_bytes);
+  }
   if (key_pairs_ > 0) return pairs_of(head, finite, room);
   float* values = room + tile * layout().dim;
   switch (cache_.options.type) {

@@ -25,6 +25,8 @@ class CachedKeys : public KeySource {
  private:
   const PageLayout& layout() const { return cache_.layout; }
   PackedTile pairs_of(const PageHead& head, bool finite, float* room) const;
+  /// An open page as a closed one, in memory of its own with so many bytes for the keys.
+  PageHead arranged(const PageHead& head, Index key_tile, std::byte* room, Index key_bytes) const;
 
   const KvCache::Body& cache_;
   const KvCache::Body::Tokens& tokens_;

@@ -131,13 +131,10 @@ std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Len
   return how.plan;
 }
 
-/// Scale and soft-cap are packed into the queries, whose numbers must neither overflow nor vanish.
 void check_factors(const char* where, const Attention& how, const Rule& rule) {
-  constexpr double most = 0x1p40;
-  const auto fits = [](double x) { return x == 0 || (1 / most <= x && x <= most); };
-  check(fits(rule.largest_scale()), where, ": the scale comes to ", rule.largest_scale(),
+  check(factor_fits(rule.largest_scale()), where, ": the scale comes to ", rule.largest_scale(),
         ", expected 0 or a size from 2^-40 to 2^40");
-  check(fits(how.softcap), where, ": softcap is ", how.softcap,
+  check(factor_fits(how.softcap), where, ": softcap is ", how.softcap,
         ", expected 0 (none) or 2^-40 to 2^40");
 }
 

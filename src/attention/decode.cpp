@@ -16,8 +16,6 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Key tiles of one task: short enough to share out, long enough to be worth a task, and no longer
 /// than f32 sums may grow.
 constexpr Index split_tiles = 16;
-/// Calls that read less than this are over before another thread has woken up.
-constexpr Index bytes_worth_threads = Index{256} << 10;
 /// Tasks for each thread, if there are as many: enough to balance, few enough to read long runs.
 constexpr Index tasks_each = 8;
 

@@ -16,6 +16,9 @@ struct DecodeItem {
   ForwardOutput output;
 };
 
+/// Calls that read less than this are over before another thread has woken up.
+inline constexpr Index bytes_worth_threads = Index{256} << 10;
+
 /// Numbers from one packed query row to the next, and from one row of sums to the next.
 inline Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
 inline Index thin_width(const Call& call) { return round_up(call.value_dim, call.kernels.lanes); }

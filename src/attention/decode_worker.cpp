@@ -88,6 +88,11 @@ void DecodeWorker::pass(const DecodeTask& task, Index tile_index, Index next_til
                         std::int32_t mask_id) {
   take_mask(task.item.call, mask_id);
   saw_key_ |= mask_sees_;
+  const Call& call = task.item.call;
+  if (mask_.whole() && !call.rule.has_softcap() && !call.rule.has_diagonal() &&
+      task.item.keys.pass({task.first_head, tile_index, task.first_head, next_tile}, task.heads,
+                          thin_rows_of(call), queries_, states_))
+    return;
   const Index together = seen_ < tile ? together_ : 1;
   for (Index h = 0; h < task.heads; h += together)
     visit(task, {h, std::min(task.heads, h + together)}, tile_index, next_tile);

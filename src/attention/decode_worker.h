@@ -6,7 +6,7 @@
 namespace rapt {
 
 /// Query rows of a key head that go side by side.
-inline constexpr Index most_thin_rows = 16;
+inline constexpr Index most_thin_rows = ThinPass::most_rows;
 
 /// What one task found out about each row of a head.
 struct DecodePart {

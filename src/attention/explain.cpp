@@ -2,6 +2,7 @@
 
 #include "attention/call.h"
 #include "attention/decode.h"
+#include "attention/direct.h"
 #include "attention/forward.h"
 #include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
@@ -51,7 +52,20 @@ std::string operand_text(const Call& call) {
          (type == Type::bf16 ? "; " + why_widened(call) : "");
 }
 
+std::string direct_text(const DirectKeys& keys) {
+  return "direct: " + std::to_string(keys.range.end - keys.range.begin) +
+         " keys in rows, one query after the other, no plan";
+}
+
+/// The keys of a call over its operands that goes the direct way.
+std::optional<DirectKeys> keys_of_direct(const Call& call) {
+  if (!may_go_directly(call.q, call.how)) return std::nullopt;
+  return direct_keys(call.how, call.keys, call.dim);
+}
+
 std::string kernel_text(const Call& call) {
+  if (const auto keys = keys_of_direct(call))
+    return "f32 over keys and values as they lie, exact softmax\nway       " + direct_text(*keys);
   if (decodes(call))
     return "f32 over keys and values as they lie, exact online softmax\nway       " +
            way_of_queries(call);
@@ -112,6 +126,13 @@ std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOpti
   return text.str();
 }
 
+/// Keys of a page that is not full yet still lie in rows.
+std::string way_over_cache(const Call& call) {
+  const auto keys = keys_of_direct(call);
+  return keys && keys->range.begin / tile == call.keys / tile ? direct_text(*keys)
+                                                              : way_of_queries(call);
+}
+
 /// What is the same of a call however its keys come.
 std::string explain_call(const Call& call) {
   const Plan& plan = *call.plan;
@@ -160,7 +181,7 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
                   how, context);
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
-       << "way       " << way_of_queries(call) << "\n"
+       << "way       " << way_over_cache(call) << "\n"
        << "queries   " << rapt::text(type) << "\n"
        << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();

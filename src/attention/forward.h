@@ -8,7 +8,7 @@ namespace rapt {
 /// Where forward writes.
 struct ForwardOutput {
   AnyMutableView out;  // [batch, heads, queries, value_dim]
-  Tensor* lse;
+  Tensor* lse;         // null with rows: not wanted
   Rows* rows;
   Stats* stats;                 // null unless asked for
   Index first_row = 0;          // where the call's rows begin in lse, rows and stats

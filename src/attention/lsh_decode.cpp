@@ -214,11 +214,12 @@ class HashedCall {
  public:
   HashedCall(const AnyView& q, const KvCache::Body& cache,
              std::span<const KvCache::Sequence> sequences, const Attention& how,
-             const Context& context)
+             const Context& context, const ForwardOutput& output)
       : q_(q),
         cache_(cache),
         how_(how),
         context_(context),
+        output_(output),
         rest_(checked_rest(q, cache, how)),
         score_(without_tokens(how)),
         nothing_(stand_in({1, q.heads(), 0, q.dim()})),
@@ -230,13 +231,9 @@ class HashedCall {
             " of ", tokens, " tokens, expected no more queries than tokens, which they are");
       rest_.check({q.tokens(), tokens});
     }
-    attended_.out = Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), numbers()}, q.type());
-    attended_.lse = Tensor({q.batch(), q.heads(), q.tokens()});
-    attended_.rows.max.resize(static_cast<std::size_t>(attended_.lse.elements()));
-    attended_.rows.sum.resize(static_cast<std::size_t>(attended_.lse.elements()));
   }
 
-  Attended run() {
+  void run() {
     std::vector<Index> one_by_one;
     for (Index item = 0; item < q_.batch(); ++item) {
       if (is_prompt(tokens_of_item(item)))
@@ -245,7 +242,6 @@ class HashedCall {
         one_by_one.push_back(item);
     }
     run_queries(one_by_one);
-    return std::move(attended_);
   }
 
  private:
@@ -281,12 +277,12 @@ class HashedCall {
       }
     Attention how = how_;
     how.order = order_of({q, q, cache_.hash->lsh(), how.rotations, {}, context_}, *tokens.places);
-    const Attended y =
-        attend_into(part_of(AnyMutableView(attended_.out), part), q, q, values, how, context_);
+    const Attended y = attend_into(part_of(output_.out, part), q, q, values, how, context_);
+    if (output_.rows == nullptr) return;
     const Index first = item * q.heads() * q.tokens();
-    std::copy(y.lse.numbers().begin(), y.lse.numbers().end(), attended_.lse.data() + first);
-    std::copy(y.rows.max.begin(), y.rows.max.end(), attended_.rows.max.begin() + first);
-    std::copy(y.rows.sum.begin(), y.rows.sum.end(), attended_.rows.sum.begin() + first);
+    std::copy(y.lse.numbers().begin(), y.lse.numbers().end(), output_.lse->data() + first);
+    std::copy(y.rows.max.begin(), y.rows.max.end(), output_.rows->max.begin() + first);
+    std::copy(y.rows.sum.begin(), y.rows.sum.end(), output_.rows->sum.begin() + first);
   }
 
   void run_queries(const std::vector<Index>& items) {
@@ -301,19 +297,20 @@ class HashedCall {
 
   void run_block(HashedQuery& one, Index item, Index head, Index first) {
     const KvCache::Body::Tokens& tokens = tokens_of_item(item);
-    const AnyMutableView out = attended_.out;
     Ranges seen;
     float row[max_dim];
     for (Index i = first; i < std::min(q_.tokens(), first + lsh_query_block); ++i) {
       rest_.keys_of(i, {q_.tokens(), tokens.count}, seen);
       one.take(tokens, tokens.count - q_.tokens() + i, seen);
       const double lse = one.run(q_, item, head, i, row);
-      cache_.kernels.store_numbers(row, numbers(), q_.type(), out.row(item, head, i));
+      cache_.kernels.store_numbers(row, numbers(), output_.out.type(),
+                                   output_.out.row(item, head, i));
+      if (output_.rows == nullptr) continue;
       const Index at = (item * q_.heads() + head) * q_.tokens() + i;
       const RowStatistics statistics = row_statistics(lse, true);
-      attended_.lse.data()[at] = static_cast<float>(lse);
-      attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
-      attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
+      output_.lse->data()[at] = static_cast<float>(lse);
+      output_.rows->max[static_cast<std::size_t>(at)] = statistics.max;
+      output_.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
     }
   }
 
@@ -321,20 +318,20 @@ class HashedCall {
   const KvCache::Body& cache_;
   const Attention& how_;
   const Context& context_;
+  const ForwardOutput& output_;
   Pattern rest_;
   Attention score_;
   AnyView nothing_;
   Call rule_;
   std::vector<const KvCache::Body::Tokens*> items_;
-  Attended attended_;
 };
 
 }  // namespace
 
-Attended attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
-                          std::span<const KvCache::Sequence> sequences, const Attention& how,
-                          const Context& context) {
-  return HashedCall(q, cache, sequences, how, context).run();
+void attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
+                      std::span<const KvCache::Sequence> sequences, const Attention& how,
+                      const Context& context, const ForwardOutput& output) {
+  HashedCall(q, cache, sequences, how, context, output).run();
 }
 
 }  // namespace rapt

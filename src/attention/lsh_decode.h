@@ -3,6 +3,7 @@
 #include <span>
 
 #include "attention/cache_pages.h"
+#include "attention/forward.h"
 
 namespace rapt {
 
@@ -11,8 +12,8 @@ inline constexpr Index lsh_query_block = 16;
 
 /// attend over a hashed cache: for each query its neighbours are looked up in the order that the
 /// cache keeps, so the cost of a token does not depend on how many were cached before it.
-Attended attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
-                          std::span<const KvCache::Sequence> sequences, const Attention& how,
-                          const Context& context);
+void attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
+                      std::span<const KvCache::Sequence> sequences, const Attention& how,
+                      const Context& context, const ForwardOutput& output);
 
 }  // namespace rapt

@@ -89,14 +89,24 @@ class Both final : public Operator {
 
   void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const override {
     Ranges& next = buffer(scratch, 0);
-    Ranges& shared = buffer(scratch, 1);
+    Ranges& common = buffer(scratch, 1);
     operands().front()->keys_of(asked, scratch, out);
     for (auto operand = operands().begin() + 1; operand != operands().end(); ++operand) {
       if (out.empty()) return;
       (*operand)->keys_of(asked, scratch, next);
-      intersect(out, next, shared);
-      out.swap(shared);
+      intersect(out, next, common);
+      out.swap(common);
     }
+  }
+
+  std::optional<Range> range_of(const Asked& asked) const override {
+    Range range{0, asked.keys};
+    for (const auto& operand : operands()) {
+      const std::optional<Range> next = operand->range_of(asked);
+      if (!next) return std::nullopt;
+      range = shared(range, *next);
+    }
+    return range;
   }
 };
 

@@ -22,18 +22,14 @@ void check_align(Align align, const char* name) {
 
 struct Full {
   bool operator==(const Full&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    append_clipped(out, 0, asked.keys, asked.keys);
-  }
+  Range range_of(const Asked& asked) const { return {0, asked.keys}; }
   std::string text() const { return "full"; }
 };
 
 struct Causal {
   Align align;
   bool operator==(const Causal&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    append_clipped(out, 0, saturating_add(place(asked, align), 1), asked.keys);
-  }
+  Range range_of(const Asked& asked) const { return {0, saturating_add(place(asked, align), 1)}; }
   std::string text() const { return align == Align::last ? "causal" : "causal(first)"; }
 };
 
@@ -42,10 +38,9 @@ struct Window {
   Index right;
   Align align;
   bool operator==(const Window&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
+  Range range_of(const Asked& asked) const {
     const Index here = place(asked, align);
-    append_clipped(out, saturating_subtract(here, left),
-                   saturating_add(saturating_add(here, right), 1), asked.keys);
+    return {saturating_subtract(here, left), saturating_add(saturating_add(here, right), 1)};
   }
   std::string text() const {
     const char* end = align == Align::last ? ")" : ", first)";
@@ -93,8 +88,8 @@ struct Tokens {
 struct Prefix {
   Index n;
   bool operator==(const Prefix&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    if (asked.position >= 0 && asked.position < n) append_clipped(out, 0, n, asked.keys);
+  Range range_of(const Asked& asked) const {
+    return asked.position >= 0 && asked.position < n ? Range{0, n} : Range{};
   }
   std::string text() const { return "prefix(" + text_of(n) + ")"; }
 };
@@ -102,7 +97,7 @@ struct Prefix {
 struct Keys {
   Index n;
   bool operator==(const Keys&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const { append_clipped(out, 0, n, asked.keys); }
+  Range range_of(const Asked&) const { return {0, n}; }
   std::string text() const { return "keys(" + text_of(n) + ")"; }
 };
 

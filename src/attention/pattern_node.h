@@ -40,6 +40,8 @@ struct Pattern::Node {
 
   /// `scratch` has room for buffers_per_level * height() buffers, whose storage is reused.
   virtual void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const = 0;
+  /// The same where they are one range, perhaps an empty one, that is known without a list.
+  virtual std::optional<Range> range_of(const Asked&) const { return std::nullopt; }
   virtual void fit(Lengths lengths) const = 0;
   /// The same without positions that are not among so many keys; null: it names none.
   virtual std::shared_ptr<const Node> among(Index keys) const = 0;
@@ -51,7 +53,8 @@ struct Pattern::Node {
   virtual bool has_lsh() const { return false; }
 };
 
-/// A leaf is a plain value: its fields, the keys it gives, the lengths it fits, its text.
+/// A leaf is a plain value: its fields, the keys it gives (as range_of, if they are always one
+/// range, which may reach beyond the keys there are), the lengths it fits, its text.
 template <class Leaf>
 class LeafNode final : public Pattern::Node {
  public:
@@ -59,7 +62,18 @@ class LeafNode final : public Pattern::Node {
 
   void keys_of(const Asked& asked, std::span<Ranges>, Ranges& out) const override {
     out.clear();
-    leaf_.keys_of(asked, out);
+    if constexpr (requires { leaf_.range_of(asked); }) {
+      const Range range = leaf_.range_of(asked);
+      append_clipped(out, range.begin, range.end, asked.keys);
+    } else {
+      leaf_.keys_of(asked, out);
+    }
+  }
+  std::optional<Range> range_of(const Asked& asked) const override {
+    if constexpr (requires { leaf_.range_of(asked); })
+      return shared(leaf_.range_of(asked), {0, asked.keys});
+    else
+      return std::nullopt;
   }
   void fit(Lengths lengths) const override {
     if constexpr (requires { leaf_.fit(lengths); }) leaf_.fit(lengths);

@@ -178,12 +178,41 @@ class Compiler {
   MaskStore masks_;
 };
 
+/// What the compiler would find for one query with one range of keys, without its buffers: a call
+/// over few keys is shorter than their making.
+void add_query(const Range& range, Plan::Body& body) {
+  const Index count = range.end - range.begin;
+  body.keys_seen.push_back(count);
+  body.pairs = count;
+  body.forward.visits.reserve(3);
+  for (Index first = range.begin; first < range.end;) {
+    const Index tile = first / Plan::tile;
+    const bool whole = first % Plan::tile == 0 && range.end - first >= Plan::tile;
+    const Index tiles = whole ? (range.end - first) / Plan::tile : 1;
+    const Index end =
+        whole ? first + tiles * Plan::tile : std::min(range.end, (tile + 1) * Plan::tile);
+    (whole ? body.whole_tiles : body.masked_tiles) += tiles;
+    body.forward.visits.push_back(
+        {static_cast<std::int32_t>(tile), static_cast<std::int32_t>(tiles),
+         whole ? Visit::whole : static_cast<std::int32_t>(body.masks.size())});
+    if (!whole)
+      body.masks.emplace_back().rows[0] =
+          bits_between(first - tile * Plan::tile, end - tile * Plan::tile);
+    first = end;
+  }
+  body.forward.begins.push_back(std::ssize(body.forward.visits));
+}
+
 }  // namespace
 
 void compile(const Pattern& pattern, Plan::Body& body) {
   body.keys_seen.reserve(static_cast<std::size_t>(body.lengths.queries));
   body.forward.begins.reserve(static_cast<std::size_t>(body.query_tiles) + 1);
   body.forward.begins.push_back(0);
+  if (body.lengths.queries == 1) {
+    if (const auto range = pattern.node()->range_of(asked(0, body.lengths)))
+      return add_query(*range, body);
+  }
   Compiler compiler(pattern, body);
   for (Index tile = 0; tile < body.query_tiles; ++tile) compiler.add_query_tile();
   body.forward.visits.shrink_to_fit();

@@ -41,6 +41,12 @@ inline void append_clipped(Ranges& out, Index begin, Index end, Index keys) {
     out.back().end = end;
 }
 
+/// Keys in both, {0, 0} if there are none.
+inline Range shared(const Range& a, const Range& b) {
+  const Range both{a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+  return both.begin < both.end ? both : Range{};
+}
+
 /// How many keys the ranges hold.
 Index count_keys(std::span<const Range> ranges);
 

@@ -71,6 +71,7 @@ Denominator write_row_result(const Call& call, const RowPlace& place, const RowS
   }
   write_row(call.kernels, output.out.type(), output.out.row(place.item, place.head, place.query),
             call.value_dim, [&](float* out) { result(1, out); });
+  if (output.rows == nullptr) return all;
   const Index at = output.first_row + call.row(place.item, place.head, place.query);
   output.rows->max[static_cast<std::size_t>(at)] = static_cast<float>(all.max);
   output.rows->sum[static_cast<std::size_t>(at)] = all.sum;

@@ -29,6 +29,11 @@ double constant_scale(const Scale& scale, double dim) {
   }
 }
 
+double for_keys(const Scale& scale, double constant, Index seen) {
+  if (scale.rule != Scale::Rule::log_n) return constant;
+  return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant;
+}
+
 /// KERPLE's bias is -amplitude times this.
 double kerple_growth(const Kerple& kerple, Index head, double distance) {
   const auto rate = static_cast<double>(kerple.rates[static_cast<std::size_t>(head)]);
@@ -37,6 +42,15 @@ double kerple_growth(const Kerple& kerple, Index head, double distance) {
 }
 
 }  // namespace
+
+double scale_of(const Scale& scale, Index dim, Index seen) {
+  return for_keys(scale, constant_scale(scale, static_cast<double>(dim)), seen);
+}
+
+bool factor_fits(double factor) {
+  constexpr double most = 0x1p40;
+  return factor == 0 || (1 / most <= std::abs(factor) && std::abs(factor) <= most);
+}
 
 Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
     : how_(&how),
@@ -126,9 +140,7 @@ Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
 }
 
 double Rule::scale(Index query) const {
-  if (!scale_varies()) return constant_scale_;
-  const Index seen = plan_->keys_seen(query);
-  return seen == 0 ? 0 : std::log(static_cast<double>(seen)) * constant_scale_;
+  return for_keys(how_->scale, constant_scale_, scale_varies() ? plan_->keys_seen(query) : 0);
 }
 
 double Rule::largest_scale() const {

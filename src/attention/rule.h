@@ -14,6 +14,11 @@ namespace rapt {
 inline constexpr double log2_e = 1.4426950408889634074;
 inline constexpr double ln_2 = 0.69314718055994530942;
 
+/// What multiplies q·k of a query that sees so many keys.
+double scale_of(const Scale& scale, Index dim, Index seen);
+/// Scale and soft-cap are packed into the queries, whose numbers must neither overflow nor vanish.
+bool factor_fits(double factor);
+
 /// How scores become logits in this call, resolved into tables the kernels can add. Logits are in
 /// units of log2.
 class Rule {

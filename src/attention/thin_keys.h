@@ -31,6 +31,12 @@ class ThinKeys {
   /// scratch: outside a row's clip they need not be 0, and they may change.
   virtual void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
                       float* out) const = 0;
+  /// A whole tile of neighbouring heads in one go, from place.kv_head on, where logits are products
+  /// and nothing more; false: not here.
+  virtual bool pass(const ThinPlace&, Index /*heads*/, Index /*rows*/, const float* /*queries*/,
+                    SoftmaxTile*) const {
+    return false;
+  }
   /// What a tile of one head takes in memory.
   virtual Index tile_bytes() const = 0;
   /// Whether a tile's next neighbour in memory is the same tile of the next head.
@@ -41,14 +47,14 @@ class ThinKeys {
 class CachedThinKeys : public ThinKeys {
  public:
   CachedThinKeys(const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
-      : cache_(cache),
-        tokens_(tokens),
-        thin_(cache.kernels.thin[static_cast<std::size_t>(cache.options.type)]) {}
+      : cache_(cache), tokens_(tokens) {}
 
   void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
               float* scores) const override;
   void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
               float* out) const override;
+  bool pass(const ThinPlace& place, Index heads, Index rows, const float* queries,
+            SoftmaxTile* states) const override;
   Index tile_bytes() const override { return cache_.layout.head_bytes; }
   bool heads_lie_together() const override { return true; }
 
@@ -56,17 +62,17 @@ class CachedThinKeys : public ThinKeys {
   void gather_carefully(const ThinPlace& place, const ThinRows& rows, const float* probabilities,
                         float* out) const;
   const Page& page(Index key_tile) const;
+  const Kernels::Thin& kernels_for(const Page& page) const;
   PageHead head(Index kv_head, Index key_tile) const;
 
   const KvCache::Body& cache_;
   const KvCache::Body::Tokens& tokens_;
-  Kernels::Thin thin_;
 };
 
 /// The operands of a call as the caller keeps them.
 class OperandThinKeys : public ThinKeys {
  public:
-  OperandThinKeys(const Call& call, Index item) : call_(call), item_(item) {}
+  OperandThinKeys(const Call& call, Index item);
 
   void scores(const ThinPlace& place, const ThinRows& rows, const float* queries,
               float* scores) const override;
@@ -76,8 +82,11 @@ class OperandThinKeys : public ThinKeys {
   bool heads_lie_together() const override;
 
  private:
+  InputRows rows(const AnyView& operand, const ThinPlace& place, Index first, Index count) const;
+
   const Call& call_;
   Index item_;
+  bool ahead_;
 };
 
 }  // namespace rapt

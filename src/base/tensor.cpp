@@ -20,28 +20,38 @@ Shape::Shape(std::initializer_list<Index> sizes) : rank_(static_cast<Index>(size
 }
 
 Index Shape::elements() const {
+  Index product = 1;
+  bool odd = rank_ == 0;  // something to look at more closely
+  for (Index axis = 0; axis < rank_; ++axis) {
+    odd |= (*this)[axis] <= 0;
+    odd |= __builtin_mul_overflow(product, (*this)[axis], &product);
+  }
+  if (!odd) [[likely]]
+    return product;
   bool none = rank_ == 0;
   for (Index axis = 0; axis < rank_; ++axis) {
     check((*this)[axis] >= 0, "shape ", *this, ": axis ", axis, " has a negative size");
     none = none || (*this)[axis] == 0;
   }
-  if (none) return 0;
-  Index product = 1;
-  for (Index axis = 0; axis < rank_; ++axis)
-    check(!__builtin_mul_overflow(product, (*this)[axis], &product), "shape ", *this,
-          ": the number of elements does not fit 64 bits");
-  return product;
+  check(none, "shape ", *this, ": the number of elements does not fit 64 bits");
+  return 0;
 }
 
 Shape Shape::row_major() const {
-  const bool none = elements() == 0;
   Shape strides = *this;
   Index stride = 1;
+  bool odd = false;
   for (Index axis = rank_ - 1; axis >= 0; --axis) {
     strides[axis] = stride;
+    odd |= (*this)[axis] < 0;
     // Only a shape without elements can overflow here, and then no stride is ever used.
-    if (__builtin_mul_overflow(stride, (*this)[axis], &stride) && none) stride = 0;
+    if (__builtin_mul_overflow(stride, (*this)[axis], &stride)) [[unlikely]] {
+      odd = true;
+      stride = 0;
+    }
   }
+  if (odd) [[unlikely]]
+    elements();  // which says what is wrong
   return strides;
 }
 

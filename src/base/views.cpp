@@ -33,7 +33,8 @@ struct Extent {
   std::uintptr_t begin, end;
 };
 
-Extent extent(const AnyView& view) {
+template <class View>
+Extent extent(const View& view) {
   Index low = 0;
   Index high = 0;
   for (Index axis = 0; axis < view.shape().rank(); ++axis) {
@@ -50,6 +51,13 @@ Extent extent(const AnyView& view) {
 /// True if two different indices of the view name one element. Sorting axes by stride, each must
 /// step over all smaller ones.
 bool repeats_elements(const AnyView& view) {
+  Index least = 1;  // what an axis must step over if they are sorted already, as they mostly are
+  bool nested = true;
+  for (Index axis = view.shape().rank() - 1; axis >= 0; --axis) {
+    nested &= view.stride(axis) >= least;
+    least = view.stride(axis) * view.size(axis);
+  }
+  if (nested) return false;
   Index covered = 1;
   Shape order = view.strides();
   Shape sizes = view.shape();
@@ -69,48 +77,73 @@ bool repeats_elements(const AnyView& view) {
   return false;
 }
 
-}  // namespace
-
-void check_memory(const char* where, const char* name, const AnyView& view) {
+/// The same, true if there are elements at all.
+bool has_memory(const char* where, const char* name, const AnyView& view) {
   check(view.shape().rank() == view.strides().rank(), where, ": ", name, " has shape ",
         view.shape(), " but strides ", view.strides());
-  if (view.shape().elements() == 0) return;
+  if (view.shape().elements() == 0) return false;
   if (!extent_bytes(view)) {
     fail(where, ": ", name, " with shape ", view.shape(), " and strides ", view.strides(),
          " reaches beyond 64 bits, expected memory that can exist");
   }
   check(view.data() != nullptr, where, ": ", name, " has shape ", view.shape(),
         " but no memory (null pointer)");
-  check(reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) == 0, where, ": ",
-        name, " is not aligned to ", size_of(view.type()), " bytes, as ", text(view.type()),
-        " numbers must be");
+  if (reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) != 0) {
+    fail(where, ": ", name, " is not aligned to ", size_of(view.type()), " bytes, as ",
+         text(view.type()), " numbers must be");
+  }
+  return true;
+}
+
+bool is_readable(const char* where, const char* name, const AnyView& view) {
+  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape(),
+        ", expected [batch, heads, tokens, dim]");
+  if (!has_memory(where, name, view)) return false;
+  check(view.dim() == 1 || view.stride(3) == 1, where, ": the last axis of ", name, " has stride ",
+        view.stride(3), ", expected 1 (contiguous)");
+  return true;
+}
+
+bool is_operand(const char* where, const char* name, const AnyView& view, const Shape& shape) {
+  const bool readable = is_readable(where, name, view);
+  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape(), ", expected ",
+        shape);
+  return readable;
+}
+
+template <class View>
+bool is_empty(const View& view) {
+  bool empty = view.shape().rank() == 0;
+  for (Index axis = 0; axis < view.shape().rank(); ++axis) empty |= view.size(axis) == 0;
+  return empty;
+}
+
+}  // namespace
+
+void check_memory(const char* where, const char* name, const AnyView& view) {
+  has_memory(where, name, view);
 }
 
 void check_readable(const char* where, const char* name, const AnyView& view) {
-  check(view.shape().rank() == 4, where, ": ", name, " has shape ", view.shape(),
-        ", expected [batch, heads, tokens, dim]");
-  check_memory(where, name, view);
-  if (view.shape().elements() == 0) return;
-  check(view.dim() == 1 || view.stride(3) == 1, where, ": the last axis of ", name, " has stride ",
-        view.stride(3), ", expected 1 (contiguous)");
+  is_readable(where, name, view);
 }
 
 void check_operand(const char* where, const char* name, const AnyView& view, const Shape& shape) {
-  check_readable(where, name, view);
-  check(view.shape() == shape, where, ": ", name, " has shape ", view.shape(), ", expected ",
-        shape);
+  is_operand(where, name, view, shape);
 }
 
 void check_output(const char* where, const char* name, const AnyMutableView& view,
                   const Shape& shape) {
-  check_operand(where, name, view, shape);
-  check(shape.elements() == 0 || !repeats_elements(view), where, ": ", name, " with strides ",
-        view.strides(), " has elements that share memory, expected each element once");
+  const AnyView out = view;
+  if (is_operand(where, name, out, shape) && repeats_elements(out)) {
+    fail(where, ": ", name, " with strides ", view.strides(),
+         " has elements that share memory, expected each element once");
+  }
 }
 
 void check_apart(const char* where, const AnyMutableView& out, const AnyView& in,
                  const char* name) {
-  if (out.shape().elements() == 0 || in.shape().elements() == 0) return;
+  if (is_empty(out) || is_empty(in)) return;
   const Extent a = extent(out);
   const Extent b = extent(in);
   check(a.end <= b.begin || b.end <= a.begin, where, ": out overlaps the memory of ", name,

@@ -316,7 +316,11 @@ HWY_INLINE void ThinStreamed(ThinRows at, Index rows, const ThinRight& right, St
 
 template <class Stored, Terms terms>
 inline void ThinAll(const ThinRows& at, Index rows, const ThinRight& right) {
-  if (right.next == nullptr) return ThinStreamed<Stored, terms>(at, rows, right, NothingAhead());
+  // One row of bf16 is read faster than asked for: 8,192 keys of 16 x 64, two threads, 57 and 74
+  // GB/s; of 16 x 128, 37 and 49.
+  const bool alone = Stored::terms == 2 && rows == 1;
+  if (right.next == nullptr || alone)
+    return ThinStreamed<Stored, terms>(at, rows, right, NothingAhead());
   ThinStreamed<Stored, terms>(at, rows, right, Ahead(right.at, right.Bytes(), right.next));
 }
 

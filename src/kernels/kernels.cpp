@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "kernels/decode-inl.h"
 #include "kernels/dropout-inl.h"
+#include "kernels/few-inl.h"
 #include "kernels/gradient-inl.h"
 #include "kernels/math-inl.h"
 #include "kernels/matrix-inl.h"
@@ -28,6 +29,7 @@
 #include "kernels/shape-inl.h"
 #include "kernels/slot-inl.h"
 #include "kernels/softmax-inl.h"
+#include "kernels/thin_pass-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
@@ -71,8 +73,12 @@ inline constexpr Kernels kernels = {
     .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
              {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
              {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
+    .open = {{OpenScores<float>, OpenGather<float>},
+             {OpenScores<Bf16>, OpenGather<Bf16>},
+             {OpenScores<std::int8_t>, OpenGather<std::int8_t>}},
     .row_scores = RowScores,
     .row_gather = RowGather,
+    .attend_few = AttendFew,
     .matrix = {.strip = matrix_strip,
                .panel = matrix_panel,
                .unit = lane_count,
@@ -109,6 +115,7 @@ inline constexpr Kernels kernels = {
     .tanh = TanhNumbers,
     .read_loop = ReadLoop,
     .network = &network_kernels,
+    .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

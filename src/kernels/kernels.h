@@ -46,6 +46,9 @@ struct InputRows {
   /// Row i is row order[i] of the memory, or zeros if that is negative; null: rows lie in order.
   /// Only packing into f32 strips, panels and rows knows it.
   const std::int32_t* order = nullptr;
+  /// Whether rows that lie behind these are to be asked for ahead: only where keys and values come
+  /// from memory.
+  bool ahead = false;
 };
 
 /// The exact running softmax of 64 query rows. Logits are in units of log2: p = exp2(z -
@@ -115,6 +118,46 @@ struct ThinTile {
   Index width;          // of a stored row of values
   Index slots;          // the first ones that count, of keys in whole vectors
   const void* ahead;    // what will be read after this tile, for prefetching; null: nothing
+};
+
+/// Rows of one key head, `stride` numbers apart. With scales they are int8, and row i stands for
+/// itself times scales[i]; scales are read in whole vectors.
+struct FewRows {
+  const void* data;
+  Type type;
+  Index stride;
+  const float* scales;  // null: numbers of `type`
+};
+
+/// One query of each head over at most 64 keys. Steps are bytes from one head to the next; scales
+/// lie as far apart as their rows.
+struct FewKeys {
+  const void* q;
+  Type q_type;
+  Index q_step;
+  FewRows keys, values;  // of the first key head
+  Index key_step, value_step;
+  void* out;
+  Type out_type;
+  Index out_step;
+  Index heads, group;  // key heads, and query heads of each
+  Index count, dim, value_dim;
+  double factor;  // of q · k, in units of log2
+  float* max;     // [heads * group] the denominator of a row is sum * 2^max; null: not wanted
+  double* sum;
+};
+
+/// One whole tile of some neighbouring heads of a cache, which all their query rows see.
+struct ThinPass {
+  static constexpr Index most_rows = 16;
+  const std::byte* head;  // the first: its keys
+  Index heads, head_bytes;
+  Index value_offset, scale_offset;  // from a head's keys, in bytes; scale_offset 0: no scales
+  Index dim, value_width;            // of a key, and of a stored row of values
+  Index rows;                        // query rows of a head, at most most_rows
+  const float* queries;              // [heads][rows][dim rounded up to thin_step]
+  SoftmaxTile* states;               // [heads]
+  const std::byte* next;             // what is read after the last head
 };
 
 struct PairKernels;     // pair_kernels.h
@@ -216,12 +259,16 @@ struct Kernels {
                    float* out) noexcept;
   };
   Thin thin[3];
+  Thin open[3];  // where tokens lie in rows: keys `dim` numbers apart, values `width`
   // The same with keys and values as the caller keeps them: scores[r][j] = queries[r] · keys[j],
   // queries `stride` apart, and out[r][dim] += probabilities[r][j] values[j], out `width` apart.
   void (*row_scores)(const float* queries, Index stride, Index rows, const InputRows& keys,
                      Index dim, float* scores) noexcept;
   void (*row_gather)(const float* probabilities, Index rows, const InputRows& values, Index dim,
                      float* out, Index width) noexcept;
+
+  // All of it for a call so short that nothing may stand around it.
+  void (*attend_few)(const FewKeys& few) noexcept;
 
   BlockKernels<float> matrix;
   // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
@@ -291,6 +338,8 @@ struct Kernels {
 
   /// What multiplies bf16 operands as they are; null: they are widened to f32 first.
   const PairKernels* pairs = nullptr;
+  // A whole tile in one go, logits being products and nothing more; in the order of CacheType.
+  void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
 };
 
 /// Best first; "scalar" runs everywhere.

@@ -19,6 +19,11 @@ template <class D>
 HWY_INLINE hn::Vec<D> LoadFloats(D d, const float* from) {
   return hn::LoadU(d, from);
 }
+template <class D>
+HWY_INLINE hn::Vec<D> LoadFloats(D d, const std::int8_t* from) {
+  const hn::RebindToSigned<D> di;
+  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(hn::Rebind<std::int8_t, D>(), from)));
+}
 
 /// Vectors of 16-bit and of 32-bit integers with as many lanes as D has floats.
 template <class D>

@@ -119,16 +119,27 @@ HWY_INLINE void PrefetchAhead(const Number* row, Index stride, Index numbers) {
     __builtin_prefetch(reinterpret_cast<const void*>(at + line), 0, 2);
 }
 
-template <int rows, class Number>
-HWY_INLINE void ScoreRows(FewQueries q, const Number* key, const InputRows& keys, Index dim) {
-  constexpr int together = row_accumulators / rows;
-  Index j = 0;
-  for (; j + together <= keys.count; j += together, q.scores += together) {
-    for (int i = 0; i < together; ++i) PrefetchAhead(key + (j + i) * keys.stride, keys.stride, dim);
-    ScoreKeys<rows, together>(q, key + j * keys.stride, keys.stride, dim);
+/// Rows of `dim` numbers.
+template <class Number>
+struct NumberRows {
+  const Number* at;
+  Index stride, count;
+  bool ahead;  // whether more of them follow, to be asked for before they are read
+};
+
+/// As many keys as go together, then half as many, then one by one.
+template <int rows, int together = row_accumulators / rows, class Number>
+HWY_INLINE void ScoreRows(FewQueries q, NumberRows<Number> keys, Index dim) {
+  for (; keys.count >= together; keys.count -= together, q.scores += together) {
+    if (keys.ahead)
+      for (int i = 0; i < together; ++i) PrefetchAhead(keys.at + i * keys.stride, keys.stride, dim);
+    ScoreKeys<rows, together>(q, keys.at, keys.stride, dim);
+    keys.at += together * keys.stride;
   }
-  for (; j < keys.count; ++j, ++q.scores)
-    ScoreKeys<rows, 1>(q, key + j * keys.stride, keys.stride, dim);
+  if constexpr (together > 1) {
+    keys.ahead = false;
+    ScoreRows<rows, (rows * together > 4 ? together / 2 : 1)>(q, keys, dim);
+  }
 }
 
 /// Calls with_rows(first row, number of rows as a type) for blocks of four, two and one rows.
@@ -142,17 +153,18 @@ HWY_INLINE void InRowBlocks(Index rows, const WithRows& with_rows) {
 
 inline void RowScores(const float* queries, Index stride, Index rows, const InputRows& keys,
                       Index dim, float* scores) noexcept {
-  Dispatch(keys.data, keys.type, [&](const auto* key) {
+  Dispatch(keys.data, keys.type, [&]<class Number>(const Number* key) {
     InRowBlocks(rows, [&](Index r, auto block) {
-      ScoreRows<decltype(block)::value>({queries + r * stride, stride, scores + r * tile}, key,
-                                        keys, dim);
+      ScoreRows<decltype(block)::value>(
+          {queries + r * stride, stride, scores + r * tile},
+          NumberRows<Number>{key, keys.stride, keys.count, keys.ahead}, dim);
     });
   });
 }
 
 /// out[rows][vectors] += p · values, both from the same column on.
 template <int rows, int vectors, class Number>
-HWY_INLINE void GatherVectors(const float* p, const Number* value, const InputRows& values,
+HWY_INLINE void GatherVectors(const float* p, const NumberRows<Number>& values, Index column,
                               float* out, Index width) {
   const DF d;
   VF acc[rows][vectors];
@@ -161,6 +173,7 @@ HWY_INLINE void GatherVectors(const float* p, const Number* value, const InputRo
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) acc[r][v] = hn::Zero(d);
   }
+  const Number* value = values.at + column;
   for (Index j = 0; j < values.count; ++j, value += values.stride) {
     VF x[vectors];
 #pragma GCC unroll 8
@@ -176,26 +189,28 @@ HWY_INLINE void GatherVectors(const float* p, const Number* value, const InputRo
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
-      float* to = out + r * width + v * lane_count;
+      float* to = out + r * width + column + v * lane_count;
       hn::StoreU(hn::Add(hn::LoadU(d, to), acc[r][v]), d, to);
     }
   }
 }
 
 template <int rows, class Number>
-HWY_INLINE void GatherRows(const float* p, const Number* value, const InputRows& values, Index dim,
-                           float* out, Index width) {
+HWY_INLINE void GatherRows(const float* p, const NumberRows<Number>& values, Index dim, float* out,
+                           Index width) {
   constexpr int together = row_accumulators / rows;
+  constexpr int half = std::max(1, together / 2);
   Index c = 0;
   for (; c + together * lane_count <= dim; c += together * lane_count)
-    GatherVectors<rows, together>(p, value + c, values, out + c, width);
-  for (; c + lane_count <= dim; c += lane_count)
-    GatherVectors<rows, 1>(p, value + c, values, out + c, width);
+    GatherVectors<rows, together>(p, values, c, out, width);
+  for (; c + half * lane_count <= dim; c += half * lane_count)
+    GatherVectors<rows, half>(p, values, c, out, width);
+  for (; c + lane_count <= dim; c += lane_count) GatherVectors<rows, 1>(p, values, c, out, width);
   for (; c < dim; ++c) {
     for (int r = 0; r < rows; ++r) {
       float sum = 0;
       for (Index j = 0; j < values.count; ++j)
-        sum += p[r * tile + j] * static_cast<float>(value[j * values.stride + c]);
+        sum += p[r * tile + j] * static_cast<float>(values.at[j * values.stride + c]);
       out[r * width + c] += sum;
     }
   }
@@ -206,15 +221,14 @@ inline constexpr Index values_at_once = 32;
 
 inline void RowGather(const float* probabilities, Index rows, const InputRows& values, Index dim,
                       float* out, Index width) noexcept {
-  Dispatch(values.data, values.type, [&](const auto* value) {
+  Dispatch(values.data, values.type, [&]<class Number>(const Number* value) {
     for (Index first = 0; first < values.count; first += values_at_once) {
-      InputRows some = values;
-      some.count = std::min(values_at_once, values.count - first);
-      for (Index j = 0; j < some.count; ++j)
-        PrefetchAhead(value + (first + j) * values.stride, values.stride, dim);
+      const NumberRows<Number> some{value + first * values.stride, values.stride,
+                                    std::min(values_at_once, values.count - first), values.ahead};
+      for (Index j = 0; some.ahead && j < some.count; ++j)
+        PrefetchAhead(some.at + j * some.stride, some.stride, dim);
       InRowBlocks(rows, [&](Index r, auto block) {
-        GatherRows<decltype(block)::value>(probabilities + r * tile + first,
-                                           value + first * values.stride, some, dim,
+        GatherRows<decltype(block)::value>(probabilities + r * tile + first, some, dim,
                                            out + r * width, width);
       });
     }

@@ -15,12 +15,6 @@ namespace rapt {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadFloats(D d, const std::int8_t* from) {
-  const hn::RebindToSigned<D> di;
-  return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(hn::Rebind<std::int8_t, D>(), from)));
-}
-
 /// Rows that are asked for before they are read.
 inline constexpr Index scattered_ahead = 8;
 

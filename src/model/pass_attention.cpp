@@ -266,17 +266,16 @@ Variable Pass::over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache
   const Pattern pattern = how.pattern;
   const HeadShape shape{1, config_.heads, config_.dim()};
   Tensor out = Tensor::uninitialized({layout.rows(), shape.heads * shape.dim});
-  float* to = out.data();
   Index row = 0;
   for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
     const Index tokens = layout.lengths()[i];
     how.pattern = among(pattern, cache.tokens(use_.sequences[i]));
-    const Attended attended = attend(heads_in(q.of.value(), row, tokens, shape, q.first), cache,
-                                     use_.sequences.subspan(i, 1), how, tape.context());
-    const View from = attended.out;
-    for (Index t = 0; t < tokens; ++t)
-      for (Index head = 0; head < shape.heads; ++head)
-        to = std::copy_n(from.row(0, head, t), shape.dim, to);
+    const Index width = shape.heads * shape.dim;
+    const auto to =
+        MutableView::trusted(out.data() + row * width, {1, shape.heads, tokens, shape.dim},
+                             {tokens * width, shape.dim, width, 1});
+    attend_into(to, heads_in(q.of.value(), row, tokens, shape, q.first), cache,
+                use_.sequences.subspan(i, 1), how, tape.context());
     row += tokens;
   }
   return tape.input(std::move(out));
