@@ -7,6 +7,7 @@
 #include "attention/rule.h"
 #include "attention/slot_rule.h"
 #include "base/buffer.h"
+#include "base/prefetch.h"
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
@@ -108,16 +109,14 @@ inline void expect_rows(const InputRows& rows, Index numbers) {
     if (rows.order[i] < 0) continue;
     const char* row =
         static_cast<const char*>(rows.data) + rows.order[i] * rows.stride * number_bytes;
-    for (Index at = 0; at < numbers * number_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+    prefetch_lines(row, numbers * number_bytes);
   }
 }
 
 /// The same for numbers that are read and written.
 template <class T>
 void expect_to_write(const T* numbers, Index count) {
-  const auto* bytes = reinterpret_cast<const char*>(numbers);
-  for (Index at = 0; at < count * static_cast<Index>(sizeof(T)); at += 64)
-    __builtin_prefetch(bytes + at, 1, 2);
+  prefetch_lines(numbers, count * static_cast<Index>(sizeof(T)));
 }
 
 /// The row that results of token i take, negative: none.
