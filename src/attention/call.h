@@ -11,6 +11,7 @@
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
+#include "kernels/network_kernels.h"
 #include "kernels/pair_kernels.h"
 #include "rapt/attention.h"
 
@@ -46,6 +47,7 @@ struct Call {
   const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
   const TokenOrder* query_order = nullptr;  // null: in order
   const TokenOrder* key_order = nullptr;
+  const double* key_factors = nullptr;  // what each key is multiplied with; null: nothing
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }
@@ -58,6 +60,9 @@ struct Call {
   /// Rows of the query tile that exist; likewise keys.
   Index tile_rows(Index query_tile) const { return std::min(tile, queries - query_tile * tile); }
   Index tile_keys(Index key_tile) const { return std::min(tile, keys - key_tile * tile); }
+  const double* factors_of_keys(Index key_tile) const {
+    return key_factors == nullptr ? nullptr : key_factors + key_tile * tile;
+  }
   /// Position of a query tile's first row minus the position of a key tile's first key.
   Index distance(Index query_tile, Index key_tile) const {
     return keys - queries + (query_tile - key_tile) * tile;
@@ -146,8 +151,7 @@ void deliver_row(const Kernels& kernels, const TokenOrder* order, const AnyMutab
   assert(to.type() == Type::f32);
   float share[max_dim];
   fill(share);
-  auto* sums = static_cast<float*>(row);
-  for (Index c = 0; c < to.dim(); ++c) sums[c] += share[c];
+  kernels.network->add(static_cast<float*>(row), share, to.dim());
 }
 
 /// Asks for the rows that `count` tokens will be added to.
