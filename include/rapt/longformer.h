@@ -59,4 +59,20 @@ RAPT_API LongformerGradients attend_backward(AnyView dout, const LongformerOpera
                                              const LongformerOutcome& attended,
                                              const Longformer& how, const Context& context = {});
 
+/// Where gradients are written: the shapes and types of the operands, any strides. The global ones
+/// may stay empty if no token is global.
+struct LongformerGradientViews {
+  AnyMutableView dq, dk, dv;
+  AnyMutableView dq_global = {}, dk_global = {}, dv_global = {};
+};
+
+/// The same two, writing into memory of the caller, which must not overlap anything else of the
+/// call. `LongformerAttended::out` stays empty.
+RAPT_API LongformerAttended attend_into(AnyMutableView out, const LongformerOperands& operands,
+                                        const Longformer& how, const Context& context = {});
+RAPT_API void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
+                                   const LongformerOperands& operands,
+                                   const LongformerOutcome& attended, const Longformer& how,
+                                   const Context& context = {});
+
 }  // namespace rapt

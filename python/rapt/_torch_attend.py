@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, parse, room, text_of
+from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, parse, text_of
 from rapt.bias import Bias
 
 # Tensors of a call besides q, k and v, in the order of the operators' arguments.
@@ -103,8 +103,7 @@ def _(dout, dlse, q, k, v, out, row_max, row_sum, slopes, amplitudes, rates, tab
       dense, relative_values, sinks, rotations, seed, options, fixed):
     extras = [slopes, amplitudes, rates, table, relative_keys, None if fixed else dense,
               relative_values, sinks, None]
-    operands = [room(x, parse(options).layout) for x in (q, k, v)]
-    return operands + [q.new_empty(0) if x is None else _gradient_room(x) for x in extras]
+    return [q.new_empty(0) if x is None else _gradient_room(x) for x in (q, k, v, *extras)]
 
 
 def _keep(ctx, inputs, output):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import context_of, room, scale_of
+from rapt._torch_options import context_of, scale_of
 from rapt._torch_rules import draw_seed
 
 
@@ -55,7 +55,7 @@ def _(q, k, v, q_global, k_global, v_global, classes, seed, options):
     globals_ = torch.library.get_ctx().new_dynamic_size() if classes is not None else 0
     f32 = functools.partial(q.new_empty, dtype=torch.float32)
     f64 = functools.partial(q.new_empty, dtype=torch.float64)
-    return [room(q, _parse(options).layout, v.shape[3]), f32(rows), f64(rows), f32(globals_), f64(globals_)]
+    return [_room(q), f32(rows), f64(rows), f32(globals_), f64(globals_)]
 
 
 @torch.library.custom_op("rapt::longformer_backward", mutates_args=(), device_types="cpu")
@@ -66,20 +66,23 @@ def backward_op(dout: Tensor, kept: List[Tensor], q: Tensor, k: Tensor, v: Tenso
     operands = (q, k, v, q_global, k_global, v_global)
     found = _core.longformer_backward(dout, operands, tuple(kept), _how(classes, seed, o),
                                       o.layout)
-    return [_present(x, given, q, o.layout) for x, given in zip(found, operands)]
+    return [_present(x, given, q) for x, given in zip(found, operands)]
 
 
-def _present(gradient, given, q, layout):
+def _room(x):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _present(gradient, given, q):
     """Global projections that no token used have a gradient of zeros."""
     if given is None:
         return q.new_empty(0)
-    return room(given, layout).zero_() if gradient is None else gradient
+    return _room(given).zero_() if gradient is None else gradient
 
 
 @backward_op.register_fake
 def _(dout, kept, q, k, v, q_global, k_global, v_global, classes, seed, options):
-    return [q.new_empty(0) if x is None else room(x, _parse(options).layout)
-            for x in (q, k, v, q_global, k_global, v_global)]
+    return [q.new_empty(0) if x is None else _room(x) for x in (q, k, v, q_global, k_global, v_global)]
 
 
 def _keep(ctx, inputs, output):

@@ -50,12 +50,9 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
   return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted);
 }
 
-Gradients backward(Array (&arrays)[5], const Rows& rows, const How& how, Layout layout, View dlse) {
-  AnyView views[5];
-  for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);
-  const nb::gil_scoped_release release;
-  return attend_backward(views[0], views[1], views[2], views[3], views[4], rows, how.attention(),
-                         how.context(), dlse);
+/// A gradient as its operand is shaped, row-major in the caller's layout.
+Room gradient_room(const Array& like, const AnyView& operand, Layout layout) {
+  return {like, out_shape(operand, operand, layout), operand.type()};
 }
 
 nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb::handle v,
@@ -70,12 +67,24 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
   const How how(options);
   std::optional<Array> of_lse;
   if (!dlse.is_none()) of_lse.emplace(dlse, "attend_backward: dlse");
-  Gradients g = backward(arrays, rows_of(rows, "attend_backward"), how, layout,
-                         of_lse ? of_lse->floats(3) : View());
+  AnyView views[5];
+  for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);
+  const Rows of_rows = rows_of(rows, "attend_backward");
+  Room dq = gradient_room(arrays[1], views[1], layout);
+  Room dk = gradient_room(arrays[1], views[2], layout);
+  Room dv = gradient_room(arrays[1], views[3], layout);
+  const GradientViews to{laid_out(dq.view(), layout), laid_out(dk.view(), layout),
+                         laid_out(dv.view(), layout)};
+  const View slopes = of_lse ? of_lse->floats(3) : View();
+  Gradients g;
+  {
+    const nb::gil_scoped_release release;
+    g = attend_backward_into(to, views[0], views[1], views[2], views[3], views[4], of_rows,
+                             how.attention(), how.context(), slopes);
+  }
   const Answer answer(arrays[1]);
   return nb::make_tuple(
-      answer.array(std::move(g.dq), layout), answer.array(std::move(g.dk), layout),
-      answer.array(std::move(g.dv), layout), answer.array_or_none(std::move(g.dslopes)),
+      dq.take(), dk.take(), dv.take(), answer.array_or_none(std::move(g.dslopes)),
       answer.array_or_none(std::move(g.dkerple)), answer.array_or_none(std::move(g.dtable)),
       answer.array_or_none(std::move(g.drelative_keys)),
       answer.array_or_none(std::move(g.drelative_values)),

@@ -1,5 +1,7 @@
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <list>
 #include <optional>
 
 #include "python/src/answer.h"
@@ -68,22 +70,31 @@ class Projections {
   std::list<Array> arrays_;
 };
 
+/// A result as its operand is shaped, row-major in the caller's layout.
+Room room_of(const Array& like, const AnyView& operand, Layout layout) {
+  Shape shape = operand.shape();
+  if (layout == Layout::blhd) std::swap(shape[1], shape[2]);
+  return {like, shape, operand.type()};
+}
+
 nb::tuple forward(nb::tuple given, nb::tuple options, nb::handle layout_name) {
   const Layout layout = layout_of(layout_name);
   const Projections projections(given, layout);
   const LongformerHow longformer(options);
+  Room out = room_of(projections.q(), projections.operands.q, layout);
+  const AnyMutableView into = laid_out(out.view(), layout);
   LongformerAttended y;
   {
     const nb::gil_scoped_release release;
-    y = attend(projections.operands, longformer.how, longformer.context);
+    y = attend_into(into, projections.operands, longformer.how, longformer.context);
   }
   const Answer answer(projections.q());
   const auto all = [](const auto& numbers) { return Shape{static_cast<Index>(numbers.size())}; };
   const Shape local = all(y.local.max), global = all(y.global.max);
-  return nb::make_tuple(
-      answer.array(std::move(y.out), layout), answer.array(std::move(y.local.max), local),
-      answer.array(std::move(y.local.sum), local), answer.array(std::move(y.global.max), global),
-      answer.array(std::move(y.global.sum), global));
+  return nb::make_tuple(out.take(), answer.array(std::move(y.local.max), local),
+                        answer.array(std::move(y.local.sum), local),
+                        answer.array(std::move(y.global.max), global),
+                        answer.array(std::move(y.global.sum), global));
 }
 
 /// `kept`: out and what forward returned after it.
@@ -97,19 +108,25 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple o
   const Rows global = rows_of(nb::make_tuple(kept[3], kept[4]), "longformer");
   const AnyView out = laid_out(out_array.operand(), layout);
   const AnyView dout_view = laid_out(dout_array.operand(), layout);
-  LongformerGradients g;
+  const std::vector<TokenClass>& classes = longformer.how.classes;
+  const bool any_global = std::count(classes.begin(), classes.end(), TokenClass::global) > 0;
+  const LongformerOperands& o = projections.operands;
+  const AnyView* of[] = {&o.q, &o.k, &o.v, &o.q_global, &o.k_global, &o.v_global};
+  LongformerGradientViews to;
+  AnyMutableView* views[] = {&to.dq, &to.dk, &to.dv, &to.dq_global, &to.dk_global, &to.dv_global};
+  std::list<Room> rooms;
+  for (std::size_t i = 0; i < (any_global ? 6 : 3); ++i)
+    *views[i] =
+        laid_out(rooms.emplace_back(room_of(projections.q(), *of[i], layout)).view(), layout);
   {
     const nb::gil_scoped_release release;
-    g = attend_backward(dout_view, projections.operands, LongformerOutcome(out, local, global),
-                        longformer.how, longformer.context);
+    attend_backward_into(to, dout_view, o, LongformerOutcome(out, local, global), longformer.how,
+                         longformer.context);
   }
-  const Answer answer(projections.q());
-  const auto array = [&](Tensor tensor) {
-    return tensor.empty() ? nb::none() : answer.array(std::move(tensor), layout);
-  };
-  return nb::make_tuple(array(std::move(g.dq)), array(std::move(g.dk)), array(std::move(g.dv)),
-                        array(std::move(g.dq_global)), array(std::move(g.dk_global)),
-                        array(std::move(g.dv_global)));
+  nb::list found;
+  for (Room& room : rooms) found.append(room.take());
+  while (nb::len(found) < 6) found.append(nb::none());
+  return nb::tuple(found);
 }
 
 }  // namespace

@@ -81,17 +81,32 @@ struct SharedSums {
   RelativeSums relative_keys, relative_values;
 };
 
+/// A key group of a key head.
+struct KeyGroup {
+  Index owner, number;
+};
+
+/// Groups of one head in ascending order, a few heads side by side: a task seldom waits for its
+/// turn at a query tile, and sums of few heads are in memory at a time.
+KeyGroup group_of_task(Index task, Index owners, Index groups, Index together) {
+  const Index first = task / (together * groups) * together;
+  const Index count = std::min(together, owners - first);
+  const Index place = task - first * groups;
+  return {first + place % count, place / count};
+}
+
 /// Every key group of every key head, each by one worker at a time.
 void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& sums,
                     std::vector<ScoreGradients>& parts, const GradientViews& operands) {
   Crew<KeyGroupWorker> crew(call.context);
   const Index owners = call.batch * call.kv_heads;
   const Index groups = static_cast<Index>(parts.size()) / owners;
-  // Groups of one head run in ascending order, heads side by side: a task seldom waits for its turn
-  // at a query tile.
+  // Tables of relative positions are summed in the order of the tasks, which is then the same for
+  // any number of threads.
+  const bool tables = call.relative != nullptr || call.relative_values != nullptr;
+  const Index together = tables ? owners : std::min(owners, 2 * call.context.threads());
   for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
-    const Index owner = task % owners;
-    const Index key_group = task / owners;
+    const auto [owner, key_group] = group_of_task(task, owners, groups, together);
     ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
     const PairSession session(call.pairs);
     try {
@@ -115,7 +130,7 @@ void run_backward(const Call& call, const BackwardInput& input, const GradientVi
     return;
   }
   SharedSums sums(call);
-  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::tiles);
+  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::group_tiles(call));
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
   run_key_groups(call, input, sums, parts, operands);

@@ -51,10 +51,10 @@ class DenseWorker {
   void add_tile(Index item, Index head, Index j, std::int32_t mask_id) {
     const Index kv_head = call_.kv_head(head);
     const Index count = call_.tile_keys(j);
-    call_.kernels.pack_panels(rows_of(call_.k, item, kv_head, j * tile, count), call_.dim,
+    call_.kernels.pack_panels(rows_of(call_.k, item, kv_head, j * tile, count), call_.dim, nullptr,
                               keys_.data());
     call_.kernels.pack_panels(rows_of(call_.v, item, kv_head, j * tile, count), call_.value_dim,
-                              values_.data());
+                              nullptr, values_.data());
     scoring_.differentiate({.panels = keys_.data()}, {.panels = values_.data()}, j, mask_id);
     for (Index r = 0; r < scoring_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {

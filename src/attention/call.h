@@ -7,9 +7,11 @@
 #include "attention/rule.h"
 #include "attention/slot_rule.h"
 #include "base/buffer.h"
+#include "base/prefetch.h"
 #include "base/sizes.h"
 #include "base/views.h"
 #include "kernels/context.h"
+#include "kernels/network_kernels.h"
 #include "kernels/pair_kernels.h"
 #include "rapt/attention.h"
 
@@ -45,6 +47,7 @@ struct Call {
   const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
   const TokenOrder* query_order = nullptr;  // null: in order
   const TokenOrder* key_order = nullptr;
+  const double* key_factors = nullptr;  // what each key is multiplied with; null: nothing
 
   Index query_tiles() const { return plan->query_tiles(); }
   Index key_tiles() const { return plan->key_tiles(); }
@@ -57,6 +60,9 @@ struct Call {
   /// Rows of the query tile that exist; likewise keys.
   Index tile_rows(Index query_tile) const { return std::min(tile, queries - query_tile * tile); }
   Index tile_keys(Index key_tile) const { return std::min(tile, keys - key_tile * tile); }
+  const double* factors_of_keys(Index key_tile) const {
+    return key_factors == nullptr ? nullptr : key_factors + key_tile * tile;
+  }
   /// Position of a query tile's first row minus the position of a key tile's first key.
   Index distance(Index query_tile, Index key_tile) const {
     return keys - queries + (query_tile - key_tile) * tile;
@@ -108,16 +114,14 @@ inline void expect_rows(const InputRows& rows, Index numbers) {
     if (rows.order[i] < 0) continue;
     const char* row =
         static_cast<const char*>(rows.data) + rows.order[i] * rows.stride * number_bytes;
-    for (Index at = 0; at < numbers * number_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+    prefetch_lines(row, numbers * number_bytes);
   }
 }
 
 /// The same for numbers that are read and written.
 template <class T>
 void expect_to_write(const T* numbers, Index count) {
-  const auto* bytes = reinterpret_cast<const char*>(numbers);
-  for (Index at = 0; at < count * static_cast<Index>(sizeof(T)); at += 64)
-    __builtin_prefetch(bytes + at, 1, 2);
+  prefetch_lines(numbers, count * static_cast<Index>(sizeof(T)));
 }
 
 /// The row that results of token i take, negative: none.
@@ -147,8 +151,7 @@ void deliver_row(const Kernels& kernels, const TokenOrder* order, const AnyMutab
   assert(to.type() == Type::f32);
   float share[max_dim];
   fill(share);
-  auto* sums = static_cast<float*>(row);
-  for (Index c = 0; c < to.dim(); ++c) sums[c] += share[c];
+  kernels.network->add(static_cast<float*>(row), share, to.dim());
 }
 
 /// Asks for the rows that `count` tokens will be added to.

@@ -70,7 +70,7 @@ void gather_columns(const Kernels& kernels, const float* scores, const RightRows
                                   row_count == tile ? nullptr : clips, out);
   }
   clip_columns(std::span<const std::uint64_t, tile>(mask.words(), static_cast<std::size_t>(tile)),
-               clips);
+               row_count, clips);
   if (rows.finite) return kernels.gather_columns(scores, rows.numbers, rows.width, clips, out);
   kernels.gather_columns(scores, without_special(rows).data(), rows.width, clips, out);
   for_each_special(kernels, rows, [&](Index r, Index column, float x) {

@@ -27,14 +27,27 @@ ScoreGradients::ScoreGradients(const Call& call)
   clear(table);
 }
 
+Index KeyGroupWorker::group_tiles(const Call& call) {
+  constexpr Index few = 4;  // visits of a query tile in one f32 sum: at most 256 terms
+  if (call.slots == nullptr) return few;
+  for (Index t = 0; t < call.query_tiles(); ++t) {
+    Index visits = 0;
+    for (const Visit& visit : call.plan->visits(t)) visits += visit.count;
+    if (visits > few) return few;
+  }
+  return most_tiles;
+}
+
 KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums)
     : call_(call),
       input_(input),
       sums_(sums),
       scoring_(call, input),
-      pairs_(call, tiles),
+      pairs_(call, group_tiles(call)),
       width_(call.padded(call.dim)),
       value_width_(call.padded(call.value_dim)),
+      tiles_(group_tiles(call)),
+      alone_(call.context.threads() == 1),
       query_rows_(call.pairs == nullptr ? tile * width_ : 0),
       dout_rows_(call.pairs == nullptr ? tile * value_width_ : 0),
       dqueries_(tile * width_),
@@ -43,77 +56,95 @@ KeyGroupWorker::KeyGroupWorker(const Call& call, const BackwardInput& input, Que
       relative_keys_(call.relative.get(), call.kernels),
       relative_values_(call.relative_values.get(), call.kernels) {
   clear(dqueries_);
-  if (call.pairs != nullptr) return;
-  for (Tile& key_tile : tiles_) {
-    key_tile.key_panels = Buffer<float>(tile * call.dim);
-    key_tile.key_rows = Buffer<float>(tile * width_);
-    key_tile.value_panels = Buffer<float>(tile * call.value_dim);
-    key_tile.dkeys = FlushedSums(tile * width_);
-    key_tile.dvalues = FlushedSums(tile * value_width_);
-  }
 }
 
-void KeyGroupWorker::take_keys(Index item, Index kv_head, Index key_group) {
-  first_ = key_group * tiles;
-  count_ = std::min(tiles, call_.key_tiles() - first_);
+KeyGroupWorker::Tile::Tile(const Call& call)
+    : key_panels(tile * call.dim),
+      key_rows(tile * call.padded(call.dim)),
+      value_panels(tile * call.value_dim),
+      dkeys(tile * call.padded(call.dim)),
+      dvalues(tile * call.padded(call.value_dim)) {}
+
+void KeyGroupWorker::begin(Index key_group) {
+  first_ = key_group * tiles_;
+  count_ = std::min(tiles_, call_.key_tiles() - first_);
+  written_ = 0;
   std::fill(visits_, visits_ + count_, Index{0});
-  for (Index i = 0; i < count_; ++i) {
-    Tile& key_tile = tiles_[i];
-    const InputRows k = call_.key_rows(call_.k, item, kv_head, first_ + i);
-    const InputRows v = call_.key_rows(call_.v, item, kv_head, first_ + i);
-    if (call_.pairs != nullptr) {
-      pairs_.take_keys(i, k, v);
-      continue;
-    }
-    key_tile.keys_finite = call_.kernels.pack_panels(k, call_.dim, key_tile.key_panels.data());
-    call_.kernels.pack_rows(k, call_.dim, nullptr, key_tile.key_rows.data());
-    call_.kernels.pack_panels(v, call_.value_dim, key_tile.value_panels.data());
-    key_tile.dkeys.clear();
-    key_tile.dvalues.clear();
+  relative_keys_.clear();
+  relative_values_.clear();
+}
+
+void KeyGroupWorker::take_keys(Index i, Index item, Index kv_head) {
+  const InputRows k = call_.key_rows(call_.k, item, kv_head, first_ + i);
+  const InputRows v = call_.key_rows(call_.v, item, kv_head, first_ + i);
+  if (call_.pairs != nullptr) return pairs_.take_keys(i, k, v);
+  std::unique_ptr<Tile>& place = key_tiles_[i];
+  if (idle_.empty()) {
+    place = std::make_unique<Tile>(call_);
+  } else {
+    place = std::move(idle_.back());
+    idle_.pop_back();
   }
+  const double* factors = call_.factors_of_keys(first_ + i);
+  place->keys_finite = call_.kernels.pack_panels(k, call_.dim, factors, place->key_panels.data());
+  call_.kernels.pack_rows(k, call_.dim, factors, place->key_rows.data());
+  call_.kernels.pack_panels(v, call_.value_dim, nullptr, place->value_panels.data());
+  place->dkeys.clear();
+  place->dvalues.clear();
 }
 
 void KeyGroupWorker::run(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
                          ScoreGradients& score) {
-  take_keys(item, kv_head, key_group);
-  relative_keys_.clear();
-  relative_values_.clear();
+  begin(key_group);
+  // Several tasks add to one token: in the order of the tasks.
+  const bool in_turn = call_.query_order != nullptr;
+  if (in_turn && alone_) sums_.enter_delivery(key_group);
+  visit_members(item, kv_head, key_group, gradients, score);
+  flush_relative();
+  if (in_turn && !alone_) sums_.enter_delivery(key_group);
+  deliver_waiting(gradients.dq);
+  while (written_ < count_) write_keys(written_++, item, kv_head, gradients);
+  if (in_turn) sums_.leave_delivery();
+}
+
+/// Every query tile that sees a key of the group, of every head that shares the keys.
+void KeyGroupWorker::visit_members(Index item, Index kv_head, Index key_group,
+                                   const GradientViews& gradients, ScoreGradients& score) {
+  const bool at_once = alone_ || call_.query_order == nullptr;
   Index passed = 0;  // query tiles
   for (Index member = 0; member < call_.group; ++member) {
     const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
     for (Index i = 0; i < count_; ++i) cursors_[i] = VisitCursor(call_.plan->visitors(first_ + i));
-    Index soon = first_ + tiles;  // of the keys that this worker probably takes next
+    const Index head = kv_head * call_.group + member;
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
-      expect(item, kv_head * call_.group + member, t + 1, soon++);
+      expect_queries(item, head, t + 1);
       expect_results(call_.query_order, gradients.dq, t * tile, call_.tile_rows(t));
-      visit_queries(item, kv_head * call_.group + member, t, key_group, gradients, score);
+      visit_queries(item, head, t, key_group, gradients, score);
       if (++passed % flush_interval == 0) flush_relative();
+      if (!at_once || member + 1 < call_.group) continue;
+      deliver_waiting(gradients.dq);
+      // In ascending order, because the first round of a token is written and the others are added.
+      while (written_ < count_ && cursors_[written_].ends_at(t))
+        write_keys(written_++, item, kv_head, gradients);
     }
   }
-  flush_relative();
-  if (call_.query_order == nullptr) return write(item, kv_head, gradients);
-  // Several tasks add to one token: in the order of the tasks.
-  sums_.enter_delivery(key_group);
-  deliver_waiting(gradients.dq);
-  write(item, kv_head, gradients);
-  sums_.leave_delivery();
 }
 
 /// Rows that lie in no order, while others are at work.
-void KeyGroupWorker::expect(Index item, Index head, Index query_tile, Index key_tile) const {
-  if (query_tile < call_.query_tiles()) {
-    expect_rows(call_.query_rows(call_.q, item, head, query_tile), call_.dim);
-    expect_rows(call_.query_rows(input_.dout, item, head, query_tile), call_.value_dim);
-  }
-  if (key_tile < std::min(first_ + 2 * tiles, call_.key_tiles())) {
-    expect_rows(call_.key_rows(call_.k, item, call_.kv_head(head), key_tile), call_.dim);
-    expect_rows(call_.key_rows(call_.v, item, call_.kv_head(head), key_tile), call_.value_dim);
-  }
+void KeyGroupWorker::expect_queries(Index item, Index head, Index query_tile) const {
+  if (query_tile >= call_.query_tiles()) return;
+  expect_rows(call_.query_rows(call_.q, item, head, query_tile), call_.dim);
+  expect_rows(call_.query_rows(input_.dout, item, head, query_tile), call_.value_dim);
 }
 
-/// The rows that a key tile's gradients will be added to, at its first visit.
-void KeyGroupWorker::expect_keys(Index i, const GradientViews& gradients) const {
-  if (visits_[i] > 0) return;
+void KeyGroupWorker::expect_keys(Index i, Index item, Index kv_head) const {
+  if (first_ + i >= call_.key_tiles()) return;
+  expect_rows(call_.key_rows(call_.k, item, kv_head, first_ + i), call_.dim);
+  expect_rows(call_.key_rows(call_.v, item, kv_head, first_ + i), call_.value_dim);
+}
+
+/// The rows that a key tile's gradients will be added to.
+void KeyGroupWorker::expect_key_results(Index i, const GradientViews& gradients) const {
   const Index first = (first_ + i) * tile, count = call_.tile_keys(first_ + i);
   expect_results(call_.key_order, gradients.dk, first, count);
   expect_results(call_.key_order, gradients.dv, first, count);
@@ -134,11 +165,15 @@ void KeyGroupWorker::visit_queries(Index item, Index head, Index query_tile, Ind
   take_queries(item, head, query_tile);
   for (Index i = 0; i < count_; ++i) {
     if (!cursors_[i].visits(query_tile)) continue;
-    expect_keys(i, gradients);
+    if (visits_[i] == 0) {
+      take_keys(i, item, call_.kv_head(head));
+      expect_keys(i + 1, item, call_.kv_head(head));
+      expect_key_results(i, gradients);
+    }
     visit(i, cursors_[i].mask(), query_tile, head, score);
   }
   finish_relative_gradients();
-  sums_.add({item * call_.heads + head, query_tile, key_group, tiles, dqueries_.data(),
+  sums_.add({item * call_.heads + head, query_tile, key_group, tiles_, dqueries_.data(),
              scoring_.rows() * width_},
             [&](const double* wide, const float* rest) {
               write_queries({item, head, query_tile}, {wide, rest}, gradients.dq);
@@ -182,11 +217,12 @@ void KeyGroupWorker::deliver_waiting(const AnyMutableView& dq) {
 }
 
 RightTile KeyGroupWorker::keys_of(Index i) const {
-  return call_.pairs == nullptr ? RightTile{.panels = tiles_[i].key_panels.data()} : pairs_.keys(i);
+  return call_.pairs == nullptr ? RightTile{.panels = key_tiles_[i]->key_panels.data()}
+                                : pairs_.keys(i);
 }
 
 RightTile KeyGroupWorker::values_of(Index i) const {
-  return call_.pairs == nullptr ? RightTile{.panels = tiles_[i].value_panels.data()}
+  return call_.pairs == nullptr ? RightTile{.panels = key_tiles_[i]->value_panels.data()}
                                 : pairs_.values(i);
 }
 
@@ -198,7 +234,7 @@ void KeyGroupWorker::visit(Index i, std::int32_t mask_id, Index query_tile, Inde
   scoring_.uncap();
   relative_gradients(call_.distance(query_tile, j));
   if (call_.pairs == nullptr) {
-    products(tiles_[i]);
+    products(*key_tiles_[i]);
   } else {
     pairs_.products(i, scoring_.probabilities(), scoring_.dlogits(), scoring_.mask(),
                     dqueries_.data());
@@ -269,8 +305,8 @@ void KeyGroupWorker::flush_relative() {
 
 void KeyGroupWorker::flush(Index i) {
   if (call_.pairs != nullptr) return pairs_.flush(i);
-  tiles_[i].dkeys.flush(call_.kernels);
-  tiles_[i].dvalues.flush(call_.kernels);
+  key_tiles_[i]->dkeys.flush(call_.kernels);
+  key_tiles_[i]->dvalues.flush(call_.kernels);
 }
 
 void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head,
@@ -284,22 +320,20 @@ void KeyGroupWorker::write_pairs(Index i, Index item, Index kv_head,
   copy(pairs_.dvalues(i), value_width_, gradients.dv, call_.value_dim);
 }
 
-void KeyGroupWorker::write(Index item, Index kv_head, const GradientViews& gradients) {
-  const auto copy = [&](const FlushedSums& sums, Index i, double factor, const AnyMutableView& to) {
+void KeyGroupWorker::write_keys(Index i, Index item, Index kv_head,
+                                const GradientViews& gradients) {
+  if (visits_[i] == 0) take_keys(i, item, kv_head);  // zeros
+  if (call_.pairs != nullptr) return write_pairs(i, item, kv_head, gradients);
+  const auto copy = [&](const FlushedSums& sums, double factor, const AnyMutableView& to) {
     const Index width = sums.size() / tile;
     for (Index r = 0; r < call_.tile_keys(first_ + i); ++r)
       deliver_row(
           call_.kernels, call_.key_order, to, item, kv_head, (first_ + i) * tile + r,
           [&](float* out) { sums.narrow(call_.kernels, r * width, to.dim(), factor, out); });
   };
-  for (Index i = 0; i < count_; ++i) {
-    if (call_.pairs != nullptr) {
-      write_pairs(i, item, kv_head, gradients);
-      continue;
-    }
-    copy(tiles_[i].dkeys, i, call_.rule.key_gradient_factor(), gradients.dk);
-    copy(tiles_[i].dvalues, i, 1, gradients.dv);
-  }
+  copy(key_tiles_[i]->dkeys, call_.rule.key_gradient_factor(), gradients.dk);
+  copy(key_tiles_[i]->dvalues, 1, gradients.dv);
+  idle_.push_back(std::move(key_tiles_[i]));
 }
 
 }  // namespace rapt

@@ -18,9 +18,15 @@ struct ScoreGradients {
 
 /// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache
 /// while all queries that see them pass by. Five products a visit: S, dP, dV, dK, dQ.
+///
+/// A key tile is packed at its first visit, and its gradients are written after the last: where
+/// queries see few tiles, few are in the cache.
 class KeyGroupWorker {
  public:
-  static constexpr Index tiles = 4;
+  /// Key tiles of a group. Query tiles at its end are packed for two groups, so longer ones pack
+  /// less, where queries see so few tiles that none of their sums gets longer.
+  static constexpr Index most_tiles = 16;
+  static Index group_tiles(const Call& call);
 
   KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
   void run(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
@@ -32,14 +38,19 @@ class KeyGroupWorker {
  private:
   /// One key tile of the group.
   struct Tile {
+    explicit Tile(const Call& call);
     Buffer<float> key_panels, key_rows, value_panels;
     FlushedSums dkeys, dvalues;
     bool keys_finite = true;
   };
 
-  void take_keys(Index item, Index kv_head, Index key_group);
-  void expect(Index item, Index head, Index query_tile, Index key_tile) const;
-  void expect_keys(Index i, const GradientViews& gradients) const;
+  void begin(Index key_group);
+  void visit_members(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
+                     ScoreGradients& score);
+  void take_keys(Index i, Index item, Index kv_head);
+  void expect_queries(Index item, Index head, Index query_tile) const;
+  void expect_keys(Index i, Index item, Index kv_head) const;
+  void expect_key_results(Index i, const GradientViews& gradients) const;
   void take_queries(Index item, Index head, Index query_tile);
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
                      const GradientViews& gradients, ScoreGradients& score);
@@ -65,7 +76,8 @@ class KeyGroupWorker {
   };
   void write_queries(const QueryPlace& place, const SplitSums& sums, const AnyMutableView& dq);
   void deliver_waiting(const AnyMutableView& dq);
-  void write(Index item, Index kv_head, const GradientViews& gradients);
+  /// Of a key tile that no other query visits.
+  void write_keys(Index i, Index item, Index kv_head, const GradientViews& gradients);
 
   const Call& call_;
   const BackwardInput& input_;
@@ -73,10 +85,14 @@ class KeyGroupWorker {
   GradientScoring scoring_;
   PairGradients pairs_;  // instead of the tiles below where the call multiplies in bf16
   Index width_, value_width_;
+  Index tiles_;                  // of a group
+  bool alone_;                   // no other thread waits for its turn to add to tokens
   Index first_ = 0, count_ = 0;  // key tiles of the group
-  Tile tiles_[tiles];
-  Index visits_[tiles] = {};    // of each key tile, so far
-  VisitCursor cursors_[tiles];  // over the query tiles that visit each key tile
+  Index written_ = 0;            // of them, so far
+  std::vector<std::unique_ptr<Tile>> idle_;
+  std::unique_ptr<Tile> key_tiles_[most_tiles];  // null before the first visit, after the last
+  Index visits_[most_tiles] = {};                // of each key tile, so far
+  VisitCursor cursors_[most_tiles];              // over the query tiles that visit each key tile
   Buffer<float> query_rows_, dout_rows_, dqueries_;
   bool queries_finite_ = true, douts_finite_ = true;
   std::vector<Index> waiting_;  // query tiles whose gradients are complete, if tokens have an order

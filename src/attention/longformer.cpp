@@ -1,6 +1,7 @@
 #include "rapt/longformer.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "attention/longformer_tokens.h"
 #include "attention/parts.h"
@@ -93,15 +94,87 @@ void check_rows(const LongformerOutcome& attended, const AnyView& q, const Longf
         ", as attend gives with the same operands and classes");
 }
 
-}  // namespace
+void clear_item(const AnyMutableView& out, Index item) {
+  const auto bytes = static_cast<std::size_t>(out.dim()) * size_of(out.type());
+  for (Index head = 0; head < out.heads(); ++head)
+    for (Index i = 0; i < out.tokens(); ++i) std::memset(out.row(item, head, i), 0, bytes);
+}
 
-LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
-                          const Context& context) {
-  check_call("Longformer", o, how);
+GradientViews part_of(const GradientViews& views, const Part& part) {
+  return {part_of(views.dq, part), part_of(views.dk, part), part_of(views.dv, part)};
+}
+
+/// What one thing after the other is done to: heads that share a pattern, then global tokens.
+class Backward {
+ public:
+  Backward(const LongformerGradientViews& to, AnyView dout, const LongformerOperands& o,
+           const LongformerOutcome& attended, const Longformer& how, const Context& context)
+      : to_(to), dout_(dout), o_(o), attended_(attended), how_(how), context_(context) {}
+
+  void run() {
+    for_each_part(how_, o_.q.batch(), o_.q.heads(), [&](Index item, Index head, Index count) {
+      local({item, 1, head, count});
+    });
+    if (!any_global(how_)) return;
+    first_ = 0;
+    for (Index item = 0; item < o_.q.batch(); ++item) global(item);
+  }
+
+ private:
+  void local(const Part& part) {
+    const LongformerTokens classes(how_, part.item, o_.q.tokens());
+    const Attention how = part_how(how_, classes.local(dilation_of(how_, part.head)), number_++);
+    const Index rows = part.heads * o_.q.tokens();
+    attend_backward_into(part_of(GradientViews{to_.dq, to_.dk, to_.dv}, part), part_of(dout_, part),
+                         part_of(o_.q, part), part_of(o_.k, part), part_of(o_.v, part),
+                         part_of(attended_.out, part), slice(attended_.local, first_, rows), how,
+                         context_);
+    first_ += rows;
+  }
+
+  void global(Index item) {
+    const LongformerTokens classes(how_, item, o_.q.tokens());
+    const std::vector<Index>& globals = classes.globals();
+    clear_item(to_.dq_global, item);
+    if (globals.empty()) {
+      clear_item(to_.dk_global, item);
+      clear_item(to_.dv_global, item);
+      return;
+    }
+    const Part all{item, 1, 0, o_.q.heads()};
+    const Attention how = part_how(how_, classes.global(), number_++);
+    const Index rows = o_.q.heads() * std::ssize(globals);
+    const Tensor queries = rows_at(o_.q_global, item, globals);
+    Tensor dqueries(queries.shape(), queries.type());
+    attend_backward_into({dqueries, part_of(to_.dk_global, all), part_of(to_.dv_global, all)},
+                         rows_at(dout_, item, globals), queries, part_of(o_.k_global, all),
+                         part_of(o_.v_global, all), rows_at(attended_.out, item, globals),
+                         slice(attended_.global, first_, rows), how, context_);
+    first_ += rows;
+    put_rows(dqueries, to_.dq_global, item, globals);
+  }
+
+  const LongformerGradientViews& to_;
+  AnyView dout_;
+  const LongformerOperands& o_;
+  const LongformerOutcome& attended_;
+  const Longformer& how_;
+  const Context& context_;
+  Index number_ = 0, first_ = 0;  // parts, and rows of forward, so far
+};
+
+void check_backward(AnyView dout, const LongformerOperands& o, const LongformerOutcome& attended,
+                    const Longformer& how) {
+  check_call("Longformer backward", o, how);
+  check_operand("Longformer backward", "dout", dout, o.q.shape());
+  check_operand("Longformer backward", "out", attended.out, o.q.shape());
+  check_rows(attended, o.q, how);
+}
+
+LongformerAttended forward(const AnyMutableView& out, const LongformerOperands& o,
+                           const Longformer& how, const Context& context) {
   const Index heads = o.q.heads(), tokens = o.q.tokens();
   LongformerAttended attended;
-  attended.out = Tensor(o.q.shape(), o.q.type());
-  const AnyMutableView out = attended.out;
   Index number = 0;
   for_each_part(how, o.q.batch(), heads, [&](Index item, Index head, Index count) {
     const LongformerTokens classes(how, item, tokens);
@@ -125,51 +198,61 @@ LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
   return attended;
 }
 
+}  // namespace
+
+LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
+                          const Context& context) {
+  check_call("Longformer", o, how);
+  Tensor out = Tensor::uninitialized(o.q.shape(), o.q.type());
+  LongformerAttended attended = forward(out, o, how, context);
+  attended.out = std::move(out);
+  return attended;
+}
+
+LongformerAttended attend_into(AnyMutableView out, const LongformerOperands& o,
+                               const Longformer& how, const Context& context) {
+  check_call("Longformer", o, how);
+  check_output("Longformer", "out", out, o.q.shape());
+  check(out.type() == o.q.type(), "Longformer: out is ", text(out.type()), ", expected ",
+        text(o.q.type()), " as q");
+  for (const AnyView& operand : {o.q_global, o.k_global, o.v_global})
+    if (operand.data() != nullptr) check_apart("Longformer", out, operand, "a global operand");
+  return forward(out, o, how, context);
+}
+
+void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
+                          const LongformerOperands& o, const LongformerOutcome& attended,
+                          const Longformer& how, const Context& context) {
+  check_backward(dout, o, attended, how);
+  check_output("Longformer backward", "dq", to.dq, o.q.shape());
+  check_output("Longformer backward", "dk", to.dk, o.q.shape());
+  check_output("Longformer backward", "dv", to.dv, o.q.shape());
+  if (any_global(how)) {
+    check_output("Longformer backward", "dq_global", to.dq_global, o.q.shape());
+    check_output("Longformer backward", "dk_global", to.dk_global, o.q.shape());
+    check_output("Longformer backward", "dv_global", to.dv_global, o.q.shape());
+    check(to.dq_global.type() == o.q_global.type(), "Longformer backward: dq_global is ",
+          text(to.dq_global.type()), ", expected ", text(o.q_global.type()), " as q_global");
+  }
+  Backward(to, dout, o, attended, how, context).run();
+}
+
 LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
                                     const LongformerOutcome& attended, const Longformer& how,
                                     const Context& context) {
-  check_call("Longformer backward", o, how);
-  check_operand("Longformer backward", "dout", dout, o.q.shape());
-  check_operand("Longformer backward", "out", attended.out, o.q.shape());
-  const Index heads = o.q.heads(), tokens = o.q.tokens();
-  check_rows(attended, o.q, how);
-  LongformerGradients g;
-  g.dq = Tensor(o.q.shape(), o.q.type());
-  g.dk = Tensor(o.k.shape(), o.k.type());
-  g.dv = Tensor(o.v.shape(), o.v.type());
-  Index number = 0, first = 0;
-  for_each_part(how, o.q.batch(), heads, [&](Index item, Index head, Index count) {
-    const LongformerTokens classes(how, item, tokens);
-    const Attention local = part_how(how, classes.local(dilation_of(how, head)), number++);
-    const auto part = [&](const AnyView& view) { return part_of(view, {item, 1, head, count}); };
-    const Gradients of_part =
-        attend_backward(part(dout), part(o.q), part(o.k), part(o.v), part(attended.out),
-                        slice(attended.local, first, count * tokens), local, context);
-    first += count * tokens;
-    copy_into(of_part.dq, part_of(AnyMutableView(g.dq), {item, 1, head, count}));
-    copy_into(of_part.dk, part_of(AnyMutableView(g.dk), {item, 1, head, count}));
-    copy_into(of_part.dv, part_of(AnyMutableView(g.dv), {item, 1, head, count}));
-  });
-  if (!any_global(how)) return g;
-  g.dq_global = Tensor(o.q_global.shape(), o.q_global.type());
-  g.dk_global = Tensor(o.k_global.shape(), o.k_global.type());
-  g.dv_global = Tensor(o.v_global.shape(), o.v_global.type());
-  first = 0;
-  for (Index item = 0; item < o.q.batch(); ++item) {
-    const LongformerTokens classes(how, item, tokens);
-    const std::vector<Index>& globals = classes.globals();
-    if (globals.empty()) continue;
-    const Attention global = part_how(how, classes.global(), number++);
-    const Index rows = heads * std::ssize(globals);
-    const Gradients of_item = attend_backward(
-        rows_at(dout, item, globals), rows_at(o.q_global, item, globals),
-        part_of(o.k_global, {item, 1, 0, heads}), part_of(o.v_global, {item, 1, 0, heads}),
-        rows_at(attended.out, item, globals), slice(attended.global, first, rows), global, context);
-    first += rows;
-    put_rows(of_item.dq, g.dq_global, item, globals);
-    copy_into(of_item.dk, part_of(AnyMutableView(g.dk_global), {item, 1, 0, heads}));
-    copy_into(of_item.dv, part_of(AnyMutableView(g.dv_global), {item, 1, 0, heads}));
+  check_backward(dout, o, attended, how);
+  const auto room = [](const AnyView& of) { return Tensor::uninitialized(of.shape(), of.type()); };
+  LongformerGradients g{room(o.q), room(o.k), room(o.v), {}, {}, {}};
+  LongformerGradientViews to{g.dq, g.dk, g.dv};
+  if (any_global(how)) {
+    g.dq_global = room(o.q_global);
+    g.dk_global = room(o.k_global);
+    g.dv_global = room(o.v_global);
+    to.dq_global = g.dq_global;
+    to.dk_global = g.dk_global;
+    to.dv_global = g.dv_global;
   }
+  Backward(to, dout, o, attended, how, context).run();
   return g;
 }
 

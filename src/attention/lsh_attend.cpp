@@ -143,34 +143,18 @@ class BackwardHeads {
   GradientSums dq_, dk_, dv_;
 };
 
-/// Whether threads take heads of their own or share each head.
-enum class Heads { apart, shared };
-
-/// Heads of their own if there are enough of them: the tasks of one head wait for each other.
-Heads heads_of(const LshCall& lsh) {
-  const Index threads = lsh.context().threads();
-  return threads > 1 && lsh.batch() * lsh.heads() >= threads ? Heads::apart : Heads::shared;
-}
-
-/// Forward's tasks hardly wait. A few threads do better on one head, whose rows stay in the last
-/// cache, than on as many heads that do not: 16,384 tokens, two threads: 153 against 180 ms.
-Heads forward_heads_of(const LshCall& lsh) {
-  constexpr Index few_threads = 4;
-  const Index numbers = lsh.tokens() * 2 * (lsh.dim() + lsh.value_dim());
-  const bool large = numbers * static_cast<Index>(sizeof(float)) > near_bytes;
-  return large && lsh.context().threads() <= few_threads ? Heads::shared : heads_of(lsh);
-}
-
+/// Threads take heads of their own if there are enough of them, and share each head otherwise: the
+/// tasks of one head wait for each other.
 template <class Worker, class... Arguments>
-void for_each_head(Heads heads, const LshCall& lsh, Arguments&... arguments) {
+void for_each_head(const LshCall& lsh, Arguments&... arguments) {
   const Context& context = lsh.context();
-  const bool apart = heads == Heads::apart;
+  const Index owners = lsh.batch() * lsh.heads();
+  const bool apart = context.threads() > 1 && owners >= context.threads();
   const Context inside = apart ? Context(1, context.isa()) : context;
   Crew<Worker> crew(context);
   const auto run = [&](Index owner, Index worker) {
     crew.get(worker, inside, lsh, arguments...).run(owner);
   };
-  const Index owners = lsh.batch() * lsh.heads();
   if (apart) return for_each_task(context, owners, run);
   for (Index owner = 0; owner < owners; ++owner) run(owner, 0);
 }
@@ -195,7 +179,7 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.order = lsh.shared_order();
-  for_each_head<ForwardHeads>(forward_heads_of(lsh), lsh, out, attended);
+  for_each_head<ForwardHeads>(lsh, out, attended);
   return attended;
 }
 
@@ -209,7 +193,7 @@ void attend_lsh_backward(const GradientViews& to, AnyView dout, AnyView q, AnyVi
   const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
   check(rows.max.size() == count && rows.sum.size() == count, "attend_backward: rows have ",
         rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
-  for_each_head<BackwardHeads>(heads_of(lsh), lsh, dout, k, out, rows, to);
+  for_each_head<BackwardHeads>(lsh, dout, k, out, rows, to);
 }
 
 }  // namespace rapt

@@ -42,7 +42,7 @@ LshCacheHash::LshCacheHash(const CacheLsh& o, Index heads, Index dim, const Kern
     rotations.copy(head, rows.data());
     for (Index c = 0; c < columns_; c += tile)
       kernels.pack_panels({rows.data() + c * dim, Type::f32, dim, std::min(tile, columns_ - c)},
-                          dim, panels_.data() + (head * padded + c) * dim);
+                          dim, nullptr, panels_.data() + (head * padded + c) * dim);
   }
 }
 

@@ -102,8 +102,8 @@ LshCall::LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
       common_(std::move(common)),
       slot_how_(common_->how),
       slot_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
-      key_factors_(q.tokens()),
-      normalized_(shared_keys() ? checked_product({q.tokens(), q.dim()}) : 0),
+      key_factors_(shared_keys() ? q.tokens() : 0),
+      slot_factors_(shared_keys() ? slots() : 0),
       keys_(*this) {}
 
 AnyView LshCall::head_of(const AnyView& operand) const {
@@ -124,29 +124,35 @@ AnyView LshCall::close_rows(const AnyView& operand, Buffer<float>& room) const {
                           {room.size(), room.size(), numbers, 1});
 }
 
+/// Keys are queries where they lie at the same place.
 AnyView LshCall::head_keys() {
-  if (!shared_keys()) return close_rows(k_, key_room_);
-  return AnyView::trusted(normalized_.data(), Type::f32, {1, 1, tokens(), dim()},
-                          {normalized_.size(), normalized_.size(), dim(), 1});
+  const bool same =
+      k_.data() == q_.data() && k_.type() == q_.type() && k_.strides() == q_.strides();
+  return same ? call_->q : close_rows(k_, key_room_);
 }
 
-void LshCall::normalize_keys() {
+void LshCall::find_key_factors() {
   if (!shared_keys()) return;
   for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
+    float row[max_dim];
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i) {
-      float* row = normalized_.data() + i * dim();
-      kernels().load_numbers(k_.row(item(), head(), i), k_.type(), dim(), row);
+      kernels().load_numbers(call_->k.row(0, 0, i), call_->k.type(), dim(), row);
       key_factors_[i] = inverse_rms(row, dim());
-      const auto factor = static_cast<float>(key_factors_[i]);
-      for (Index c = 0; c < dim(); ++c) row[c] *= factor;
     }
   });
+  for (Index slot = 0; slot < slots(); ++slot) {
+    const Index token = key_order_.rows[slot];
+    const double factor = token < 0 ? 0 : key_factors_[token];
+    slot_factors_[slot] = static_cast<double>(static_cast<float>(factor));
+  }
+  call_->key_factors = slot_factors_.data();
 }
 
 PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
   const Call& call = lsh_.call();
   float* values = room + tile * call.dim;
-  call.kernels.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim, room);
+  call.kernels.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim,
+                           call.factors_of_keys(key_tile), room);
   const bool finite = call.kernels.pack_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim,
                                              nullptr, values);
   return {{.panels = room}, values, nullptr, finite};
@@ -161,7 +167,6 @@ void LshCall::SlotKeys::expect(Index, Index, Index key_tile) {
 
 void LshCall::take(Index item, Index head) {
   owner_ = item * heads() + head;
-  normalize_keys();
   const std::int32_t* queries = order().queries(owner_);
   const std::int32_t* keys = order().keys(owner_);
   slot_rule_.take(queries, keys, slots());
@@ -181,6 +186,7 @@ void LshCall::take(Index item, Index head) {
   call_->slots = &slot_rule_;
   call_->query_order = &query_order_;
   call_->key_order = &key_order_;
+  find_key_factors();
 }
 
 }  // namespace rapt

@@ -41,7 +41,7 @@ class LshCall {
   /// The call of the head taken last: one head of slots() tokens.
   const Call& call() const { return *call_; }
   KeySource& keys() { return keys_; }
-  /// What keys are multiplied with, by position: the inverse root mean square, or 1.
+  /// What shared keys are multiplied with, by position: the inverse root mean square.
   double key_factor(Index position) const { return key_factors_[position]; }
 
   /// The head taken last of any operand.
@@ -75,8 +75,8 @@ class LshCall {
     const LshCall& lsh_;
   };
 
-  void normalize_keys();
   AnyView head_keys();
+  void find_key_factors();
 
   AnyView q_, k_, v_;
   const Context& context_;
@@ -84,24 +84,22 @@ class LshCall {
   Attention slot_how_;
   SlotRule slot_rule_;
   Index owner_ = 0;
-  Buffer<double> key_factors_;
-  Buffer<float> normalized_;  // [tokens][dim]: keys times their factors; empty if kept apart
+  Buffer<double> key_factors_, slot_factors_;  // by token, by slot; empty if keys are kept apart
   Buffer<float> query_room_, key_room_, value_room_;  // of rows that lie apart
   TokenOrder query_order_{}, key_order_{};
   std::unique_ptr<Call> call_;
   SlotKeys keys_;
 };
 
-/// What a thread's share of the last cache holds, more or less.
-inline constexpr Index near_bytes = Index{8} << 20;
-
-/// Whether a head's rows follow each other without a gap, or the gaps are so few that pages and
-/// caches hold them all the same.
+/// Whether a head's rows follow each other without a gap, or with so few that it does not matter.
+/// Heads beside each other have their rows in a few sets of the caches, where they push each other
+/// out.
 template <class View>
 bool rows_are_close(const View& view) {
+  constexpr Index few_bytes = Index{256} << 10;
   const Index stride = std::abs(view.stride(2));
   return stride == view.dim() ||
-         view.tokens() * stride * static_cast<Index>(size_of(view.type())) <= near_bytes;
+         view.tokens() * stride * static_cast<Index>(size_of(view.type())) <= few_bytes;
 }
 
 /// Whether results of several rounds can be added up where they belong.

@@ -85,7 +85,8 @@ class LshSorter {
     const Index tokens = vectors.tokens(), dim = vectors.dim();
     for (Index first = 0; first < tokens; first += tile) {
       const Index count = std::min(tile, tokens - first);
-      kernels_.pack_panels(rows_of(vectors, item, head, first, count), dim, panels_.data());
+      kernels_.pack_panels(rows_of(vectors, item, head, first, count), dim, nullptr,
+                           panels_.data());
       for (Index c = 0; c < rotations_.columns(); c += tile) {
         const Index columns = std::min(tile, rotations_.columns() - c);
         kernels_.scores(strips_.data() + c * dim, panels_.data(), dim, divide_up(columns, strip),

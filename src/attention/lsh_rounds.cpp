@@ -25,6 +25,10 @@ void RoundSums::take(Index item, Index head) {
 
 Index RoundSums::token_of(Index slot) const { return lsh_.call().query_order->rows[slot]; }
 
+void RoundSums::add_to(float* sums, const float* share) const {
+  lsh_.kernels().network->add(sums, share, numbers_);
+}
+
 void RoundSums::expect(Index query_tile) const {
   const Index end = std::min(lsh_.slots(), (query_tile + 1) * tile);
   for (Index slot = query_tile * tile; slot < end; ++slot) {
@@ -48,7 +52,7 @@ double RoundSums::finish(Index token, const AnyMutableView& out) {
   float* sums = row(token);
   if (std::isfinite(lse)) {
     const auto factor = static_cast<float>(std::exp(references_[token] - lse));
-    for (Index c = 0; c < numbers_; ++c) sums[c] *= factor;
+    lsh_.kernels().network->scale(sums, factor, numbers_, sums);
   } else {
     // A denominator of -inf is a token that sees nothing; NaN and +inf make the row NaN.
     const bool nothing = lse == -std::numeric_limits<double>::infinity();

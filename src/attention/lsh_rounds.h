@@ -43,6 +43,7 @@ class RoundSums {
   static constexpr double most_growth = 32;
 
   Index token_of(Index slot) const;
+  void add_to(float* sums, const float* share) const;
   double note(Index slot, Index token, double max, double sum);
   float* row(Index token) const { return sums_ + token * stride_; }
 
@@ -75,7 +76,7 @@ void RoundSums::add(Index slot, double max, double sum, const Scaled& scaled) {
   }
   float share[max_dim];
   scaled(std::exp(lse - reference), share);
-  for (Index c = 0; c < numbers_; ++c) sums[c] += share[c];
+  add_to(sums, share);
 }
 
 }  // namespace rapt

@@ -82,7 +82,7 @@ PackedKeys::State PackedKeys::pack(Index item, Index kv_head, Index key_tile, Ro
   const InputRows v = rows_of(call_.v, item, kv_head, key_tile * tile, count);
   bool finite = true;
   if (call_.pairs == nullptr) {
-    kernels.pack_panels(k, call_.dim, room.keys.data() + key_tile * key_size_);
+    kernels.pack_panels(k, call_.dim, nullptr, room.keys.data() + key_tile * key_size_);
     finite =
         kernels.pack_rows(v, call_.value_dim, nullptr, room.values.data() + key_tile * value_size_);
   } else {

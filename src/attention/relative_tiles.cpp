@@ -23,7 +23,7 @@ RelativeTiles::RelativeTiles(const View& table, Lengths lengths, const Kernels& 
                   gathered.data() + r * dim_);
     }
     const InputRows rows{gathered.data(), Type::f32, dim_, tile};
-    kernels.pack_panels(rows, dim_, panels_.data() + t * tile * dim_);
+    kernels.pack_panels(rows, dim_, nullptr, panels_.data() + t * tile * dim_);
     finite_ &= kernels.pack_rows(rows, dim_, nullptr, rows_.data() + t * tile * width_);
   }
 }

@@ -1,5 +1,6 @@
 #include "attention/tile_mask.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/sizes.h"
@@ -18,15 +19,15 @@ void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips
   }
 }
 
-void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips) {
-  for (Index s = 0; s < strips; ++s) clips[s] = {};
-  for (Index r = 0; r < tile; ++r) {
-    for (std::uint64_t word = mask[static_cast<std::size_t>(r)]; word != 0;) {
-      const Index s = std::countr_zero(word) / strip;
-      if (clips[s].end == 0) clips[s].begin = r;
-      clips[s].end = r + 1;
-      word &= ~(std::uint64_t{0xF} << (s * strip));
-    }
+void clip_columns(std::span<const std::uint64_t, tile> mask, Index rows, Clips& clips) {
+  std::uint64_t any[tile / clip_rows] = {};  // of a few rows each
+  for (Index r = 0; r < rows; ++r) any[r / clip_rows] |= mask[static_cast<std::size_t>(r)];
+  for (Index s = 0; s < strips; ++s) {
+    const std::uint64_t columns = std::uint64_t{0xF} << (s * strip);
+    Index begin = 0, end = divide_up(rows, clip_rows);
+    while (begin < end && (any[begin] & columns) == 0) ++begin;
+    while (begin < end && (any[end - 1] & columns) == 0) --end;
+    clips[s] = {begin * clip_rows, std::min(end * clip_rows, rows)};
   }
 }
 

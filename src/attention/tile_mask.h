@@ -9,8 +9,10 @@ namespace rapt {
 
 /// Columns of a masked tile that each strip of rows touches, in whole vectors.
 void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips& clips);
-/// Query rows of a masked tile that each strip of key columns touches.
-void clip_columns(std::span<const std::uint64_t, tile> mask, Clips& clips);
+/// Which of the first `rows` query rows of a masked tile each strip of key columns touches, in
+/// steps that the products take.
+inline constexpr Index clip_rows = 8;
+void clip_columns(std::span<const std::uint64_t, tile> mask, Index rows, Clips& clips);
 
 /// Which pairs of a tile exist: all of them, or those of a mask, with the columns each strip of
 /// rows needs.

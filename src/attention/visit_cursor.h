@@ -21,6 +21,11 @@ class VisitCursor {
   /// After next(t): whether tile t is visited, and with which mask.
   bool visits(Index t) const { return at_ < visits_.size() && visits_[at_].first <= t; }
   std::int32_t mask() const { return visits_[at_].mask; }
+  /// After next(t): whether no tile after t is visited.
+  bool ends_at(Index t) const {
+    return at_ == visits_.size() ||
+           (at_ + 1 == visits_.size() && visits_[at_].first + visits_[at_].count - 1 <= t);
+  }
 
  private:
   std::span<const Visit> visits_;

@@ -218,7 +218,7 @@ struct Kernels {
   // Packing: rows of `dim` numbers, each row times its factor (null: 1), the rest of the 64 rows
   // zero. False if a packed number is not finite.
   bool (*pack_strips)(const InputRows& rows, Index dim, const double* factors, float* out) noexcept;
-  bool (*pack_panels)(const InputRows& rows, Index dim, float* out) noexcept;
+  bool (*pack_panels)(const InputRows& rows, Index dim, const double* factors, float* out) noexcept;
   bool (*pack_rows)(const InputRows& rows, Index dim, const double* factors, float* out) noexcept;
   // Numbers of any type to f32 and back, rounded to nearest.
   void (*load_numbers)(const void* from, Type type, Index count, float* to) noexcept;

@@ -98,8 +98,8 @@ inline void TransposeColumns(const float* columns, Index width, float* rows) noe
   for (Index c = 0; c < width; c += 4) {
     const float* four[4];
     for (Index i = 0; i < 4; ++i) four[i] = columns + (c + i) * tile;
-    TransposeFour(four, {NoFactor(), NoFactor(), NoFactor(), NoFactor()}, tile, rows + c, width,
-                  ignored);
+    const NoFactor ones[4];
+    TurnFour(four, ones, 0, tile, rows + c, width, ignored);
   }
 }
 

@@ -162,10 +162,10 @@ inline bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* ou
     ClearSlots(out, 0, used, 0);
     return true;
   }
-  return Dispatch(rows.data, rows.type, [&](const auto* data) {
+  return Dispatch(rows.data, rows.type, [&]<class Number>(const Number* data) {
     PairCheck<D4Words> check;
     for (Index slot = 0; slot < rows.count; slot += 4) {
-      const FourRows four(data, rows, slot, nullptr);
+      const SomeRows<Number, NoFactor, 4> four(data, rows, slot, nullptr);
       TransposeFourPairs(four.rows, dim, out + 2 * slot, check);
     }
     if (rows.count < tile) ClearSlots(out, 0, used, rows.count);

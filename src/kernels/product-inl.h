@@ -187,6 +187,14 @@ HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index 
   }
 }
 
+/// Strips from s on with the same clip: most of a mask's have one, and are multiplied in one go.
+HWY_INLINE Index StripsAlike(const Clip* clips, Index s, Index row_strips) {
+  Index end = s + 1;
+  while (end < row_strips && clips[end].begin == clips[s].begin && clips[end].end == clips[s].end)
+    ++end;
+  return end - s;
+}
+
 /// Depths first .. first + count - 1 of a product over `depth` in all.
 struct DepthBlock {
   Index depth, first, count;
@@ -204,14 +212,20 @@ HWY_INLINE void ScoresOfBlock(const float* a, const float* b, const DepthBlock& 
       Strips<1, strip, Store::set>(width / lane_count, walk, block.count, row_strips);
       continue;
     }
-    for (Index s = 0; s < row_strips; ++s) {
+    for (Index s = 0, alike; s < row_strips; s += alike) {
+      alike = StripsAlike(clips, s, row_strips);
       const Index begin = std::max(first, clips[s].begin);
       const Index end = std::min(first + width, clips[s].end);
       if (begin >= end) continue;
       walk.a = a + block.first * strip + s * strip * block.depth;
       walk.b = panel + begin - first;
       walk.c = scores + s * strip * tile + begin;
-      Strips<1, strip, Store::set, Span::part>((end - begin) / lane_count, walk, block.count, 1);
+      const Index vectors = (end - begin) / lane_count;
+      if (end - begin == width) {
+        Strips<1, strip, Store::set>(vectors, walk, block.count, alike);
+      } else {
+        Strips<1, strip, Store::set, Span::part>(vectors, walk, block.count, alike);
+      }
     }
   }
 }
@@ -259,14 +273,15 @@ HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width
       Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, tile, row_strips);
       continue;
     }
-    for (Index s = 0; s < row_strips; ++s) {
+    for (Index s = 0, alike; s < row_strips; s += alike) {
+      alike = StripsAlike(clips, s, row_strips);
       const Clip clip = clips[s];
       if (clip.begin >= clip.end) continue;
       walk.a = scores + s * strip * row_step + clip.begin * depth_step;
       walk.b = rows + first * tile + clip.begin * columns;
       walk.c = out + s * strip * width + first;
       Strips<row_step, depth_step, Store::add>(columns / lane_count, walk, clip.end - clip.begin,
-                                               1);
+                                               alike);
     }
   }
 }
