@@ -7,6 +7,7 @@
 #include "base/torch_random.h"
 #include "support/bound.h"
 #include "support/engine.h"
+#include "support/refused.h"
 
 namespace rapt::test {
 namespace {
@@ -199,6 +200,62 @@ TEST(Longformer, BackwardReadsAnOutputThatTheCallerHolds) {
   const LongformerGradients got =
       attend_backward(q, o, LongformerOutcome(held, y.local, y.global), how);
   EXPECT_SILENT(different_bits("dq", got.dq.numbers(), attend_backward(q, o, y, how).dq.numbers()));
+}
+
+/// [1, 2, 40, 8] as [tokens, heads, dim] in memory.
+struct Beside {
+  Tensor memory = Tensor({40, 2, 8});
+  AnyMutableView view() { return MutableView(memory.data(), {1, 2, 40, 8}, {640, 8, 16, 1}); }
+};
+
+TEST(Longformer, ResultsAreWrittenWhereTheCallerWants) {
+  const Tensor q = random_tensor({1, 2, 40, 8}, 1), k = random_tensor({1, 2, 40, 8}, 2);
+  std::vector<TokenClass> classes(40, local);
+  classes[3] = classes[20] = global;
+  const Longformer how{.window = 5, .classes = classes};
+  const LongformerOperands o{q, k, k, k, q, k};
+  const LongformerAttended want = attend(o, how);
+  const LongformerGradients g = attend_backward(q, o, want, how);
+  Beside out, dq, dk, dv, dq_global, dk_global, dv_global;
+  const LongformerAttended got = attend_into(out.view(), o, how);
+  EXPECT_TRUE(got.out.empty());
+  attend_backward_into(
+      {dq.view(), dk.view(), dv.view(), dq_global.view(), dk_global.view(), dv_global.view()}, q, o,
+      {out.view(), got.local, got.global}, how);
+  const auto compare = [](const char* name, Beside& one, const Tensor& other) {
+    Tensor rows({1, 2, 40, 8});
+    for (Index head = 0; head < 2; ++head)
+      for (Index i = 0; i < 40; ++i)
+        std::copy_n(one.memory.data() + i * 16 + head * 8, 8, rows.data() + (head * 40 + i) * 8);
+    EXPECT_SILENT(different_bits(name, rows.numbers(), other.numbers()));
+  };
+  compare("out", out, want.out);
+  compare("dq", dq, g.dq);
+  compare("dk", dk, g.dk);
+  compare("dv", dv, g.dv);
+  compare("dq_global", dq_global, g.dq_global);
+  compare("dk_global", dk_global, g.dk_global);
+  compare("dv_global", dv_global, g.dv_global);
+}
+
+TEST(Longformer, RoomThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
+  const Tensor q = random_tensor({1, 2, 40, 8}, 1);
+  const LongformerOperands o{q, q, q, q, q, q};
+  std::vector<TokenClass> classes(40, local);
+  classes[3] = global;
+  const Longformer how{.window = 5, .classes = classes};
+  const LongformerAttended y = attend(o, how);
+  Tensor short_one({1, 2, 39, 8}), half({1, 2, 40, 8}, Type::bf16);
+  expect_refused([&] { attend_into(short_one, o, how); }, {"out", "39", "40"});
+  expect_refused([&] { attend_into(half, o, how); }, {"out is bf16", "f32"});
+  Tensor a({1, 2, 40, 8}), b({1, 2, 40, 8}), c({1, 2, 40, 8}), d({1, 2, 40, 8}), e({1, 2, 40, 8});
+  const auto backward = [&](AnyMutableView last) {
+    attend_backward_into({a, b, c, d, e, last}, q, o, y, how);
+  };
+  expect_refused([&] { backward(half); }, {"dv_global is bf16", "f32 as v_global"});
+  expect_refused([&] { backward(short_one); }, {"dv_global", "39", "40"});
+  expect_refused([&] { backward({}); }, {"dv_global"});
+  for (const float number : a.numbers()) EXPECT_EQ(number, 0.0f);
 }
 
 TEST(Longformer, MistakesAreNamed) {

@@ -104,7 +104,7 @@ void PageLayout::arrange(const Kernels& kernels, const PageHead& rows, Index cou
   const InputRows keys{rows.keys, number, dim, count},
       values{rows.values, number, value_dim, count};
   if (number == Type::f32) {
-    kernels.pack_panels(keys, dim, reinterpret_cast<float*>(to.keys));
+    kernels.pack_panels(keys, dim, nullptr, reinterpret_cast<float*>(to.keys));
     kernels.pack_rows(values, value_dim, nullptr, reinterpret_cast<float*>(to.values));
   } else {
     kernels.pack_key_pairs(keys, dim, divide_up(key_columns, Index{2}),

@@ -171,6 +171,12 @@ void check_backward(AnyView dout, const LongformerOperands& o, const LongformerO
   check_rows(attended, o.q, how);
 }
 
+void check_gradient(const char* name, const AnyMutableView& to, const AnyView& operand) {
+  check_output("Longformer backward", name, to, operand.shape());
+  check(to.type() == operand.type(), "Longformer backward: ", name, " is ", text(to.type()),
+        ", expected ", text(operand.type()), " as ", name + 1);
+}
+
 LongformerAttended forward(const AnyMutableView& out, const LongformerOperands& o,
                            const Longformer& how, const Context& context) {
   const Index heads = o.q.heads(), tokens = o.q.tokens();
@@ -224,15 +230,13 @@ void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
                           const LongformerOperands& o, const LongformerOutcome& attended,
                           const Longformer& how, const Context& context) {
   check_backward(dout, o, attended, how);
-  check_output("Longformer backward", "dq", to.dq, o.q.shape());
-  check_output("Longformer backward", "dk", to.dk, o.q.shape());
-  check_output("Longformer backward", "dv", to.dv, o.q.shape());
+  check_gradient("dq", to.dq, o.q);
+  check_gradient("dk", to.dk, o.k);
+  check_gradient("dv", to.dv, o.v);
   if (any_global(how)) {
-    check_output("Longformer backward", "dq_global", to.dq_global, o.q.shape());
-    check_output("Longformer backward", "dk_global", to.dk_global, o.q.shape());
-    check_output("Longformer backward", "dv_global", to.dv_global, o.q.shape());
-    check(to.dq_global.type() == o.q_global.type(), "Longformer backward: dq_global is ",
-          text(to.dq_global.type()), ", expected ", text(o.q_global.type()), " as q_global");
+    check_gradient("dq_global", to.dq_global, o.q_global);
+    check_gradient("dk_global", to.dk_global, o.k_global);
+    check_gradient("dv_global", to.dv_global, o.v_global);
   }
   Backward(to, dout, o, attended, how, context).run();
 }
