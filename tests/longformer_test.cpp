@@ -205,7 +205,7 @@ TEST(Longformer, BackwardReadsAnOutputThatTheCallerHolds) {
 /// [1, 2, 40, 8] as [tokens, heads, dim] in memory.
 struct Beside {
   Tensor memory = Tensor({40, 2, 8});
-  AnyMutableView view() { return MutableView(memory.data(), {1, 2, 40, 8}, {640, 8, 16, 1}); }
+  AnyMutableView view() { return MutableView(memory.numbers(), {1, 2, 40, 8}, {640, 8, 16, 1}); }
 };
 
 TEST(Longformer, ResultsAreWrittenWhereTheCallerWants) {
