@@ -68,7 +68,7 @@ void check_new_folder(const std::filesystem::path& path) {
   fs::path above = fs::absolute(path).lexically_normal();
   while (!fs::exists(above)) above = above.parent_path();
   if (!fs::is_directory(above) || access(above.c_str(), W_OK | X_OK) != 0)
-    throw std::runtime_error(path.string() + ": cannot be made, nobody may write to " +
+    throw std::runtime_error(path.string() + ": cannot be made, this user may not write to " +
                              above.string());
 }
 
@@ -111,6 +111,7 @@ std::string all_of(std::istream& in, const std::string& name) {
     if (in.gcount() == 0) break;
     text.append(part.data(), static_cast<std::size_t>(in.gcount()));
   }
+  if (in.bad()) throw std::runtime_error(name + ": cannot be read to its end");
   if (text.size() > most)
     throw std::invalid_argument(name + ": more than 2^30 bytes, expected a text");
   return text;

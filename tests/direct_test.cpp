@@ -7,6 +7,7 @@
 #include "rapt/cache.h"
 #include "support/bound.h"
 #include "support/engine.h"
+#include "support/refused.h"
 
 namespace rapt::test {
 namespace {
@@ -204,6 +205,56 @@ TEST(Direct, PagesFillUpAndAreCutAndGoOn) {
         }
       }
     }
+}
+
+/// Whoever takes tokens back gets the bits of who never gave them, also where a fork goes on.
+TEST(Direct, TokensThatWereTakenBackLeaveNoTrace) {
+  for (const CacheType type : types)
+    for (const Index kept : {1, 62, 64 + 63, 640 + 5})
+      for (const Context& context : every_isa()) {
+        const CacheOptions options{.kv_heads = 2, .dim = 40, .value_dim = 24, .type = type};
+        const Index all = kept + 70;
+        const Tensor k = random_tensor({1, 2, all, 40}, 1), v = random_tensor({1, 2, all, 24}, 2);
+        const Tensor q = random_tensor({1, 4, 1, 40}, 3);
+        Grown grown(options, context, k, v);
+        const KvCache::Sequence whole = grown.cache.fork(grown.sequence);
+        const Attended before = attend(q, grown.cache, {&whole, 1}, {}, context);
+        grown.cache.truncate(grown.sequence, kept);
+        KvCache plain(options, context);
+        const KvCache::Sequence short_one = plain.add();
+        plain.append(short_one, tokens_of(k, 0, 0, kept), tokens_of(v, 0, 0, kept));
+        const auto compare = [&] {
+          const Attended got = attend(q, grown.cache, grown.one(), {}, context);
+          const Attended want = attend(q, plain, {&short_one, 1}, {}, context);
+          EXPECT_SILENT(different_bits("out", got.out.numbers(), want.out.numbers()))
+              << text(type) << ' ' << kept << " on " << context.isa();
+        };
+        compare();
+        grown.cache.append(grown.sequence, tokens_of(k, 0, 0, 3), tokens_of(v, 0, 0, 3));
+        plain.append(short_one, tokens_of(k, 0, 0, 3), tokens_of(v, 0, 0, 3));
+        compare();
+        const Attended after = attend(q, grown.cache, {&whole, 1}, {}, context);
+        EXPECT_SILENT(different_bits("fork", after.out.numbers(), before.out.numbers()));
+      }
+}
+
+TEST(Direct, AWrongScaleIsRefusedHoweverFewKeysThereAre) {
+  const Tensor k = random_tensor({1, 2, 10, 8}, 1), q = random_tensor({1, 2, 1, 8}, 2);
+  const Grown grown({.kv_heads = 2, .dim = 8}, Context(1), k, k);
+  for (const double base : {0.5, 0.0, 1.0})
+    expect_refused([&] { attend(q, grown.cache, grown.one(), {.scale = Scale::log_n(base)}); },
+                   {"log_n scale has base", "more than 1"});
+}
+
+/// However many heads share a key head, operands are widened where the direct way is gone.
+TEST(Direct, ExplainSaysTheSameOfOperandsAndOfTheWay) {
+  for (const Context& context : every_pair_isa()) {
+    const std::string words =
+        explain({1, 32, 1, 64}, {1, 1, 40, 64}, {1, 1, 40, 64}, {}, context, Type::bf16);
+    EXPECT_NE(words.find("direct: 40 keys"), std::string::npos) << words;
+    EXPECT_NE(words.find("widened to f32 as they are read"), std::string::npos) << words;
+    EXPECT_EQ(words.find("tasks"), std::string::npos) << words;
+  }
 }
 
 TEST(Direct, OnlyTheOutputIsWrittenWhereTheCallerSays) {

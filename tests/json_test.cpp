@@ -39,6 +39,7 @@ TEST(Json, RefusesWithThePlace) {
   refused("[\"\xC0\xAF\"]", {"invalid string"});  // overlong
   refused("[\"\xFF\"]", {"invalid string"});
   refused("\xF8\x1b[31m", {"byte 1", R"(last read: "\ufffd")"});
+  refused("{\"a\" \x01 1}", {"<U+0001>\"; expected ':'"});
   refused(R"({"a": 1, "b": 2, "a": 3})", {"byte 20", "key \"a\" occurs twice"});
   refused(R"({"b": {"a\u001b": 1, "a\u001b": 2}})", {R"("a\u001b")", "twice"});
 }

@@ -255,6 +255,15 @@ TEST(Longformer, RoomThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   expect_refused([&] { backward(half); }, {"dv_global is bf16", "f32 as v_global"});
   expect_refused([&] { backward(short_one); }, {"dv_global", "39", "40"});
   expect_refused([&] { backward({}); }, {"dv_global"});
+  expect_refused([&] { backward(d); }, {"dq_global and dv_global", "same memory"});
+  Tensor read = q.clone();
+  const LongformerOperands mine{read, q, q, q, q, q};
+  expect_refused(
+      [&] {
+        attend_backward_into({a, b, c, d, e, read}, q, mine, y, how);
+      },
+      {"overlaps the memory of q"});
+  expect_refused([&] { attend_into(read, mine, how); }, {"overlaps the memory of q"});
   for (const float number : a.numbers()) EXPECT_EQ(number, 0.0f);
 }
 

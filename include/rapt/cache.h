@@ -108,7 +108,8 @@ RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          const Context& context = {});
 
 /// The same for who wants the output alone, in memory of his own that must not overlap q or a dense
-/// bias: no lse, rows or statistics are kept, and a call over few keys asks for no memory at all.
+/// bias: no lse, rows or statistics are kept, and a call of one sequence over few keys asks for no
+/// memory.
 RAPT_API void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
                           std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                           const Context& context = {});

@@ -65,8 +65,7 @@ void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
       body_->kernels.load_numbers(v.row(0, head, i), v.type(), layout.value_dim, value);
       body_->write_token(page, head, position % tile, key, value);
     }
-    if (!body_->hash && position % tile == tile - 1 && body_->is_open(page))
-      body_->close(page, room.data());
+    if (!body_->hash && position % tile == tile - 1) body_->close(page, room.data());
   }
   tokens.count += count;
   body_->let_go(tokens, tokens.count - count);
@@ -99,6 +98,10 @@ void KvCache::truncate(Sequence sequence, Index count) {
         "truncate: token ", count - 1, " has left the window of ", body_->options.window,
         "; expected more tokens, or 0");
   if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
+  if (count % tile != 0 && !body_->is_open(tokens.pages[static_cast<std::size_t>(kept - 1)])) {
+    Buffer<std::byte> room(body_->closing_bytes());
+    body_->reopen(body_->own_page(tokens, kept - 1), count % tile, room.data());
+  }
   for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
     body_->drop(tokens.pages[t]);
   tokens.pages.resize(static_cast<std::size_t>(kept));

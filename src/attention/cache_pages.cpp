@@ -65,19 +65,6 @@ PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
       head_bytes(round_up(key_bytes + value_bytes + scale_bytes, 64)),
       page_bytes(checked_product({head_bytes, o.kv_heads})) {}
 
-void PageLayout::write(const PageHead& to, Index slot, const float* key, const float* value) const {
-  const Index first_key = slot / panel * panel;
-  const Index step = std::min(panel, tile - first_key);
-  auto* keys = reinterpret_cast<float*>(to.keys) + first_key * dim + slot - first_key;
-  for (Index c = 0; c < dim; ++c) keys[c * step] = key[c];
-  auto* values = reinterpret_cast<float*>(to.values);
-  for (Index first = 0; first < value_dim; first += panel) {
-    const Index columns = std::min(panel, width - first);
-    std::copy_n(value + first, std::min(columns, value_dim - first),
-                values + first * tile + slot * columns);
-  }
-}
-
 template <class T>
 void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* value) const {
   constexpr Index in_word = 4 / sizeof(T);
@@ -87,6 +74,30 @@ void PageLayout::write(const PageHead& to, Index slot, const T* key, const T* va
   const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
   auto* values = reinterpret_cast<T*>(to.values) + row * value_width * in_word;
   for (Index c = 0; c < value_dim; ++c) values[c * in_word + slot / word_gap % in_word] = value[c];
+}
+
+void PageLayout::read(const PageHead& from, Index slot, float* key, float* value) const {
+  const Index first_key = slot / panel * panel;
+  const Index step = std::min(panel, tile - first_key);
+  const auto* keys = reinterpret_cast<const float*>(from.keys) + first_key * dim + slot - first_key;
+  for (Index c = 0; c < dim; ++c) key[c] = keys[c * step];
+  const auto* values = reinterpret_cast<const float*>(from.values);
+  for (Index first = 0; first < value_dim; first += panel) {
+    const Index columns = std::min(panel, width - first);
+    std::copy_n(values + first * tile + slot * columns, std::min(columns, value_dim - first),
+                value + first);
+  }
+}
+
+template <class T>
+void PageLayout::read(const PageHead& from, Index slot, T* key, T* value) const {
+  constexpr Index in_word = 4 / sizeof(T);
+  const auto* keys = reinterpret_cast<const T*>(from.keys);
+  for (Index c = 0; c < dim; ++c)
+    key[c] = keys[(c / in_word * tile + slot) * in_word + c % in_word];
+  const Index row = slot / (in_word * word_gap) * word_gap + slot % word_gap;
+  const auto* values = reinterpret_cast<const T*>(from.values) + row * value_width * in_word;
+  for (Index c = 0; c < value_dim; ++c) value[c] = values[c * in_word + slot / word_gap % in_word];
 }
 
 void PageLayout::arrange(const Kernels& kernels, const PageHead& rows, Index count,
@@ -221,23 +232,13 @@ Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
   return tokens.pages[at] = copy;
 }
 
-template <class T>
-void KvCache::Body::write_numbers(Index page, Index kv_head, Index slot, const T* key,
-                                  const T* value) {
-  const PageHead to = head(page, kv_head);
-  if (pages[static_cast<std::size_t>(page)].open) {
-    layout.write_row(to, slot, key, value);
-  } else {
-    layout.write(to, slot, key, value);
-  }
-}
-
 void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const float* key,
                                 const float* value) {
+  const PageHead to = head(page, kv_head);
   bool finite = true;
   for (Index c = 0; c < layout.value_dim; ++c) finite &= std::isfinite(value[c]);
   if (options.type == CacheType::f32) {
-    write_numbers(page, kv_head, slot, key, value);
+    layout.write_row(to, slot, key, value);
   } else if (options.type == CacheType::bf16) {
     Bf16 keys[max_dim], values[max_dim];
     kernels.store_numbers(key, layout.dim, Type::bf16, keys);
@@ -245,13 +246,12 @@ void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const flo
     // What is finite may round to infinity.
     for (Index c = 0; c < layout.value_dim; ++c)
       finite &= std::isfinite(static_cast<float>(values[c]));
-    write_numbers(page, kv_head, slot, keys, values);
+    layout.write_row(to, slot, keys, values);
   } else {
     std::int8_t keys[max_dim], values[max_dim];
-    const PageHead to = head(page, kv_head);
     to.scales[slot] = quantize(key, layout.dim, keys);
     to.scales[tile + slot] = quantize(value, layout.value_dim, values);
-    write_numbers(page, kv_head, slot, keys, values);
+    layout.write_row(to, slot, keys, values);
   }
   if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
 }
@@ -264,6 +264,33 @@ void KvCache::Body::close(Index page, std::byte* room) {
     layout.arrange(kernels, rows, tile, layout.dim, to);
   }
   pages[static_cast<std::size_t>(page)].open = false;
+}
+
+void KvCache::Body::reopen(Index page, Index count, std::byte* room) {
+  const PageHead closed{room, room + layout.key_bytes, nullptr};
+  const auto read_rows = [&]<class T>(const PageHead& to, T*) {
+    T key[max_dim], value[max_dim];
+    for (Index slot = 0; slot < count; ++slot) {
+      layout.read(closed, slot, key, value);
+      layout.write_row(to, slot, key, value);
+    }
+  };
+  for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
+    const PageHead to = head(page, kv_head);
+    std::memcpy(room, to.keys, static_cast<std::size_t>(closing_bytes()));
+    std::memset(to.keys, 0, static_cast<std::size_t>(closing_bytes()));
+    switch (options.type) {
+      case CacheType::f32:
+        read_rows(to, static_cast<float*>(nullptr));
+        break;
+      case CacheType::bf16:
+        read_rows(to, static_cast<Bf16*>(nullptr));
+        break;
+      case CacheType::int8:
+        read_rows(to, static_cast<std::int8_t*>(nullptr));
+    }
+  }
+  pages[static_cast<std::size_t>(page)].open = true;
 }
 
 void KvCache::Body::let_go(Tokens& tokens, Index oldest_query) {

@@ -32,8 +32,7 @@ struct PageLayout {
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
 
-  /// One token of a head of a closed page, in numbers as they are stored.
-  void write(const PageHead& to, Index slot, const float* key, const float* value) const;
+  /// One token of a head of a closed page, in words of bf16 or int8.
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
   /// Of an open one.
@@ -42,6 +41,10 @@ struct PageLayout {
     std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);
     std::copy_n(value, value_dim, reinterpret_cast<T*>(to.values) + slot * value_dim);
   }
+  /// A token of a closed page.
+  void read(const PageHead& from, Index slot, float* key, float* value) const;
+  template <class T>
+  void read(const PageHead& from, Index slot, T* key, T* value) const;
   /// The first `count` rows of an open page as a closed one has them, and zeros; bf16 keys of
   /// `key_columns` columns, dim or more. The scales stay where they are.
   void arrange(const Kernels& kernels, const PageHead& rows, Index count, Index key_columns,
@@ -61,7 +64,7 @@ struct Page {
   std::byte* memory = nullptr;
   Index owners = 0;
   bool finite = true;  // no NaN or infinity was ever written
-  bool open = true;    // tokens lie in rows: until it is full, in hashed caches for good
+  bool open = true;    // tokens lie in rows: unless it is full, in hashed caches always
 };
 
 struct KvCache::Body {
@@ -92,11 +95,12 @@ struct KvCache::Body {
   /// changes if it throws.
   void place(Tokens& tokens, const AnyView* k, Index count);
   void write_token(Index page, Index kv_head, Index slot, const float* key, const float* value);
-  template <class T>
-  void write_numbers(Index page, Index kv_head, Index slot, const T* key, const T* value);
-  /// Memory that close() needs.
+  /// Memory that close() and reopen() need.
   Index closing_bytes() const { return layout.key_bytes + layout.value_bytes; }
   void close(Index page, std::byte* room);
+  /// The first tokens of a closed page in rows again: bits depend on what a page holds, and not on
+  /// what it once held.
+  void reopen(Index page, Index count, std::byte* room);
   /// Gives up the pages that neither `oldest_query` nor any later token has in its window.
   void let_go(Tokens& tokens, Index oldest_query);
 

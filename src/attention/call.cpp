@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attention/decode.h"
+#include "attention/direct.h"
 #include "base/check.h"
 #include "base/sizes.h"
 
@@ -184,7 +185,7 @@ Call::Call(const char* where, AnyView q_, AnyView k_, AnyView v_, const Attentio
                                                                   plan->lengths(), kernels)) {
   check_factors(where, how, rule);
   // A few queries are widened to f32 forward; backward has to round logits as forward did.
-  if (decodes(*this)) pairs = nullptr;
+  if (decodes(*this) || direct_keys(*this)) pairs = nullptr;
   check(!how.rotations, where,
         ": rotations are given, expected none without an lsh leaf in the pattern");
   check(how.order == nullptr, where,

@@ -67,6 +67,8 @@ bool may_go_directly(const AnyView& q, const Attention& how) {
 }
 
 std::optional<DirectKeys> direct_keys(const Attention& how, Index keys, Index dim) {
+  const bool has_base = how.scale.rule == Scale::Rule::log_n;
+  if (!std::isfinite(how.scale.number) || (has_base && how.scale.number <= 1)) return std::nullopt;
   const Lengths lengths{1, keys};
   const std::optional<Range> range = how.pattern.node()->range_of(asked(0, lengths));
   if (!range || range->begin == range->end || range->end - range->begin > tile) return std::nullopt;
@@ -74,9 +76,13 @@ std::optional<DirectKeys> direct_keys(const Attention& how, Index keys, Index di
     return std::nullopt;
   const double scale = scale_of(how.scale, dim, range->end - range->begin);
   if (!std::isfinite(scale) || !factor_fits(scale)) return std::nullopt;
-  if (how.scale.rule == Scale::Rule::log_n && !factor_fits(scale_of(how.scale, dim, keys)))
-    return std::nullopt;
+  if (has_base && !factor_fits(scale_of(how.scale, dim, keys))) return std::nullopt;
   return DirectKeys{*range, scale * log2_e};
+}
+
+std::optional<DirectKeys> direct_keys(const Call& call) {
+  if (!may_go_directly(call.q, call.how)) return std::nullopt;
+  return direct_keys(call.how, call.keys, call.dim);
 }
 
 void set_queries(FewKeys& few, const AnyView& q, const AnyMutableView& out, Index item,

@@ -21,6 +21,9 @@ bool may_go_directly(const AnyView& q, const Attention& how);
 /// Of the one query over so many keys; nothing if it goes another way, or is refused there.
 std::optional<DirectKeys> direct_keys(const Attention& how, Index keys, Index dim);
 
+/// Of a call over its operands.
+std::optional<DirectKeys> direct_keys(const Call& call);
+
 /// One item of a batch: what is computed and where its rows begin among all.
 struct DirectItem {
   FewKeys few;

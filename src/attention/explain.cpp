@@ -41,7 +41,8 @@ std::string why_widened(const Call& call) {
 std::string operand_text(const Call& call) {
   const Type type = call.q.type();
   if (type == Type::f32) return "f32";
-  if (decodes(call)) return rapt::text(type) + ", widened to f32 as they are read";
+  if (decodes(call) || direct_keys(call))
+    return rapt::text(type) + ", widened to f32 as they are read";
   if (call.pairs != nullptr) {
     return rapt::text(type) + std::string(", multiplied as they are by ") + call.pairs->engine +
            ", summed in f32; probabilities rounded to bf16" +
@@ -57,14 +58,8 @@ std::string direct_text(const DirectKeys& keys) {
          " keys in rows, one query after the other, no plan";
 }
 
-/// The keys of a call over its operands that goes the direct way.
-std::optional<DirectKeys> keys_of_direct(const Call& call) {
-  if (!may_go_directly(call.q, call.how)) return std::nullopt;
-  return direct_keys(call.how, call.keys, call.dim);
-}
-
 std::string kernel_text(const Call& call) {
-  if (const auto keys = keys_of_direct(call))
+  if (const auto keys = direct_keys(call))
     return "f32 over keys and values as they lie, exact softmax\nway       " + direct_text(*keys);
   if (decodes(call))
     return "f32 over keys and values as they lie, exact online softmax\nway       " +
@@ -128,7 +123,7 @@ std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOpti
 
 /// Keys of a page that is not full yet still lie in rows.
 std::string way_over_cache(const Call& call) {
-  const auto keys = keys_of_direct(call);
+  const auto keys = direct_keys(call);
   return keys && keys->range.begin / tile == call.keys / tile ? direct_text(*keys)
                                                               : way_of_queries(call);
 }
@@ -160,7 +155,7 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
   text << "kernel    " << kernel_text(call) << "\n"
        << "operands  " << operand_text(call) << "\n"
        << explain_call(call);
-  if (!decodes(call))
+  if (!decodes(call) && !direct_keys(call))
     text << "tasks     "
          << call.batch * call.heads * divide_up(call.query_tiles(), forward_group(call))
          << " (batch item, head, " << forward_group(call)

@@ -1,6 +1,7 @@
 #include "rapt/longformer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "attention/longformer_tokens.h"
@@ -171,10 +172,40 @@ void check_backward(AnyView dout, const LongformerOperands& o, const LongformerO
   check_rows(attended, o.q, how);
 }
 
-void check_gradient(const char* name, const AnyMutableView& to, const AnyView& operand) {
-  check_output("Longformer backward", name, to, operand.shape());
-  check(to.type() == operand.type(), "Longformer backward: ", name, " is ", text(to.type()),
-        ", expected ", text(operand.type()), " as ", name + 1);
+struct Named {
+  AnyView view;
+  const char* name;
+};
+
+std::array<Named, 6> operands_of(const LongformerOperands& o) {
+  return {{{o.q, "q"},
+           {o.k, "k"},
+           {o.v, "v"},
+           {o.q_global, "q_global"},
+           {o.k_global, "k_global"},
+           {o.v_global, "v_global"}}};
+}
+
+/// Each gradient has the shape and type of its operand, and memory of its own. Whole extents of two
+/// gradients may overlap: they may lie between each other.
+void check_destinations(const LongformerGradientViews& to, const LongformerOperands& o,
+                        const Longformer& how, std::initializer_list<Named> others) {
+  constexpr const char* where = "Longformer backward";
+  const std::array<AnyMutableView, 6> views = {to.dq,        to.dk,        to.dv,
+                                               to.dq_global, to.dk_global, to.dv_global};
+  constexpr const char* names[] = {"dq", "dk", "dv", "dq_global", "dk_global", "dv_global"};
+  const std::array<Named, 6> operands = operands_of(o);
+  for (std::size_t i = 0; i < (any_global(how) ? views.size() : 3); ++i) {
+    const Named& own = operands[i];
+    check_output(where, names[i], views[i], own.view.shape());
+    check(views[i].type() == own.view.type(), where, ": ", names[i], " is ", text(views[i].type()),
+          ", expected ", text(own.view.type()), " as ", own.name);
+    for (const Named& operand : operands) check_apart(where, views[i], operand.view, operand.name);
+    for (const Named& other : others) check_apart(where, views[i], other.view, other.name);
+    for (std::size_t j = 0; j < i; ++j)
+      check(views[i].data() != views[j].data(), where, ": ", names[j], " and ", names[i],
+            " are given the same memory, expected memory of their own");
+  }
 }
 
 LongformerAttended forward(const AnyMutableView& out, const LongformerOperands& o,
@@ -221,8 +252,8 @@ LongformerAttended attend_into(AnyMutableView out, const LongformerOperands& o,
   check_output("Longformer", "out", out, o.q.shape());
   check(out.type() == o.q.type(), "Longformer: out is ", text(out.type()), ", expected ",
         text(o.q.type()), " as q");
-  for (const AnyView& operand : {o.q_global, o.k_global, o.v_global})
-    if (operand.data() != nullptr) check_apart("Longformer", out, operand, "a global operand");
+  for (const Named& operand : operands_of(o))
+    check_apart("Longformer", out, operand.view, operand.name);
   return forward(out, o, how, context);
 }
 
@@ -230,14 +261,7 @@ void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
                           const LongformerOperands& o, const LongformerOutcome& attended,
                           const Longformer& how, const Context& context) {
   check_backward(dout, o, attended, how);
-  check_gradient("dq", to.dq, o.q);
-  check_gradient("dk", to.dk, o.k);
-  check_gradient("dv", to.dv, o.v);
-  if (any_global(how)) {
-    check_gradient("dq_global", to.dq_global, o.q_global);
-    check_gradient("dk_global", to.dk_global, o.k_global);
-    check_gradient("dv_global", to.dv_global, o.v_global);
-  }
+  check_destinations(to, o, how, {{dout, "dout"}, {attended.out, "out"}});
   Backward(to, dout, o, attended, how, context).run();
 }
 

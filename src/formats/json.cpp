@@ -75,8 +75,10 @@ class Adapter : public nlohmann::json_sax<Json> {
     problem_ = colon == std::string::npos ? text : text.substr(colon + 2);
     // The bytes that were read last may be anything, and as many as there are.
     const std::string_view quote = "last read: '";
-    const std::size_t begin = problem_.find(quote), end = problem_.rfind('\'');
+    const std::size_t begin = problem_.find(quote);
     if (begin == std::string::npos) return false;
+    const std::size_t expected = problem_.rfind("'; expected ");
+    const std::size_t end = expected == std::string::npos ? problem_.rfind('\'') : expected;
     const std::string bytes = problem_.substr(begin + quote.size(), end - begin - quote.size());
     problem_.replace(begin + quote.size() - 1, end + 2 - begin - quote.size(),
                      printable(bytes).text());
