@@ -137,6 +137,16 @@ TEST(FilesOf, FollowsLinksAndRefusesLoops) {  // CO-07
   expect_broken([&] { files_of(folder.path()); }, {"link", folder / "b/up", "leads back"});
 }
 
+TEST(FilesOf, LeavesPicturesAmongTextsOut) {
+  const TextFolder folder;
+  folder.write("a.md", "text");
+  folder.write("b.png", "\x89PNG\r\n\x1A\n");
+  folder.write("c.gif", "GIF89a");
+  ASSERT_EQ(files_of(folder.path()).size(), 1u);
+  EXPECT_TRUE(files_of(folder.path())[0].ends_with("a.md"));
+  EXPECT_EQ(files_of(folder / "b.png").size(), 1u) << "who names it wants it";
+}
+
 TEST(FilesOf, RefusesWhatCannotBeRead) {
   const TextFolder folder;
   expect_broken([&] { files_of(folder / "none"); }, {folder / "none", "No such file"});

@@ -212,7 +212,8 @@ std::string plain_window_advice(const ModelHealth& health) {
          std::to_string(pinned->served) + ", and " + effect(health, *plain) +
          (!needed                  ? ": they matter little."
           : health.cache_bytes > 0 ? ": a cache that slides has to keep them (rapt generate "
-                                     "--overflow slide --pinned " +
+                                     "--overflow slide --context " +
+                                         std::to_string(plain->window) + " --pinned " +
                                          std::to_string(health.pinned) + ")."
                                    : ": a window has to leave them visible.");
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <span>
 #include <system_error>
@@ -21,6 +22,16 @@ constexpr std::size_t longest_piece_bytes = std::size_t{1} << 24;
 /// Links that fan out lead to one folder in more ways than anybody could want.
 constexpr Index most_visits = 1000;
 
+/// Pictures and pages that lie beside texts, by how they begin.
+bool is_picture(const fs::path& path) {
+  char begin[8] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  const std::string_view bytes(begin, sizeof begin);
+  for (const std::string_view mark : {"\x89PNG", "\xFF\xD8\xFF", "GIF8", "RIFF", "%PDF-"})
+    if (bytes.starts_with(mark)) return true;
+  return false;
+}
+
 class FolderWalk {
  public:
   std::vector<std::string> files;
@@ -28,7 +39,10 @@ class FolderWalk {
   void enter(const fs::path& path) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
-    if (status.type() == fs::file_type::regular) return files.push_back(path.string());
+    if (status.type() == fs::file_type::regular) {
+      if (above_.empty() || !is_picture(path)) files.push_back(path.string());
+      return;
+    }
     if (status.type() == fs::file_type::directory) return enter_folder(path);
     if (error) fail_input("data: ", path.string(), " cannot be read: ", error.message());
     fail_input("data: ", path.string(), " is neither a file nor a folder");
@@ -88,7 +102,7 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 std::vector<std::string> files_of(const std::string& path) {
   FolderWalk walk;
   walk.enter(path);
-  if (walk.files.empty()) fail_input("data: the folder ", path, " holds no files");
+  if (walk.files.empty()) fail_input("data: the folder ", path, " holds no files of text");
   return std::move(walk.files);
 }
 

@@ -13,8 +13,9 @@
 namespace rapt {
 
 /// The file, or all files below a folder, those of one folder in the order of their bytes. Names
-/// that begin with a dot are left out; links are followed. Throws std::runtime_error if something
-/// is missing, neither file nor folder, or a link that leads back to a folder above it.
+/// that begin with a dot and pictures in a folder are left out; links are followed. Throws
+/// std::runtime_error if something is missing, neither file nor folder, or a link that leads back
+/// to a folder above it.
 std::vector<std::string> files_of(const std::string& path);
 
 /// The bytes of a file in order. Throws std::runtime_error with the path if they cannot be read, or
