@@ -76,7 +76,9 @@ void expect_same_rows(const Attended& part, const Attended& whole, Index item, I
 
 TEST(Cache, ChunksAndSingleTokensHaveTheBitsOfAWholePrompt) {
   for (const CacheType type : types)
-    for (const char* pattern : {"causal", "causal & window(70, 0)"})
+    for (const char* pattern : {"causal", "causal & window(70, 0)",
+                                // the second of these tokens comes with a later chunk
+                                "causal & (window(30, 0) | tokens({0, 150}))"})
       for (const Context& context : every_isa()) {
         Fixture f(type, context);
         const Attention how{

@@ -134,6 +134,8 @@ TEST(PatternText, NamesWhatItFoundAndWhatItExpected) {
       {"blocks(4, 3)", "column 11: found '3', expected '{'"},
       {"blocks(4, {3})", "column 12: found '3', expected '{'"},
       {"blocks(4)", "column 9: found ')', expected ','"},
+      {"lsh(32, 2, 8)",
+       "column 12: buckets or a seed? Write {8} for buckets, {}, 8 for a seed"},
       {"dilated(4, 3)", "column 13: found ')', expected ','"},
       {"rows(4, {{x}})", "column 11: found 'x', expected a range like 0:3"},
       {"rows(4, {{1, 2}})", "column 12: found ',', expected ':'"},

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <list>
 #include <memory_resource>
 
 #include "attention/cached_keys.h"
@@ -121,7 +122,7 @@ class CacheCall {
     for (const Index item : others) {
       const KvCache::Body::Tokens& tokens = tokens_of(item);
       const Call& call =
-          emplace_call(calls, item_of(q_, item), body_, tokens.count, how_, context_);
+          emplace_call(calls, item_of(q_, item), body_, tokens.count, how_for(tokens), context_);
       CachedKeys(call, body_, tokens).check_visits(where, *call.plan);
       items.push_back(
           {call,
@@ -136,11 +137,21 @@ class CacheCall {
     }
   }
 
+  /// A cache grows: tokens that a pattern names and that are not there yet may come.
+  const Attention& how_for(const KvCache::Body::Tokens& tokens) {
+    const Pattern pattern = among(how_.pattern, tokens.count);
+    if (pattern.node() == how_.pattern.node()) return how_;
+    narrowed_.push_back(how_);
+    narrowed_.back().pattern = pattern;
+    return narrowed_.back();
+  }
+
   const AnyView& q_;
   const KvCache::Body& body_;
   Sequences sequences_;
   const Attention& how_;
   const Context& context_;
+  std::list<Attention> narrowed_;  // none of them moves
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Pattern::Node {
   /// The same where they are one range, perhaps an empty one, that is known without a list.
   virtual std::optional<Range> range_of(const Asked&) const { return std::nullopt; }
   virtual void fit(Lengths lengths) const = 0;
-  /// The same without positions that are not among so many keys; null: it names none.
+  /// The same without positions that are not among so many keys; null: as it is.
   virtual std::shared_ptr<const Node> among(Index keys) const = 0;
   virtual void write(std::string& text) const = 0;
   virtual bool equals(const Node& other) const = 0;
@@ -79,10 +79,11 @@ class LeafNode final : public Pattern::Node {
     if constexpr (requires { leaf_.fit(lengths); }) leaf_.fit(lengths);
   }
   std::shared_ptr<const Node> among(Index keys) const override {
-    if constexpr (requires { leaf_.among(keys); })
-      return std::make_shared<const LeafNode>(leaf_.among(keys));
-    else
-      return nullptr;
+    if constexpr (requires { leaf_.among(keys); }) {
+      auto some = leaf_.among(keys);
+      if (!(some == leaf_)) return std::make_shared<const LeafNode>(std::move(some));
+    }
+    return nullptr;
   }
   void write(std::string& text) const override { text += leaf_.text(); }
   bool equals(const Node& other) const override {

@@ -152,12 +152,19 @@ Pattern parse_lsh(PatternReader& reader) {
     more = reader.take(',');
   };
   number(options.rounds);
-  if (more && reader.peek() == '{') {
+  const bool braced = more && reader.peek() == '{';
+  if (braced) {
     options.buckets = braced_integers(reader);
     more = reader.take(',');
   }
+  const std::size_t third = reader.at();
+  const bool seeded = more && !reader.at_name();
   Index seed = 0;
   number(seed);
+  if (seeded && !braced && !more) {
+    const std::string n = std::to_string(seed);
+    reader.fail(third, "buckets or a seed? Write {" + n + "} for buckets, {}, " + n + " for a seed");
+  }
   options.seed = static_cast<std::uint64_t>(seed);
   number(options.before);
   number(options.after);
