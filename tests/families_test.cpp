@@ -288,6 +288,17 @@ TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
   EXPECT_FALSE(fs::exists(folder.path() + "/m"));
 }
 
+TEST(FamiliesWritten, AChatTemplateComesBackByteForByte) {
+  const TemporaryFolder folder;
+  Pretrained loaded{"llama", Transformer(config_of(cases[1])), Tokenizer::bytes()};
+  loaded.chat_template = "{{ bos_token }}\r\n{{ '[INST] naïve [/INST]' }}\n\n";
+  write_pretrained(folder / "a", loaded.model, loaded.tokenizer, write_options(loaded));
+  EXPECT_EQ(read_pretrained(folder / "a").chat_template, loaded.chat_template);
+  loaded.chat_template = "";
+  write_pretrained(folder / "b", loaded.model, loaded.tokenizer, write_options(loaded));
+  EXPECT_FALSE(fs::exists(folder / "b/chat_template.jinja"));
+}
+
 TEST(FamiliesWritten, NothingIsOverwritten) {
   const TemporaryFolder folder;
   write_text(folder.path() + "/mine", "x");

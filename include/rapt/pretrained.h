@@ -110,11 +110,15 @@ struct WriteOptions {
   Index shard_bytes = 5'000'000'000;  // a file that would be larger becomes several
   ModelTokens tokens = {};
   std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
+  std::string chat_template = {};       // as it is; "": none
 };
+/// Options that keep all that was read beside the weights of a model.
+RAPT_API WriteOptions write_options(const Pretrained& loaded);
 
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
-/// and, if there is a tokenizer, tokenizer.json. The folder must not exist or be empty. Throws
-/// std::invalid_argument if no family of models is like this one, naming what stands in the way.
+/// and, if there is a tokenizer, tokenizer.json and the chat template. The folder must not exist or
+/// be empty. Throws std::invalid_argument if no family of models is like this one, naming what
+/// stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
                                const WriteOptions& options = {});

@@ -150,10 +150,8 @@ nb::dict parameters(nb::handle self) {
 }
 
 void save(const Pretrained& self, const std::string& folder, const std::string& type) {
-  WriteOptions options;
+  WriteOptions options = write_options(self);
   options.type = parse_type(type);
-  options.tokens = self.special;
-  options.pooling = self.pooling;
   const nb::gil_scoped_release release;
   write_pretrained(folder, self.model, self.tokenizer, options);
 }

@@ -239,7 +239,23 @@ Json tokenizer_config(const Tokenizer& tokenizer) {
   return made;
 }
 
+void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
+                     const std::string& chat_template) {
+  tokenizer.write(folder + "/tokenizer.json");
+  replace_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + "\n");
+  if (!chat_template.empty()) replace_file(folder + "/chat_template.jinja", chat_template);
+}
+
 }  // namespace
+
+WriteOptions write_options(const Pretrained& loaded) {
+  WriteOptions options;
+  options.tokens = loaded.special;
+  // A run of ours was never taught to give vectors.
+  if (loaded.family != "rapt") options.pooling = loaded.pooling;
+  options.chat_template = loaded.chat_template;
+  return options;
+}
 
 void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
@@ -248,11 +264,7 @@ void write_pretrained(const std::string& folder, const Transformer& model,
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
-  if (tokenizer) {
-    tokenizer->write(parts.path() + "/tokenizer.json");
-    replace_file(parts.path() + "/tokenizer_config.json",
-                 tokenizer_config(*tokenizer).dump(2) + "\n");
-  }
+  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options.chat_template);
   if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
     write_pooling(parts.path(), *options.pooling);
   replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");
