@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "families/pretrained.h"
+#include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "support/folder.h"
 
@@ -313,7 +314,7 @@ TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
   write_text(folder / "1_Pooling/config.json", R"({"pooling_mode": "cls"})");
   const auto modules = [&](const std::string& path) {
     write_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": ")" + path + "\"}]");
-    return read_pooling(folder.path());
+    return read_pooling(folder.path(), 12);
   };
   EXPECT_EQ(modules("1_Pooling").kind, Pooling::Kind::first);
   for (const std::string& path : {std::string("../1_Pooling"), folder / "1_Pooling",

@@ -20,12 +20,22 @@ struct ModelTokens {
   std::optional<std::int32_t> decoder_start;  // what the decoder of an encoder-decoder starts with
 };
 
+/// A layer that a pooled row goes through: activation(weight · row + bias).
+struct Dense {
+  enum class Activation { identity, tanh };
+  Index in = 0, out = 0;
+  std::vector<float> weight = {};  // [out, in]
+  std::vector<float> bias = {};    // [out], or none
+  Activation activation = Activation::identity;
+};
+
 /// How rows of an encoder become one vector for a text, as sentence-transformers folders say.
 struct Pooling {
   enum class Kind { mean, first };
   Kind kind = Kind::mean;
-  bool normalized = false;  // to length 1
-  Index max_tokens = 0;     // longer texts are cut; 0: where positions end
+  std::vector<Dense> dense = {};  // what the pooled row goes through, in this order
+  bool normalized = false;        // in the end, to length 1
+  Index max_tokens = 0;           // longer texts are cut; 0: where positions end
 };
 
 /// A model that others trained.
@@ -82,8 +92,8 @@ RAPT_API Tokenizer read_pretrained_tokenizer(const std::string& path);
 RAPT_API std::string find_model(const std::string& name,
                                 const std::vector<std::string>& folders = {});
 
-/// One vector for each text, [texts, width], as `pooling` says. Texts are read side by side and
-/// none is padded; a text gives the same vector alone and in company within rounding. `pause` is
+/// One vector for each text, [texts, width], as `pooling` says; behind dense layers as wide as the
+/// last of them. Texts are read side by side and none is padded; a text gives the same vector alone and in company within rounding. `pause` is
 /// called between passes; what it throws ends the work.
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {}, const std::function<void()>& pause = {});

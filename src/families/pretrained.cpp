@@ -6,6 +6,7 @@
 
 #include "base/input.h"
 #include "base/memory_use.h"
+#include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 
@@ -220,7 +221,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   Pretrained made = model_from(what, tensors, options.weights);
   tell_type(what, *weights, path, made.notices);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
-  made.pooling = read_pooling(path);
+  made.pooling = read_pooling(path, made.model.config().width, options);
   made.chat_template = read_chat_template(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))
     made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
