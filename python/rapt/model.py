@@ -50,12 +50,20 @@ class Model:
         return (f"<rapt.Model {self.family}: {self._core.count:,} parameters, width {self.width}, "
                 f"vocabulary {self.vocabulary:,}>")
 
-    def parameters(self):
+    def parameters(self, framework="numpy"):
         """Names to arrays that are the model's own memory: what is written into them is used after
-        refresh(). Matrices in few bits are left out."""
+        refresh().
+
+        framework is "numpy" or "torch". numpy knows bf16 only with the package ml_dtypes. Matrices in
+        few bits are no arrays: they are left out, with a warning.
+        """
         self._viewed = True  # and its matrices stay where they are from now on
-        self._core.unpack()
-        return self._core.parameters()
+        views = self._core.parameters(framework)
+        few = [name for name, view in views.items() if view is None]
+        if few:
+            warnings.warn(f"parameters: {len(few)} of {len(views)} are in few bits, which no array has, and "
+                          f'left out, {few[0]} first; weights="f32" expands them', stacklevel=2)
+        return {name: view for name, view in views.items() if view is not None}
 
     def refresh(self):
         """After parameters have changed."""

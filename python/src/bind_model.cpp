@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/mistake.h"
 #include "rapt/generate.h"
@@ -134,17 +135,49 @@ GenerateOptions options_of(Index tokens, double temperature, Index top_k, double
   return options;
 }
 
-/// Views of the numbers themselves; the model lives as long as they do.
-nb::dict parameters(nb::handle self) {
+/// numpy has no bf16 of its own.
+nb::object bf16_of_numpy(const std::string& name) {
+  try {
+    return nb::module_::import_("ml_dtypes").attr("bfloat16");
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+  }
+  wrong_value("parameters: ", name, " is bf16, which numpy knows only with ml_dtypes: install that, ",
+              "or ask for parameters(\"torch\"), or load the model with weights=\"f32\"");
+}
+
+template <class Framework>
+nb::object view_of(Tensor& numbers, nb::dlpack::dtype type, nb::handle owner) {
+  std::vector<std::size_t> shape;
+  for (Index i = 0; i < numbers.shape().rank(); ++i)
+    shape.push_back(static_cast<std::size_t>(numbers.shape()[i]));
+  return nb::ndarray<Framework>(numbers.memory(), shape.size(), shape.data(), owner, nullptr, type)
+      .cast();
+}
+
+nb::object numpy_view(Parameter& parameter, nb::handle owner) {
+  Tensor& numbers = parameter.value;
+  if (numbers.type() != Type::bf16)
+    return view_of<nb::numpy>(numbers, dtype_of(numbers.type()), owner);
+  const nb::object type = bf16_of_numpy(parameter.name);
+  return view_of<nb::numpy>(numbers, nb::dtype<std::uint16_t>(), owner).attr("view")(type);
+}
+
+/// Views of the numbers themselves; the model lives as long as they do. None: in few bits, which no
+/// array has.
+nb::dict parameters(nb::handle self, const std::string& framework) {
+  if (framework != "numpy" && framework != "torch")
+    wrong_value("parameters: framework is \"", framework, "\", expected \"numpy\" or \"torch\"");
   Pretrained& loaded = nb::cast<Pretrained&>(self);
+  loaded.model.unpack();
   nb::dict views;
   for (Parameter& parameter : loaded.model.parameters()) {
-    if (!parameter.quantized.empty() || parameter.value.type() != Type::f32) continue;
-    std::vector<std::size_t> shape;
-    for (Index i = 0; i < parameter.value.shape().rank(); ++i)
-      shape.push_back(static_cast<std::size_t>(parameter.value.shape()[i]));
-    views[parameter.name.c_str()] =
-        NumpyArray(parameter.value.data(), shape.size(), shape.data(), self).cast();
+    nb::object view = nb::none();
+    if (parameter.quantized.empty())
+      view = framework == "numpy"
+                 ? numpy_view(parameter, self)
+                 : view_of<nb::pytorch>(parameter.value, dtype_of(parameter.value.type()), self);
+    views[parameter.name.c_str()] = view;
   }
   return views;
 }
@@ -210,7 +243,7 @@ void bind_model(nb::module_& module) {
              self.model.pack(context);
            })
       .def("unpack", [](Pretrained& self) { self.model.unpack(); })
-      .def("parameters", &parameters)
+      .def("parameters", &parameters, "framework"_a)
       .def("_forward", &forward)
       .def("_embed", &embed)
       .def("_generate", &write, "prompts"_a, "options"_a, "token"_a.none(), "context"_a)
