@@ -51,7 +51,7 @@ struct Pretrained {
 
 /// What the matrices of a model become as it is read.
 enum class WeightForm {
-  stored,  // few bits stay few bits and bf16 stays bf16; f32 and f16 become f32
+  stored,  // few bits stay few bits, bf16 and f16 stay what they are, all else becomes f32
   f32,
   bf16,  // half the memory of f32; where the CPU multiplies bf16, activations are rounded as well
   q8_0,
