@@ -119,20 +119,27 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
   return ids;
 }
 
-GenerateOptions options_of(Index tokens, double temperature, Index top_k, double top_p,
-                           double min_p, double repetition, std::uint64_t seed, Index beams,
-                           const std::string& cache) {
-  GenerateOptions options;
-  options.tokens = tokens;
-  options.sampling.temperature = temperature;
-  options.sampling.top_k = top_k;
-  options.sampling.top_p = top_p;
-  options.sampling.min_p = min_p;
-  options.sampling.repetition = repetition;
-  options.sampling.seed = seed;
-  options.beams = beams;
-  options.cache = parse_cache_type(cache);
-  return options;
+/// The options that Python has: their defaults are what a new object says.
+void bind_generate_options(nb::module_& module) {
+  using Options = GenerateOptions;
+  nb::class_<Options> bound(module, "GenerateOptions");
+  bound.def(nb::init<>())
+      .def_rw("tokens", &Options::tokens)
+      .def_rw("beams", &Options::beams)
+      .def_prop_rw(
+          "cache", [](const Options& self) { return text(self.cache); },
+          [](Options& self, const std::string& word) { self.cache = parse_cache_type(word); });
+  const auto add = [&]<class T>(const char* name, T Sampling::*field) {
+    bound.def_prop_rw(
+        name, [field](const Options& self) { return self.sampling.*field; },
+        [field](Options& self, T value) { self.sampling.*field = value; });
+  };
+  add("temperature", &Sampling::temperature);
+  add("top_k", &Sampling::top_k);
+  add("top_p", &Sampling::top_p);
+  add("min_p", &Sampling::min_p);
+  add("repetition", &Sampling::repetition);
+  add("seed", &Sampling::seed);
 }
 
 /// numpy has no bf16 of its own.
@@ -226,8 +233,7 @@ void bind_tokenizer(nb::module_& module) {
 
 void bind_model(nb::module_& module) {
   bind_tokenizer(module);
-  nb::class_<GenerateOptions>(module, "GenerateOptions");
-  module.def("generate_options", &options_of);
+  bind_generate_options(module);
   nb::class_<Pretrained>(module, "Model")
       .def_ro("family", &Pretrained::family)
       .def_ro("notices", &Pretrained::notices)
