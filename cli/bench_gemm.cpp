@@ -162,8 +162,8 @@ void add_bench_gemm(CLI::App& bench) {
   command
       ->add_option("--dtype", o->types,
                    "Types of the weight, one or several; a step needs f32 or bf16")
-      ->check(CLI::IsMember(
-          {"f32", "packed", "bf16", "packed-bf16", "f16", "packed-f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
+      ->check(CLI::IsMember({"f32", "packed", "bf16", "packed-bf16", "f16", "packed-f16", "q8_0",
+                             "q8_1", "q4_0", "q4_1"}))
       ->capture_default_str();
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))

@@ -226,7 +226,9 @@ void add_generate(CLI::App& app) {
   command->add_option("--seed", c->options.sampling.seed, "The same seed writes the same text")
       ->check(whole_number(0))
       ->capture_default_str();
-  command->add_option("--beams", c->options.beams, "Beam search with so many beams; nothing is drawn then")
+  command
+      ->add_option("--beams", c->options.beams,
+                   "Beam search with so many beams; nothing is drawn then")
       ->check(whole_number(1))
       ->capture_default_str();
   command->add_option("--context", c->options.context, "Tokens seen at a time; 0: all")

@@ -43,7 +43,8 @@ std::vector<float> numbers(Index count, double seed) {
 
 Pooling two_layers() {
   Pooling pooling;
-  pooling.dense.push_back({width, 8, numbers(8 * width, 1), numbers(8, 2), Dense::Activation::tanh});
+  pooling.dense.push_back(
+      {width, 8, numbers(8 * width, 1), numbers(8, 2), Dense::Activation::tanh});
   pooling.dense.push_back({8, 5, numbers(5 * 8, 3), {}, Dense::Activation::identity});
   pooling.normalized = true;
   return pooling;
@@ -160,7 +161,8 @@ TEST_F(HostileDense, IsReadAsItStands) {
 }
 
 TEST_F(HostileDense, WhatIsNotComputedIsRefusedByName) {
-  for (const char* name : {"torch.nn.modules.activation.GELU", "os.system", "Tanh", "my.Tanh", ""}) {
+  for (const char* name :
+       {"torch.nn.modules.activation.GELU", "os.system", "Tanh", "my.Tanh", ""}) {
     config("activation_function", name);
     refused({"2_Dense/config.json", "activation_function", name, "Identity"});
   }
@@ -170,7 +172,8 @@ TEST_F(HostileDense, WhatIsNotComputedIsRefusedByName) {
   refused({"2_Dense/config.json", "use_residual"});
   config();
   modules({"Dense", "Pooling"});
-  refused({"modules.json", "models.Pooling", "at this place", "Transformer, Pooling, Dense, Normalize"});
+  refused({"modules.json", "models.Pooling", "at this place",
+           "Transformer, Pooling, Dense, Normalize"});
   modules({"Normalize", "Dense"});
   refused({"models.Dense", "at this place"});
   modules({"Dense", "LayerNorm"});

@@ -129,15 +129,16 @@ TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
   const bool translates = wide.model.config().kind == ModelConfig::Kind::encoder_decoder;
   const auto logits = [&](Transformer& model, const Tokens& given) {
     Tape tape(Tape::Mode::forward);
-    return model.logits(Tape::take(translates ? model.forward(tape, given, tokens)
-                                              : model.forward(tape, given)));
+    return model.logits(
+        Tape::take(translates ? model.forward(tape, given, tokens) : model.forward(tape, given)));
   };
   for (const bool packed : {false, true}) {
     if (packed) wide.model.pack();
     if (packed) narrow.model.pack();
     for (const Tokens& given : {tokens, Tokens::one({3, 1})}) {
       const Tensor want = logits(wide.model, given), got = logits(narrow.model, given);
-      EXPECT_EQ(std::memcmp(got.data(), want.data(), std::size_t(want.elements()) * sizeof(float)), 0)
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), std::size_t(want.elements()) * sizeof(float)),
+                0)
           << (packed ? "packed, " : "") << given.ids.size() << " tokens";
     }
   }

@@ -312,7 +312,8 @@ TEST(Generate, BeamsDrawNothing) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> prompt = {{1, 2}};
   const auto ids = [&](double temperature) {
-    return generate(model, prompt, {.sampling = {.temperature = temperature}, .tokens = 9, .beams = 3})
+    return generate(model, prompt,
+                    {.sampling = {.temperature = temperature}, .tokens = 9, .beams = 3})
         .front()
         .ids;
   };

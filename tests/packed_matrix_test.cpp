@@ -88,7 +88,8 @@ TEST(PackedMatrix, OfF16HasTheBitsOfTheSameNumbersInF32AndHalfTheBytes) {
           EXPECT_EQ(std::memcmp(few.expanded().memory(), narrow.memory(),
                                 static_cast<std::size_t>(narrow.elements()) * sizeof(F16)),
                     0);
-          const Tensor got = product(x, few, &bias, context), want = product(x, all, &bias, context);
+          const Tensor got = product(x, few, &bias, context),
+                       want = product(x, all, &bias, context);
           EXPECT_TRUE(same_bits(got.data(), want.data(), want.elements()))
               << rows << " x " << in << " x " << out << " on " << context.isa();
         }

@@ -116,7 +116,8 @@ TEST(Sampler, DrawsAmongTheKeptOnesInProportion) {
   for (const std::size_t gone : {0u, 2u, 5u, 6u, 7u}) p[gone] = 0;
   const double sum = p[1] + p[3] + p[4];
   for (double& x : p) x /= sum;
-  for (const Sampling& sampling : {Sampling{.temperature = 1, .top_k = 3}, Sampling{.temperature = 1, .min_p = 0.5}})
+  for (const Sampling& sampling :
+       {Sampling{.temperature = 1, .top_k = 3}, Sampling{.temperature = 1, .min_p = 0.5}})
     EXPECT_LT(chi_square(frequencies(logits, sampling, draws), p, draws), 13.8);  // 2 degrees
 }
 

@@ -16,8 +16,8 @@ struct RAPT_API Sampling {
   Index top_k = 0;           // 0: all
   double top_p = 1;          // the fewest tokens whose probabilities reach this sum
   double min_p = 0;          // those at least this likely, relative to the likeliest
-  double repetition = 1;     // logits of tokens seen lately are divided by this, or times it below 0
-  Index lately = 64;         // tokens that count for it; 0: all
+  double repetition = 1;  // logits of tokens seen lately are divided by this, or times it below 0
+  Index lately = 64;      // tokens that count for it; 0: all
   std::uint64_t seed = 0;
 
   /// Throws std::invalid_argument if something is out of its range.

@@ -93,8 +93,8 @@ RAPT_API std::string find_model(const std::string& name,
                                 const std::vector<std::string>& folders = {});
 
 /// One vector for each text, [texts, width], as `pooling` says; behind dense layers as wide as the
-/// last of them. Texts are read side by side and none is padded; a text gives the same vector alone and in company within rounding. `pause` is
-/// called between passes; what it throws ends the work.
+/// last of them. Texts are read side by side and none is padded; a text gives the same vector alone
+/// and in company within rounding. `pause` is called between passes; what it throws ends the work.
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {}, const std::function<void()>& pause = {});
 

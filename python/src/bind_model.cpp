@@ -149,7 +149,8 @@ nb::object bf16_of_numpy(const std::string& name) {
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_ImportError)) throw;
   }
-  wrong_value("parameters: ", name, " is bf16, which numpy knows only with ml_dtypes: install that, ",
+  wrong_value("parameters: ", name,
+              " is bf16, which numpy knows only with ml_dtypes: install that, ",
               "or ask for parameters(\"torch\"), or load the model with weights=\"f32\"");
 }
 

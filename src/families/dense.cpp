@@ -45,8 +45,7 @@ Dense read_dense(const SentenceOutline::Layer& layer, Index width, const LoadOpt
   check_input(made.in == width, layer.folder, "/config.json: in_features is ", made.in,
               ", expected ", width, ", as wide as what it is given");
   const Weights weights(layer.folder);
-  made.weight =
-      numbers_of(weights, weight_name, {made.out, made.in}, layer.folder, options);
+  made.weight = numbers_of(weights, weight_name, {made.out, made.in}, layer.folder, options);
   if (layer.bias) made.bias = numbers_of(weights, bias_name, {made.out}, layer.folder, options);
   for (const std::string& name : weights.names())
     check_input(name == weight_name || (layer.bias && name == bias_name), layer.folder, ": ",

@@ -26,8 +26,8 @@ struct StoredTensors {
 
 /// Throws std::runtime_error if a part of a parameter is missing or has another shape.
 void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape);
-/// One of our parameters, put together from its parts, as numbers of a type. Throws std::runtime_error if
-/// one is missing or has another shape.
+/// One of our parameters, put together from its parts, as numbers of a type. Throws
+/// std::runtime_error if one is missing or has another shape.
 Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
               const ModelConfig& config, Type type = Type::f32);
 /// The reverse: a part of a parameter as its family stores it, f32.

@@ -216,8 +216,8 @@ void check_prompts(const ModelConfig& config, std::span<const std::vector<std::i
     };
     const auto count = static_cast<Index>(prompts[i].size());
     require(count > 0, " is empty, expected at least one token");
-    require(learnt == 0 || count <= learnt, " has ", count, " tokens, expected at most the ", learnt,
-            " that positions were learnt for");
+    require(learnt == 0 || count <= learnt, " has ", count, " tokens, expected at most the ",
+            learnt, " that positions were learnt for");
     // Behind a prompt that is no source there has to be room for a token.
     require(!stops || options.context == 0 || count < options.context, " has ", count,
             " tokens, expected fewer than the ", options.context, " of the context");

@@ -53,9 +53,10 @@ class PackedMatrix {
 };
 
 /// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
-/// Of f32 and f16, with the same bits, within multiply_error, as other products are; a weight of bf16 makes a product of bf16,
-/// within multiply_bf16_error: a is rounded, be it one row or many. With kernels of another
-/// instruction set than the weight was packed for, it is expanded first. `to` is not added to.
+/// Of f32 and f16, with the same bits, within multiply_error, as other products are; a weight of
+/// bf16 makes a product of bf16, within multiply_bf16_error: a is rounded, be it one row or many.
+/// With kernels of another instruction set than the weight was packed for, it is expanded first.
+/// `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 

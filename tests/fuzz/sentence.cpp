@@ -22,10 +22,26 @@ std::vector<std::string> seeds() {
 }
 
 std::vector<std::string> words() {
-  return json_words({"pooling_mode", "mean", "cls", "path", "type", "x.Pooling", "x.Normalize",
-                     "x.Transformer", "../..", "/", "a/b", "max_seq_length",
-                     "pooling_mode_cls_token", "pooling_mode_mean_tokens", "x.Dense", "in_features",
-                     "out_features", "bias", "activation_function", "torch.nn.Tanh",
+  return json_words({"pooling_mode",
+                     "mean",
+                     "cls",
+                     "path",
+                     "type",
+                     "x.Pooling",
+                     "x.Normalize",
+                     "x.Transformer",
+                     "../..",
+                     "/",
+                     "a/b",
+                     "max_seq_length",
+                     "pooling_mode_cls_token",
+                     "pooling_mode_mean_tokens",
+                     "x.Dense",
+                     "in_features",
+                     "out_features",
+                     "bias",
+                     "activation_function",
+                     "torch.nn.Tanh",
                      "module_input_name"});
 }
 
