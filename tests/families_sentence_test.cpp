@@ -123,7 +123,7 @@ class HostileDense : public testing::Test {
     fs::create_directory(folder_ / "2_Dense");
     modules({"Transformer", "Dense", "Normalize"});
     config();
-    weights({{"linear.weight", Tensor({2, width})}, {"linear.bias", Tensor({2})}});
+    weights({{"linear.weight", {2, width}}, {"linear.bias", {2}}});
   }
   void modules(const std::vector<std::string>& kinds) {
     Json made = Json::array();
@@ -139,9 +139,14 @@ class HostileDense : public testing::Test {
     made[key] = value;
     put(folder_ / "2_Dense/config.json", made.dump());
   }
-  void weights(const std::vector<std::pair<std::string, Tensor>>& tensors) {
+  void weights(const std::vector<std::pair<std::string, Shape>>& shapes, float fill = 0) {
+    std::vector<Tensor> made;
+    for (const auto& [name, shape] : shapes) {
+      made.emplace_back(shape);
+      for (float& number : made.back().numbers()) number = fill;
+    }
     std::vector<NamedTensor> named;
-    for (const auto& [name, tensor] : tensors) named.push_back({name, tensor});
+    for (std::size_t i = 0; i < made.size(); ++i) named.push_back({shapes[i].first, made[i]});
     fs::remove(folder_ / "2_Dense/model.safetensors");
     write_safetensors(folder_ / "2_Dense/model.safetensors", named);
   }
@@ -191,18 +196,15 @@ TEST_F(HostileDense, ShapesAndNumbersAreChecked) {
   modules({"Dense", "Dense"});
   refused({"in_features is 12, expected 2"});
   modules({"Dense"});
-  weights({{"linear.weight", Tensor({2, width})}});
+  weights({{"linear.weight", {2, width}}});
   refused({"2_Dense: there is no linear.bias"});
-  weights({{"linear.weight", Tensor({2, width})}, {"linear.bias", Tensor({3})}});
+  weights({{"linear.weight", {2, width}}, {"linear.bias", {3}}});
   refused({"linear.bias has shape [3], expected [2]"});
-  weights({{"linear.weight", Tensor({2, width})},
-           {"linear.bias", Tensor({2})},
-           {"residual.weight", Tensor({2, width})}});
+  weights({{"linear.weight", {2, width}}, {"linear.bias", {2}}, {"residual.weight", {2, width}}});
   refused({"\"residual.weight\" is a weight that config.json has no place for"});
-  Tensor bad({2});
-  bad.data()[1] = std::numeric_limits<float>::infinity();
-  weights({{"linear.weight", Tensor({2, width})}, {"linear.bias", bad.clone()}});
-  refused({"linear.bias has 1 of 2 numbers that are infinite"});
+  weights({{"linear.weight", {2, width}}, {"linear.bias", {2}}},
+          std::numeric_limits<float>::infinity());
+  refused({"linear.weight has 24 of 24 numbers that are infinite"});
   EXPECT_EQ(read_pooling(folder_.path(), width, {.allow_non_finite = true}).dense.size(), 1u);
   fs::remove(folder_ / "2_Dense/model.safetensors");
   refused({"2_Dense", "model.safetensors"});

@@ -203,8 +203,10 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     const Index column = task % cut.column_parts * cut.columns;
     const Index rows = std::min(cut.rows, a.rows - row);
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
-    const Index wide = type_ == Type::f16 ? panels_together * kernels.panel : 0;
-    T* room = crew.get(worker, (cut.rows + wide) * most).numbers.data();
+    // Panels first: they lie on a boundary then, as strips do behind them.
+    const Index widened = type_ == Type::f16 ? panels_together * kernels.panel * most : 0;
+    T* wide = crew.get(worker, widened + cut.rows * most).numbers.data();
+    T* strips = wide + widened;
     MatrixResult result{.data = to.data + row * to.stride + column,
                         .stride = to.stride,
                         .rows = rows,
@@ -214,8 +216,8 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     for (Index at = 0; at < in_; at += kernels.depth) {
       const Index deep = std::min(kernels.depth, in_ - at);
       const Index padded = round_up(deep, kernels.depth_unit);
-      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), room);
-      multiply_block<T>({at, padded, column, room, room + cut.rows * most}, result,
+      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), strips);
+      multiply_block<T>({at, padded, column, strips, wide}, result,
                         at + deep == in_ ? to.finish : nullptr);
       result.add = true;
     }
