@@ -71,8 +71,7 @@ def texts(where, value):
 def ids(where, value, vocabulary):
     """Token ids of one sequence."""
     if isinstance(value, str):
-        raise TypeError(f"{where} is {said(value)}, expected a list of token ids; "
-                        "model.tokenizer.encode(text) makes them")
+        raise _text(where, value, "a list of token ids")
     made = _list(where, value, "a list of token ids")
     try:
         made = [operator.index(id) for id in made]
@@ -87,11 +86,17 @@ def ids(where, value, vocabulary):
 
 def sequences(where, value, vocabulary):
     """Token ids of several sequences."""
+    if isinstance(value, str):
+        raise _text(where, value, "a list of lists of token ids")
     made = _list(where, value, "a list of lists of token ids")
     if made and hasattr(made[0], "__index__"):
         raise TypeError(f"{where} is one list of numbers, expected a list of lists of token ids: "
                         f"[[{said(made[0]).split(' (')[0]}, ...]]")
     return [ids(f"{where}[{i}]", sequence, vocabulary) for i, sequence in enumerate(made)]
+
+
+def _text(where, value, expected):
+    return TypeError(f"{where} is {said(value)}, expected {expected}; model.tokenizer.encode(text) makes them")
 
 
 def _id(where, value, vocabulary):

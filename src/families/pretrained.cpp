@@ -221,6 +221,8 @@ bool is_folder(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
   check_input(folder || !path.ends_with(".safetensors"), path,
               ": holds weights alone, expected the folder that has its config.json too");
+  check_input(folder || !path.ends_with(".json"), path,
+              ": is one file of a model, expected the folder that it lies in");
   return folder;
 }
 

@@ -158,33 +158,37 @@ Tensor PackedMatrix::expanded() const {
 }
 
 template <>
-const Bf16* PackedMatrix::panels<Bf16>(const Block<Bf16>& of, Index column, Index) const {
-  return block<Bf16>(of.first) + column * of.deep;
+void PackedMatrix::multiply_panels<Bf16>(const Block<Bf16>& of, Index column,
+                                         const MatrixResult& to) const {
+  kernels_->pairs->matrix.product(of.strips, block<Bf16>(of.first) + column * of.deep, of.deep, to);
 }
 template <>
-const float* PackedMatrix::panels<float>(const Block<float>& of, Index column,
-                                         Index columns) const {
-  if (type_ == Type::f32) return block<float>(of.first) + column * of.deep;
-  const Index count = std::min(width_ - column, round_up(columns, kernels_->matrix.unit));
-  kernels_->load_numbers(block<F16>(of.first) + column * of.deep, Type::f16, count * of.deep,
-                         of.wide);
-  return of.wide;
+void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
+                                          const MatrixResult& to) const {
+  const BlockKernels<float>& kernels = kernels_->matrix;
+  const Index place = column * of.deep;
+  if (type_ == Type::f32)
+    return kernels.product(of.strips, block<float>(of.first) + place, of.deep, to);
+  const F16* halves = block<F16>(of.first) + place;
+  // One strip reads them once, in registers. Several would widen them once each.
+  if (to.rows <= kernels.strip) return kernels_->matrix_halves(of.strips, halves, of.deep, to);
+  const Index columns = std::min(width_ - column, round_up(to.columns, kernels.unit));
+  kernels_->load_numbers(halves, Type::f16, columns * of.deep, of.wide);
+  kernels.product(of.strips, of.wide, of.deep, to);
 }
 
 /// A few panels at a time if something is to be done with them before or after the product.
 template <class T>
 void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
                                   decltype(Product::finish) finish) const {
-  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
   const bool whole = finish == nullptr && type_ != Type::f16;
-  const Index step = whole ? to.columns : panels_together * kernels.panel;
+  const Index step = whole ? to.columns : panels_together * block_kernels<T>(*kernels_).panel;
   for (Index column = 0; column < to.columns; column += step) {
     MatrixResult part = to;
     part.data += column;
     part.columns = std::min(step, to.columns - column);
     if (to.bias != nullptr) part.bias += column;
-    kernels.product(block.strips, panels(block, block.column + column, part.columns), block.deep,
-                    part);
+    multiply_panels(block, block.column + column, part);
     for (Index row = 0; finish != nullptr && row < to.rows; ++row) {
       float* numbers = part.data + row * to.stride;
       finish(numbers, part.columns, numbers);

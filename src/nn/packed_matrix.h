@@ -39,9 +39,9 @@ class PackedMatrix {
   /// Where the block that begins at a depth lies.
   template <class T>
   const T* block(Index depth) const;
-  /// Panels of a block from a column on, as kernels read them.
+  /// The strips of a block times its panels from a column on.
   template <class T>
-  const T* panels(const Block<T>& block, Index column, Index columns) const;
+  void multiply_panels(const Block<T>& block, Index column, const MatrixResult& to) const;
 
   const Kernels* kernels_;
   Type type_;

@@ -83,7 +83,8 @@ def test_parameters_in_16_bits_are_views_too(folder, tmp_path):
         views = model.parameters()
         assert set(views) == names
         assert views["embedding.weight"].dtype == dtype and views["decoder.norm.bias"].dtype == np.float32
-        np.testing.assert_array_equal(model.forward([[4, 5]]), before)  # no longer packed, the same numbers
+        # No longer packed: bf16 then rounds activations of few rows no more.
+        np.testing.assert_allclose(model.forward([[4, 5]]), before, atol=0.05)
         views["embedding.weight"][4:6] = 1
         model.refresh()
         assert np.abs(model.forward([[4, 5]]) - before).max() > 0.01
@@ -142,7 +143,7 @@ LOAD_MISTAKES = [
     (("no-such-model",), {}, RuntimeError, "no-such-model.*minilm"),
     ((None,), {}, TypeError, "path is None, expected a folder"),
     ((3,), {}, TypeError, r"path is 3 \(int\), expected a folder"),
-    (("{folder}/config.json",), {}, RuntimeError, "config.json.*expected"),
+    (("{folder}/config.json",), {}, RuntimeError, "config.json: is one file.*expected the folder"),
     (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
     (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
@@ -161,7 +162,8 @@ def test_mistakes_of_load(mistake, folder, tmp_path):
 
 MISTAKES = [
     ("forward", ([1, 2],), {}, TypeError, r"one list of numbers, expected a list of lists.*\[\[1, \.\.\.\]\]"),
-    ("forward", ("text",), {}, TypeError, "expected a list.*tokenizer.encode"),
+    ("forward", ([],), {}, ValueError, "no sequences, expected at least one"),
+    ("forward", ("text",), {}, TypeError, "is 'text'.*expected a list of lists.*tokenizer.encode"),
     ("forward", (None,), {}, TypeError, "sequences is None, expected a list of lists"),
     ("forward", ([[1.7]],), {}, TypeError, r"sequences\[0\]\[0\] is 1.7 \(float\), expected a token id"),
     ("forward", ([[1], [2, 400]],), {}, ValueError, r"sequences\[1\]\[1\] is 400, expected 0 to 257.*258"),
@@ -207,10 +209,8 @@ def test_mistakes_of_calls(mistake, folder, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpt2"]
 
 
-def test_nothing_in_gives_nothing_out(folder):
-    model = rapt.load(folder)
-    assert model.generate([]) == []
-    assert model.forward([]).shape == (0, WIDTH)
+def test_no_prompts_give_no_answers(folder):
+    assert rapt.load(folder).generate([]) == []
 
 
 def test_tokenizer_round_trip():
