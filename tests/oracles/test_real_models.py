@@ -120,21 +120,25 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
             assert gap <= 1e-3, f"token {i}: {gap} below the best"
 
 
-def test_smollm2_keeps_its_chat_template(smollm2, tmp_path):
-    """Written as Transformers 5 writes it: it renders there, and the command asks in the same words."""
+QUESTION = "Why is the sky blue?"
+
+
+def test_smollm2_keeps_its_chat_template(smollm2):
+    """Written as Transformers 5 writes it, and it renders there."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2[1].name_or_path)
     source = gguf.GGUFReader(found("smollm2")).fields["tokenizer.chat_template"].contents()
     assert tokenizer.chat_template == source
-    question = [{"role": "user", "content": "Why is the sky blue?"}]
+    question = [{"role": "user", "content": QUESTION}]
     text = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
-    assert text.endswith("<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n")
+    assert text.endswith(f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n")
     ids = tokenizer.apply_chat_template(question, add_generation_prompt=True)["input_ids"]
     assert smollm2[0].tokenizer.encode(text, special=True) == list(ids)
-    if not COMMAND.exists():
-        pytest.skip(f"{COMMAND} is not built")
 
+
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_smollm2_chats_as_its_source_does(smollm2):
     def answer(model):
-        return subprocess.run([COMMAND, "generate", model, "--chat", question[0]["content"], "--tokens", "12",
+        return subprocess.run([COMMAND, "generate", model, "--chat", QUESTION, "--tokens", "12",
                                "--temperature", "0", "--weights", "f32"],
                               capture_output=True, text=True, check=True).stdout
 
