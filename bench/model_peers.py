@@ -136,10 +136,10 @@ class RaptGenerate:
         self.model, self.context = rapt.load("smollm2"), rapt.Context(threads)
 
     def read(self, ids):
-        self.model.generate(ids, tokens=1, context=self.context)
+        self.model.generate(ids, tokens=1, temperature=0, context=self.context)
 
     def write(self, ids, count):
-        made = self.model.generate(ids, tokens=count, context=self.context)
+        made = self.model.generate(ids, tokens=count, temperature=0, context=self.context)
         return len(made)
 
 

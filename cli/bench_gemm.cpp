@@ -37,10 +37,11 @@ bool is_quantized(const std::string& type) { return type.starts_with("q"); }
 
 bool is_packed(const std::string& type) { return type.starts_with("packed"); }
 bool is_bf16(const std::string& type) { return type.ends_with("bf16"); }
+bool is_f16(const std::string& type) { return type.ends_with("f16") && !is_bf16(type); }
 
 Parameter weight_of(const GemmCase& c, const Context& context) {
   const bool step = c.pass == Pass::backward;
-  const Type type = is_bf16(c.type) && !step ? Type::bf16 : c.type == "f16" ? Type::f16 : Type::f32;
+  const Type type = is_bf16(c.type) && !step ? Type::bf16 : is_f16(c.type) ? Type::f16 : Type::f32;
   Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
   if (is_quantized(c.type)) weight.quantize(parse_quantization(c.type), context);
   if (is_packed(c.type)) weight.pack(context);
@@ -50,7 +51,7 @@ Parameter weight_of(const GemmCase& c, const Context& context) {
 
 Index bytes_of(const Parameter& weight, const std::string& type) {
   if (!weight.quantized.empty()) return weight.quantized.bytes();
-  return weight.shape().elements() * (is_bf16(type) || type == "f16" ? 2 : 4);
+  return weight.shape().elements() * (is_bf16(type) || is_f16(type) ? 2 : 4);
 }
 
 /// Of what multiplies such a weight.
@@ -161,8 +162,8 @@ void add_bench_gemm(CLI::App& bench) {
   command
       ->add_option("--dtype", o->types,
                    "Types of the weight, one or several; a step needs f32 or bf16")
-      ->check(CLI::IsMember(
-          {"f32", "packed", "bf16", "packed-bf16", "f16", "q8_0", "q8_1", "q4_0", "q4_1"}))
+      ->check(CLI::IsMember({"f32", "packed", "bf16", "packed-bf16", "f16", "packed-f16", "q8_0",
+                             "q8_1", "q4_0", "q4_1"}))
       ->capture_default_str();
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))

@@ -17,11 +17,9 @@ Type type_of(const std::string& word) {
 void run(const ConvertCommand& command) {
   check_new_folder(command.out);
   const Pretrained opened = open_model(command.model, {WeightForm::f32});
-  WriteOptions options;
+  WriteOptions options = write_options(opened);
   options.type = type_of(command.type);
   options.shard_bytes = static_cast<Index>(command.shard * 1e9);
-  options.tokens = opened.special;
-  if (opened.family != "rapt") options.pooling = opened.pooling;
   write_pretrained(command.out, opened.model, opened.tokenizer, options);
   fmt::print(stderr, "{}: {} parameters in {}, for from_pretrained\n", command.out,
              opened.model.count(), command.type);

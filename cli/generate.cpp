@@ -115,26 +115,11 @@ GenerateOptions options_of(const GenerateCommand& command, const Pretrained& ope
   options.cache = command.cache == "bf16"   ? CacheType::bf16
                   : command.cache == "int8" ? CacheType::int8
                                             : CacheType::f32;
-  if (options.beams > 1) options.sampling.temperature = 0;
   if (opened.tokenizer) options.entries = opened.tokenizer->entries();
   options.ends = opened.special.ends;
   if (command.chat) options.ends.push_back(chat_end(opened));
   options.start = opened.special.decoder_start.value_or(opened.special.padding.value_or(0));
   return options;
-}
-
-/// A prompt that leaves no room is a mistake, and told before minutes of reading.
-void check_room(const GenerateCommand& command, const ModelConfig& config,
-                const std::vector<std::vector<std::int32_t>>& prompts) {
-  if (command.overflow != "stop" || config.kind != ModelConfig::Kind::decoder) return;
-  Index context = command.options.context;
-  if (config.positions == ModelConfig::Positions::learned)
-    context = context == 0 ? config.max_tokens : std::min(context, config.max_tokens);
-  for (std::size_t i = 0; context > 0 && i < prompts.size(); ++i)
-    if (std::ssize(prompts[i]) >= context)
-      throw std::invalid_argument(fmt::format(
-          "generate: prompt {} has {} tokens, expected fewer than the {} of the context", i + 1,
-          prompts[i].size(), context));
 }
 
 /// Positions that the model has not met in training.
@@ -162,7 +147,6 @@ void run(GenerateCommand& command) {
     prompts.push_back(speech.ids_of(prompt, command));
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
-  check_room(command, loaded.model.config(), prompts);
   tell_long_prompts(loaded, prompts);
   const StopSignals signals;
   Clock clock;
@@ -206,7 +190,6 @@ void run(GenerateCommand& command) {
 void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Go on from a prompt with a trained model");
   const auto c = std::make_shared<GenerateCommand>();
-  c->options.sampling.temperature = 0.8;
   command
       ->add_option("model", c->model,
                    "Folder of a run or of a model, GGUF file, or a name: smollm2")
@@ -243,7 +226,9 @@ void add_generate(CLI::App& app) {
   command->add_option("--seed", c->options.sampling.seed, "The same seed writes the same text")
       ->check(whole_number(0))
       ->capture_default_str();
-  command->add_option("--beams", c->options.beams, "Beam search with so many beams")
+  command
+      ->add_option("--beams", c->options.beams,
+                   "Beam search with so many beams; nothing is drawn then")
       ->check(whole_number(1))
       ->capture_default_str();
   command->add_option("--context", c->options.context, "Tokens seen at a time; 0: all")

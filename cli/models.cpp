@@ -41,7 +41,7 @@ void add_load_options(CLI::App& command, LoadWords& words) {
   for (const FormWord& form : forms) known.emplace_back(form.word);
   command
       .add_option("--weights", words.weights,
-                  "Matrices of a model of others (stored: few bits and bf16 stay, else f32)")
+                  "Matrices of a model of others (stored: few bits, bf16 and f16 stay)")
       ->check(CLI::IsMember(known))
       ->capture_default_str();
   command.add_flag("--allow-non-finite", words.allow_non_finite,

@@ -169,6 +169,8 @@ TEST_F(HostileFolder, WeightsAloneAreNoModel) {
   expect_broken([&] { read_pretrained(path_ + "/model.safetensors"); },
                 {"model.safetensors: holds weights alone", "the folder"});
   expect_broken([&] { outline_pretrained(path_ + "/model.safetensors"); }, {"weights alone"});
+  expect_broken([&] { read_pretrained(path_ + "/config.json"); },
+                {"config.json: is one file", "folder"});
 }
 
 const char* const t5_encoder = R"({"model_type": "t5", "architectures": ["T5EncoderModel"],

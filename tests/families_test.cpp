@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "families/pretrained.h"
+#include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "support/folder.h"
 
@@ -89,11 +90,10 @@ TEST_P(Families, ComesBackAsItWasWritten) {
 }
 
 // Matrices of products and the embedding; vectors, positions and types become f32.
-TEST_P(Families, Bf16StaysBf16AndIsTheSameNumbers) {
-  const Transformer model(config_of(GetParam()));
+void expect_to_stay(Type type, const Transformer& model) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model", back = folder.path() + "/back";
-  write_pretrained(path, model, Tokenizer::bytes(), {.type = Type::bf16});
+  write_pretrained(path, model, Tokenizer::bytes(), {.type = type});
   const Pretrained stored = read_pretrained(path);
   const Pretrained wide = read_pretrained(path, {WeightForm::f32});
   EXPECT_TRUE(stored.notices.empty()) << stored.notices.front();
@@ -101,17 +101,47 @@ TEST_P(Families, Bf16StaysBf16AndIsTheSameNumbers) {
     const Tensor& a = stored.model.parameters()[i].value;
     const Tensor& b = wide.model.parameters()[i].value;
     const bool narrow = multiplied(model.parameters()[i].name) && a.shape().rank() == 2;
-    EXPECT_EQ(a.type(), narrow ? Type::bf16 : Type::f32) << model.parameters()[i].name;
+    EXPECT_EQ(a.type(), narrow ? type : Type::f32) << model.parameters()[i].name;
     const Tensor numbers = a.converted(Type::f32);
     EXPECT_TRUE(std::equal(b.data(), b.data() + b.elements(), numbers.data()))
         << model.parameters()[i].name;
   }
-  write_pretrained(back, stored.model, Tokenizer::bytes(), {.type = Type::bf16});
+  write_pretrained(back, stored.model, Tokenizer::bytes(), {.type = type});
   const auto bytes = [](const std::string& name) {
     std::ifstream in(name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   EXPECT_EQ(bytes(back + "/model.safetensors"), bytes(path + "/model.safetensors"));
+}
+
+TEST_P(Families, NumbersOf16BitsStayWhatTheyAre) {
+  const Transformer model(config_of(GetParam()));
+  expect_to_stay(Type::bf16, model);
+  expect_to_stay(Type::f16, model);
+}
+
+TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model";
+  write_pretrained(path, Transformer(config_of(GetParam())), {}, {.type = Type::f16});
+  Pretrained wide = read_pretrained(path, {WeightForm::f32}), narrow = read_pretrained(path);
+  const Tokens tokens = Tokens::one({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  const bool translates = wide.model.config().kind == ModelConfig::Kind::encoder_decoder;
+  const auto logits = [&](Transformer& model, const Tokens& given) {
+    Tape tape(Tape::Mode::forward);
+    return model.logits(
+        Tape::take(translates ? model.forward(tape, given, tokens) : model.forward(tape, given)));
+  };
+  for (const bool packed : {false, true}) {
+    if (packed) wide.model.pack();
+    if (packed) narrow.model.pack();
+    for (const Tokens& given : {tokens, Tokens::one({3, 1})}) {
+      const Tensor want = logits(wide.model, given), got = logits(narrow.model, given);
+      EXPECT_EQ(std::memcmp(got.data(), want.data(), std::size_t(want.elements()) * sizeof(float)),
+                0)
+          << (packed ? "packed, " : "") << given.ids.size() << " tokens";
+    }
+  }
 }
 
 TEST(FamiliesRead, AModelInBf16RunsAndIsNearTheSameInF32) {
@@ -288,6 +318,17 @@ TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
   EXPECT_FALSE(fs::exists(folder.path() + "/m"));
 }
 
+TEST(FamiliesWritten, AChatTemplateComesBackByteForByte) {
+  const TemporaryFolder folder;
+  Pretrained loaded{"llama", Transformer(config_of(cases[1])), Tokenizer::bytes()};
+  loaded.chat_template = "{{ bos_token }}\r\n{{ '[INST] naïve [/INST]' }}\n\n";
+  write_pretrained(folder / "a", loaded.model, loaded.tokenizer, write_options(loaded));
+  EXPECT_EQ(read_pretrained(folder / "a").chat_template, loaded.chat_template);
+  loaded.chat_template = "";
+  write_pretrained(folder / "b", loaded.model, loaded.tokenizer, write_options(loaded));
+  EXPECT_FALSE(fs::exists(folder / "b/chat_template.jinja"));
+}
+
 TEST(FamiliesWritten, NothingIsOverwritten) {
   const TemporaryFolder folder;
   write_text(folder.path() + "/mine", "x");
@@ -302,7 +343,7 @@ TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
   write_text(folder / "1_Pooling/config.json", R"({"pooling_mode": "cls"})");
   const auto modules = [&](const std::string& path) {
     write_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": ")" + path + "\"}]");
-    return read_pooling(folder.path());
+    return read_pooling(folder.path(), 12);
   };
   EXPECT_EQ(modules("1_Pooling").kind, Pooling::Kind::first);
   for (const std::string& path : {std::string("../1_Pooling"), folder / "1_Pooling",

@@ -97,9 +97,7 @@ void answer(const Arguments& words) {
 
 void copy(const Arguments& words) {
   const Pretrained loaded = read_pretrained(words[0]);
-  WriteOptions options;
-  options.tokens = loaded.special;
-  write_pretrained(words[1], loaded.model, loaded.tokenizer, options);
+  write_pretrained(words[1], loaded.model, loaded.tokenizer, write_options(loaded));
 }
 
 void steps(const Arguments& words) {

@@ -207,9 +207,8 @@ TEST(Generate, EndsWhereItShould) {
     options.context = 5;
     EXPECT_EQ(generate(model, prompt, options).front().ids.size(), 2u) << beams;
     const std::vector<Ids> too_long = {Ids(11, 1)};
-    const Generated none = generate(model, too_long, options).front();
-    EXPECT_EQ(none.finish, Finish::context);
-    EXPECT_TRUE(none.ids.empty());
+    expect_refused([&] { generate(model, too_long, options); },
+                   {"prompt 1 of 1 has 11 tokens, expected fewer than the 5 of the context"});
     options.context = 0;
   }
   options.beams = 1;
@@ -279,12 +278,46 @@ TEST(Generate, RefusesWhatCannotBe) {
     expect_refused([&] { generate(model, empty, options); }, {"empty"});
     expect_refused([&] { generate(model, unknown, options); }, {"99"});
   }
-  expect_refused([&] { generate(model, prompt, {.beams = 2}); }, {"temperature 0"});
   expect_refused([&] { generate(model, prompt, {.tokens = 0}); }, {"tokens"});
   ModelConfig config = tiny_config();
   config.kind = ModelConfig::Kind::encoder;
   Transformer encoder(config);
   expect_refused([&] { generate(encoder, prompt); }, {"encoder"});
+}
+
+TEST(Generate, AllPromptsAreLookedAtBeforeAnyIsRead) {
+  ModelConfig config = tiny_config();
+  config.positions = ModelConfig::Positions::learned;
+  config.max_tokens = 10;
+  Transformer decoder = noisy_model(config);
+  config.kind = ModelConfig::Kind::encoder_decoder;
+  config.encoder_layers = 1;
+  Transformer translator = noisy_model(config);
+  GenerateEvents events;
+  events.token = [](Index, std::int32_t) { ADD_FAILURE() << "something was generated"; };
+  events.reading = [](Index, Index, Index) { ADD_FAILURE() << "something was read"; };
+  const std::vector<Ids> long_one = {{1}, Ids(11, 1)}, unknown = {{1}, {1}, {2, -1}};
+  for (const Index beams : {1, 2})
+    for (Transformer* model : {&decoder, &translator}) {
+      const GenerateOptions options{.tokens = 3, .beams = beams};
+      const char* limit = model == &decoder ? "fewer than the 10 of the context" : "at most the 10";
+      expect_refused([&] { generate(*model, long_one, options, events); },
+                     {"prompt 2 of 2 has 11 tokens", limit});
+      expect_refused([&] { generate(*model, unknown, options, events); },
+                     {"prompt 3 of 3 has the token -1, expected 0 to"});
+    }
+}
+
+TEST(Generate, BeamsDrawNothing) {
+  Transformer model = noisy_model(tiny_config());
+  const std::vector<Ids> prompt = {{1, 2}};
+  const auto ids = [&](double temperature) {
+    return generate(model, prompt,
+                    {.sampling = {.temperature = temperature}, .tokens = 9, .beams = 3})
+        .front()
+        .ids;
+  };
+  EXPECT_EQ(ids(3), ids(0));
 }
 
 }  // namespace

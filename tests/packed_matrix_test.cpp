@@ -74,6 +74,27 @@ TEST(PackedMatrix, ExpandsToTheNumbersItWasMadeOf) {
       }
 }
 
+TEST(PackedMatrix, OfF16HasTheBitsOfTheSameNumbersInF32AndHalfTheBytes) {
+  std::uint64_t seed = 0;
+  for (const Context& context : every_isa())
+    for (const Index rows : {1, 3, 70})
+      for (const Index in : {1, 17, 300, 600})
+        for (const Index out : {1, 25, 333}) {
+          const Tensor x = random_tensor({rows, in}, ++seed);
+          const Tensor narrow = random_tensor({out, in}, ++seed).converted(Type::f16);
+          const Tensor wide = narrow.converted(Type::f32), bias = random_tensor({out}, ++seed);
+          const PackedMatrix few(narrow, context), all(wide, context);
+          EXPECT_EQ(2 * few.bytes(), all.bytes());
+          EXPECT_EQ(std::memcmp(few.expanded().memory(), narrow.memory(),
+                                static_cast<std::size_t>(narrow.elements()) * sizeof(F16)),
+                    0);
+          const Tensor got = product(x, few, &bias, context),
+                       want = product(x, all, &bias, context);
+          EXPECT_TRUE(same_bits(got.data(), want.data(), want.elements()))
+              << rows << " x " << in << " x " << out << " on " << context.isa();
+        }
+}
+
 TEST(PackedMatrix, ARowHasTheSameBitsInAnyCompanyAndForAnyThreads) {
   const Tensor x = random_tensor({600, 300}, 1), weight = random_tensor({250, 300}, 2);
   for (const std::string& isa : supported_isas()) {

@@ -99,13 +99,13 @@ TEST(Sampler, KeepsExactlyTheTokensItShould) {
   EXPECT_EQ(kept({.top_k = 3}), Set({1, 3, 4}));
   EXPECT_EQ(kept({.temperature = 9, .top_k = 100}), Set({0, 1, 2, 3, 4, 5, 6, 7}));
   const std::vector<double> p = softmax(logits, 1);
-  EXPECT_EQ(kept({.top_p = p[1] * 0.99}), Set({1}));
-  EXPECT_EQ(kept({.top_p = p[1] * 1.01}), Set({1, 4}));
-  EXPECT_EQ(kept({.top_p = 2 * p[1] + 0.99 * p[3]}), Set({1, 3, 4}));
-  EXPECT_EQ(kept({.top_p = 2 * p[1] + 1.01 * p[3]}), Set({1, 3, 4, 7}));
-  EXPECT_EQ(kept({.min_p = std::exp(-1.0) * 0.99}), Set({1, 3, 4, 7}));
-  EXPECT_EQ(kept({.min_p = std::exp(-1.0) * 1.01}), Set({1, 3, 4}));
-  EXPECT_EQ(kept({.min_p = 1}), Set({1, 4}));
+  EXPECT_EQ(kept({.temperature = 1, .top_p = p[1] * 0.99}), Set({1}));
+  EXPECT_EQ(kept({.temperature = 1, .top_p = p[1] * 1.01}), Set({1, 4}));
+  EXPECT_EQ(kept({.temperature = 1, .top_p = 2 * p[1] + 0.99 * p[3]}), Set({1, 3, 4}));
+  EXPECT_EQ(kept({.temperature = 1, .top_p = 2 * p[1] + 1.01 * p[3]}), Set({1, 3, 4, 7}));
+  EXPECT_EQ(kept({.temperature = 1, .min_p = std::exp(-1.0) * 0.99}), Set({1, 3, 4, 7}));
+  EXPECT_EQ(kept({.temperature = 1, .min_p = std::exp(-1.0) * 1.01}), Set({1, 3, 4}));
+  EXPECT_EQ(kept({.temperature = 1, .min_p = 1}), Set({1, 4}));
   // The temperature comes first: at 2 the distances are half as large.
   EXPECT_EQ(kept({.temperature = 2, .min_p = std::exp(-1.0) * 1.01}), Set({0, 1, 3, 4, 7}));
 }
@@ -116,7 +116,8 @@ TEST(Sampler, DrawsAmongTheKeptOnesInProportion) {
   for (const std::size_t gone : {0u, 2u, 5u, 6u, 7u}) p[gone] = 0;
   const double sum = p[1] + p[3] + p[4];
   for (double& x : p) x /= sum;
-  for (const Sampling& sampling : {Sampling{.top_k = 3}, Sampling{.min_p = 0.5}})
+  for (const Sampling& sampling :
+       {Sampling{.temperature = 1, .top_k = 3}, Sampling{.temperature = 1, .min_p = 0.5}})
     EXPECT_LT(chi_square(frequencies(logits, sampling, draws), p, draws), 13.8);  // 2 degrees
 }
 

@@ -12,12 +12,12 @@ namespace rapt {
 /// How the next token is chosen from its logits: a repetition penalty, a temperature, then the
 /// likeliest ones are kept and one of them is drawn.
 struct RAPT_API Sampling {
-  double temperature = 1;  // 0: the likeliest, always
-  Index top_k = 0;         // 0: all
-  double top_p = 1;        // the fewest tokens whose probabilities reach this sum
-  double min_p = 0;        // those at least this likely, relative to the likeliest
-  double repetition = 1;   // logits of tokens seen lately are divided by this, or times it below 0
-  Index lately = 64;       // tokens that count for it; 0: all
+  double temperature = 0.8;  // 0: the likeliest, always
+  Index top_k = 0;           // 0: all
+  double top_p = 1;          // the fewest tokens whose probabilities reach this sum
+  double min_p = 0;          // those at least this likely, relative to the likeliest
+  double repetition = 1;  // logits of tokens seen lately are divided by this, or times it below 0
+  Index lately = 64;      // tokens that count for it; 0: all
   std::uint64_t seed = 0;
 
   /// Throws std::invalid_argument if something is out of its range.
@@ -30,6 +30,7 @@ RAPT_API std::int32_t draw_token(std::span<const float> logits,
                                  std::span<const std::int32_t> so_far, const Sampling& sampling,
                                  std::uint64_t sequence);
 
+/// The command and Python have these defaults too.
 struct RAPT_API GenerateOptions {
   Sampling sampling = {};
   Index tokens = 128;  // at most so many new ones
@@ -46,7 +47,8 @@ struct RAPT_API GenerateOptions {
   Index entries = 0;                    // tokens from here on are never chosen; 0: all may be
   /// Encoder-decoders: what the decoder starts with.
   std::int32_t start = 0;
-  /// More than 1: beam search, the likeliest text of so many that are followed.
+  /// More than 1: beam search, the likeliest text of so many that are followed. Nothing is drawn
+  /// then: `sampling` plays no part.
   Index beams = 1;
   double length_penalty = 1;  // beams: log-probability / length^penalty decides
 
@@ -71,7 +73,8 @@ struct GenerateEvents {
 };
 
 /// Goes on from prompts, all of them at a time; of an encoder-decoder they are the sources. A
-/// prompt gives the same tokens alone and in company.
+/// prompt gives the same tokens alone and in company. Throws std::invalid_argument, before anything
+/// is read, if one of them is empty, leaves no room in the context or has tokens of no model.
 RAPT_API std::vector<Generated> generate(Transformer& model,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          const GenerateOptions& options = {},

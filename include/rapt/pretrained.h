@@ -20,12 +20,22 @@ struct ModelTokens {
   std::optional<std::int32_t> decoder_start;  // what the decoder of an encoder-decoder starts with
 };
 
+/// A layer that a pooled row goes through: activation(weight · row + bias).
+struct Dense {
+  enum class Activation { identity, tanh };
+  Index in = 0, out = 0;
+  std::vector<float> weight = {};  // [out, in]
+  std::vector<float> bias = {};    // [out], or none
+  Activation activation = Activation::identity;
+};
+
 /// How rows of an encoder become one vector for a text, as sentence-transformers folders say.
 struct Pooling {
   enum class Kind { mean, first };
   Kind kind = Kind::mean;
-  bool normalized = false;  // to length 1
-  Index max_tokens = 0;     // longer texts are cut; 0: where positions end
+  std::vector<Dense> dense = {};  // what the pooled row goes through, in this order
+  bool normalized = false;        // in the end, to length 1
+  Index max_tokens = 0;           // longer texts are cut; 0: where positions end
 };
 
 /// A model that others trained.
@@ -41,7 +51,7 @@ struct Pretrained {
 
 /// What the matrices of a model become as it is read.
 enum class WeightForm {
-  stored,  // few bits stay few bits and bf16 stays bf16; f32 and f16 become f32
+  stored,  // few bits stay few bits, bf16 and f16 stay what they are, all else becomes f32
   f32,
   bf16,  // half the memory of f32; where the CPU multiplies bf16, activations are rounded as well
   q8_0,
@@ -82,9 +92,9 @@ RAPT_API Tokenizer read_pretrained_tokenizer(const std::string& path);
 RAPT_API std::string find_model(const std::string& name,
                                 const std::vector<std::string>& folders = {});
 
-/// One vector for each text, [texts, width], as `pooling` says. Texts are read side by side and
-/// none is padded; a text gives the same vector alone and in company within rounding. `pause` is
-/// called between passes; what it throws ends the work.
+/// One vector for each text, [texts, width], as `pooling` says; behind dense layers as wide as the
+/// last of them. Texts are read side by side and none is padded; a text gives the same vector alone
+/// and in company within rounding. `pause` is called between passes; what it throws ends the work.
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {}, const std::function<void()>& pause = {});
 
@@ -110,11 +120,15 @@ struct WriteOptions {
   Index shard_bytes = 5'000'000'000;  // a file that would be larger becomes several
   ModelTokens tokens = {};
   std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
+  std::string chat_template = {};       // as it is; "": none
 };
+/// Options that keep all that was read beside the weights of a model.
+RAPT_API WriteOptions write_options(const Pretrained& loaded);
 
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
-/// and, if there is a tokenizer, tokenizer.json. The folder must not exist or be empty. Throws
-/// std::invalid_argument if no family of models is like this one, naming what stands in the way.
+/// and, if there is a tokenizer, tokenizer.json and the chat template. The folder must not exist or
+/// be empty. Throws std::invalid_argument if no family of models is like this one, naming what
+/// stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
                                const WriteOptions& options = {});

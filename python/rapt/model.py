@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import operator
-import os
 import sys
 import warnings
 
-from rapt import _core
+from rapt import _core, _given
 
 Tokenizer = getattr(_core, "Tokenizer", None)
+# The defaults of the C++ library, which `rapt generate` has too.
+_USUAL = _core.GenerateOptions() if Tokenizer else None
 
 
 def load(path, weights="stored", allow_non_finite=False):
     """Reads a model: a folder of Hugging Face's, a GGUF file, a run of `rapt train`, or a name such
     as "minilm" or "smollm2" that an installed package stands for.
 
-    weights is what matrices are kept as: "stored" (few bits stay few bits, bf16 stays bf16, all
-    else is f32), "f32", "bf16", "q8_0", "q4_0" or "q4_1". A model of others with weights that are infinite or NaN is refused
-    unless allow_non_finite says otherwise.
+    weights is what matrices are kept as: "stored" (few bits stay few bits, bf16 and f16 stay what they
+    are, all else is f32), "f32", "bf16", "q8_0", "q4_0" or "q4_1". A model of others with weights that
+    are infinite or NaN is refused unless allow_non_finite says otherwise.
     """
     if Tokenizer is None:
         raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "
                            "build it again")
-    model = _core.load(os.fspath(path), weights, [folder for folder in sys.path if folder],
-                       allow_non_finite)
+    where = _given.path("load: path", path, "a folder, a GGUF file, or a name such as \"smollm2\"")
+    model = _core.load(where, _given.word("load: weights", weights, "f32"), _packages(),
+                       bool(allow_non_finite))
     for line in model.notices:
         warnings.warn(line, stacklevel=2)
     return Model(model)
+
+
+def _packages():
+    """Where packages that carry weights may be."""
+    return [folder for folder in sys.path if folder]
+
+
+def _usual(option):
+    return getattr(_USUAL, option, None)
 
 
 class Model:
@@ -50,12 +60,20 @@ class Model:
         return (f"<rapt.Model {self.family}: {self._core.count:,} parameters, width {self.width}, "
                 f"vocabulary {self.vocabulary:,}>")
 
-    def parameters(self):
+    def parameters(self, framework="numpy"):
         """Names to arrays that are the model's own memory: what is written into them is used after
-        refresh(). Matrices in few bits are left out."""
+        refresh().
+
+        framework is "numpy" or "torch". numpy knows bf16 only with the package ml_dtypes. Matrices in
+        few bits are no arrays: they are left out, with a warning.
+        """
+        views = self._core.parameters(_given.word("parameters: framework", framework, "torch"))
         self._viewed = True  # and its matrices stay where they are from now on
-        self._core.unpack()
-        return self._core.parameters()
+        few = [name for name, view in views.items() if view is None]
+        if few:
+            warnings.warn(f"parameters: {len(few)} of {len(views)} are in few bits, which no array has, and "
+                          f'left out, {few[0]} first; weights="f32" expands them', stacklevel=2)
+        return {name: view for name, view in views.items() if view is not None}
 
     def refresh(self):
         """After parameters have changed."""
@@ -65,27 +83,43 @@ class Model:
         """[tokens of all sequences, width]: the last layer's rows, or with logits=True
         [tokens, vocabulary]. sequences is a list of lists of ids; nothing is padded. sources are
         what an encoder-decoder's encoder reads, one for each sequence."""
-        return self._core._forward(_ids(sequences), None if sources is None else _ids(sources), logits,
-                                   context or _core.Context())
+        given = _given.sequences("forward: sequences", sequences, self.vocabulary)
+        read = None if sources is None else _given.sequences("forward: sources", sources, self.vocabulary)
+        return self._core._forward(given, read, bool(logits), _given.context("forward", context))
 
     def embed(self, texts, *, context=None):
-        """[texts, width]: one vector for each text, as the model's folder says."""
-        return self._core._embed([texts] if isinstance(texts, str) else list(texts),
-                                 context or _core.Context())
+        """[texts, width]: one vector for each text, as the model's folder says; behind dense layers of a
+        sentence-transformers folder as wide as the last of them."""
+        return self._core._embed(_given.texts("embed: texts", texts), _given.context("embed", context))
 
-    def generate(self, prompts, *, tokens=128, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0,
-                 repetition=1.0, seed=0, beams=1, cache="f32", token=None, context=None):
+    def generate(self, prompts, *, tokens=_usual("tokens"), temperature=_usual("temperature"),
+                 top_k=_usual("top_k"), top_p=_usual("top_p"), min_p=_usual("min_p"),
+                 repetition=_usual("repetition"), seed=_usual("seed"), beams=_usual("beams"),
+                 cache=_usual("cache"), token=None, context=None):
         """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
-        are the answers. token(prompt, id) is called as tokens come; true ends the writing."""
-        alone = isinstance(prompts, str) or (len(prompts) > 0 and hasattr(prompts[0], "__index__"))
-        asked = [prompts] if alone else list(prompts)
+        are the answers. token(prompt, id) is called as tokens come; true ends the writing.
+
+        Defaults are those of `rapt generate`: at most 128 tokens, drawn at temperature 0.8; temperature=0
+        is always the likeliest. The same seed writes the same text.
+        """
+        asked, alone = _prompts(prompts)
         text = any(isinstance(prompt, str) for prompt in asked)
         if text and self.tokenizer is None:
             raise ValueError("generate: the model has no tokenizer, expected lists of ids")
-        ids = [self._prompt(p) if isinstance(p, str) else _ids([p])[0] for p in asked]
-        options = _core.generate_options(tokens, temperature, top_k, top_p, min_p, repetition, seed,
-                                         beams, cache)
-        made = self._core._generate(ids, options, token, context or _core.Context())
+        ids = [self._prompt(p) if isinstance(p, str)
+               else _given.ids("generate: prompts" if alone else f"generate: prompts[{i}]", p, self.vocabulary)
+               for i, p in enumerate(asked)]
+        if token is not None and not callable(token):
+            raise TypeError(f"generate: token is {_given.said(token)}, expected a function token(prompt, id)")
+        options = _core.GenerateOptions()
+        for name, value in (("tokens", tokens), ("top_k", top_k), ("beams", beams)):
+            setattr(options, name, _given.whole(f"generate: {name}", value))
+        for name, value in (("temperature", temperature), ("top_p", top_p), ("min_p", min_p),
+                            ("repetition", repetition)):
+            setattr(options, name, _given.real(f"generate: {name}", value))
+        options.seed = _given.whole("generate: seed", seed, 0, 2**64 - 1)
+        options.cache = _given.word("generate: cache", cache, "bf16")
+        made = self._core._generate(ids, options, token, _given.context("generate", context))
         answers = [self.tokenizer.decode(i) for i in made] if text else made
         return answers[0] if alone else answers
 
@@ -95,13 +129,24 @@ class Model:
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""
+        where = _given.path("save: folder", folder, "the path of a new folder")
+        rounded = _given.word("save: dtype", dtype, "bf16")
         self._core.unpack()
         try:
-            self._core._save(os.fspath(folder), dtype)
+            self._core._save(where, rounded)
         finally:
             if not self._viewed:
                 self._core.pack(_core.Context())
 
 
-def _ids(sequences):
-    return [[operator.index(i) for i in sequence] for sequence in sequences]
+def _prompts(given):
+    """A list of prompts, and whether it was one alone."""
+    if isinstance(given, str):
+        return [given], True
+    try:
+        prompts = list(given)
+    except TypeError:
+        raise TypeError(f"generate: prompts is {_given.said(given)}, expected a text, a list of token ids, or "
+                        "a list of those") from None
+    alone = bool(prompts) and not isinstance(prompts[0], str) and not hasattr(prompts[0], "__len__")
+    return ([prompts], True) if alone else (prompts, False)

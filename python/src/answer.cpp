@@ -16,11 +16,6 @@ struct Memory {
   std::shared_ptr<void> owner;
 };
 
-dtype dtype_of(Type type) {
-  const auto code = type == Type::bf16 ? dtype_code::Bfloat : dtype_code::Float;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(type)), 1};
-}
-
 /// What a DLPack consumer gets; it frees itself.
 struct Shared {
   DlManaged managed{};
@@ -103,6 +98,11 @@ Memory memory_of(std::vector<T> numbers, const Shape& shape) {
 }
 
 }  // namespace
+
+dtype dtype_of(Type type) {
+  const auto code = type == Type::bf16 ? dtype_code::Bfloat : dtype_code::Float;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(type)), 1};
+}
 
 nb::object Answer::array(Tensor tensor, Layout layout) const {
   Shape shape = tensor.shape(), strides = shape.row_major();

@@ -7,6 +7,9 @@
 
 namespace rapt::python {
 
+/// What DLPack calls a type.
+nb::dlpack::dtype dtype_of(Type type);
+
 /// Gives results back in the library that the caller's arrays came from: PyTorch for PyTorch, numpy
 /// for numpy, memoryview for other buffers, an object with __dlpack__ for the rest.
 class Answer {

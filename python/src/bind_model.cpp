@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/mistake.h"
 #include "rapt/generate.h"
@@ -118,42 +119,80 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
   return ids;
 }
 
-GenerateOptions options_of(Index tokens, double temperature, Index top_k, double top_p,
-                           double min_p, double repetition, std::uint64_t seed, Index beams,
-                           const std::string& cache) {
-  GenerateOptions options;
-  options.tokens = tokens;
-  options.sampling.temperature = temperature;
-  options.sampling.top_k = top_k;
-  options.sampling.top_p = top_p;
-  options.sampling.min_p = min_p;
-  options.sampling.repetition = repetition;
-  options.sampling.seed = seed;
-  options.beams = beams;
-  options.cache = parse_cache_type(cache);
-  return options;
+/// The options that Python has: their defaults are what a new object says.
+void bind_generate_options(nb::module_& module) {
+  using Options = GenerateOptions;
+  nb::class_<Options> bound(module, "GenerateOptions");
+  bound.def(nb::init<>())
+      .def_rw("tokens", &Options::tokens)
+      .def_rw("beams", &Options::beams)
+      .def_prop_rw(
+          "cache", [](const Options& self) { return text(self.cache); },
+          [](Options& self, const std::string& word) { self.cache = parse_cache_type(word); });
+  const auto add = [&]<class T>(const char* name, T Sampling::*field) {
+    bound.def_prop_rw(
+        name, [field](const Options& self) { return self.sampling.*field; },
+        [field](Options& self, T value) { self.sampling.*field = value; });
+  };
+  add("temperature", &Sampling::temperature);
+  add("top_k", &Sampling::top_k);
+  add("top_p", &Sampling::top_p);
+  add("min_p", &Sampling::min_p);
+  add("repetition", &Sampling::repetition);
+  add("seed", &Sampling::seed);
 }
 
-/// Views of the numbers themselves; the model lives as long as they do.
-nb::dict parameters(nb::handle self) {
+/// numpy has no bf16 of its own.
+nb::object bf16_of_numpy(const std::string& name) {
+  try {
+    return nb::module_::import_("ml_dtypes").attr("bfloat16");
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+  }
+  wrong_value("parameters: ", name,
+              " is bf16, which numpy knows only with ml_dtypes: install that, ",
+              "or ask for parameters(\"torch\"), or load the model with weights=\"f32\"");
+}
+
+template <class Framework>
+nb::object view_of(Tensor& numbers, nb::dlpack::dtype type, nb::handle owner) {
+  std::vector<std::size_t> shape;
+  for (Index i = 0; i < numbers.shape().rank(); ++i)
+    shape.push_back(static_cast<std::size_t>(numbers.shape()[i]));
+  return nb::ndarray<Framework>(numbers.memory(), shape.size(), shape.data(), owner, nullptr, type)
+      .cast();
+}
+
+nb::object numpy_view(Parameter& parameter, nb::handle owner) {
+  Tensor& numbers = parameter.value;
+  if (numbers.type() != Type::bf16)
+    return view_of<nb::numpy>(numbers, dtype_of(numbers.type()), owner);
+  const nb::object type = bf16_of_numpy(parameter.name);
+  return view_of<nb::numpy>(numbers, nb::dtype<std::uint16_t>(), owner).attr("view")(type);
+}
+
+/// Views of the numbers themselves; the model lives as long as they do. None: in few bits, which no
+/// array has.
+nb::dict parameters(nb::handle self, const std::string& framework) {
+  if (framework != "numpy" && framework != "torch")
+    wrong_value("parameters: framework is \"", framework, "\", expected \"numpy\" or \"torch\"");
   Pretrained& loaded = nb::cast<Pretrained&>(self);
+  loaded.model.unpack();
   nb::dict views;
   for (Parameter& parameter : loaded.model.parameters()) {
-    if (!parameter.quantized.empty() || parameter.value.type() != Type::f32) continue;
-    std::vector<std::size_t> shape;
-    for (Index i = 0; i < parameter.value.shape().rank(); ++i)
-      shape.push_back(static_cast<std::size_t>(parameter.value.shape()[i]));
-    views[parameter.name.c_str()] =
-        NumpyArray(parameter.value.data(), shape.size(), shape.data(), self).cast();
+    nb::object view = nb::none();
+    if (parameter.quantized.empty())
+      view = framework == "numpy"
+                 ? numpy_view(parameter, self)
+                 : view_of<nb::pytorch>(parameter.value, dtype_of(parameter.value.type()), self);
+    views[parameter.name.c_str()] = view;
   }
   return views;
 }
 
 void save(const Pretrained& self, const std::string& folder, const std::string& type) {
-  WriteOptions options;
+  WriteOptions options = write_options(self);
   options.type = parse_type(type);
-  options.tokens = self.special;
-  options.pooling = self.pooling;
   const nb::gil_scoped_release release;
   write_pretrained(folder, self.model, self.tokenizer, options);
 }
@@ -195,8 +234,7 @@ void bind_tokenizer(nb::module_& module) {
 
 void bind_model(nb::module_& module) {
   bind_tokenizer(module);
-  nb::class_<GenerateOptions>(module, "GenerateOptions");
-  module.def("generate_options", &options_of);
+  bind_generate_options(module);
   nb::class_<Pretrained>(module, "Model")
       .def_ro("family", &Pretrained::family)
       .def_ro("notices", &Pretrained::notices)
@@ -212,7 +250,7 @@ void bind_model(nb::module_& module) {
              self.model.pack(context);
            })
       .def("unpack", [](Pretrained& self) { self.model.unpack(); })
-      .def("parameters", &parameters)
+      .def("parameters", &parameters, "framework"_a)
       .def("_forward", &forward)
       .def("_embed", &embed)
       .def("_generate", &write, "prompts"_a, "options"_a, "token"_a.none(), "context"_a)

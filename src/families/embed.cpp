@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "base/check.h"
 #include "families/pretrained.h"
-#include "rapt/pretrained.h"
+#include "families/sentence.h"
 
 namespace rapt {
 namespace {
@@ -12,20 +13,36 @@ namespace {
 /// Tokens that are read in one pass: enough for full products, few enough to stay near the core.
 constexpr Index tokens_at_once = 2048;
 
-/// The vector of rows [tokens, width].
-void pool(const float* rows, Index tokens, Index width, const Pooling& how, float* to) {
+/// The mean of rows [tokens, width], or the first.
+void pool(const float* rows, Index tokens, Index width, Pooling::Kind kind, float* to) {
   std::vector<double> sums(static_cast<std::size_t>(width));
-  const Index counted = how.kind == Pooling::Kind::first ? 1 : tokens;
+  const Index counted = kind == Pooling::Kind::first ? 1 : tokens;
   for (Index t = 0; t < counted; ++t)
     for (Index c = 0; c < width; ++c)
       sums[static_cast<std::size_t>(c)] += static_cast<double>(rows[t * width + c]);
-  double factor = 1 / static_cast<double>(counted);
-  if (how.normalized) {
-    const double squares = std::inner_product(sums.begin(), sums.end(), sums.begin(), 0.0);
-    factor = 1 / std::max(std::sqrt(squares), 1e-12);
-  }
   for (Index c = 0; c < width; ++c)
-    to[c] = static_cast<float>(sums[static_cast<std::size_t>(c)] * factor);
+    to[c] = static_cast<float>(sums[static_cast<std::size_t>(c)] / static_cast<double>(counted));
+}
+
+/// Every row to length 1.
+void normalize_rows(Tensor& rows) {
+  const Index width = rows.shape()[1];
+  for (Index r = 0; r < rows.shape()[0]; ++r) {
+    float* row = rows.data() + r * width;
+    const double squares = std::inner_product(
+        row, row + width, row, 0.0, std::plus<>(),
+        [](float a, float b) { return static_cast<double>(a) * static_cast<double>(b); });
+    const double factor = 1 / std::max(std::sqrt(squares), 1e-12);
+    for (Index c = 0; c < width; ++c)
+      row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
+  }
+}
+
+/// What becomes of pooled rows [texts, width].
+Tensor finished(Tensor rows, const Pooling& pooling, const Context& context) {
+  for (const Dense& layer : pooling.dense) rows = apply_dense(layer, rows, context);
+  if (pooling.normalized) normalize_rows(rows);
+  return rows;
 }
 
 /// Ids of a text, cut to the length that the model reads; what frames it stays around it.
@@ -90,12 +107,12 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const
     const float* from = rows.data();
     for (; first < end; ++first) {
       const Index count = std::ssize(ids[order[first]]);
-      pool(from, count, width, loaded.pooling,
+      pool(from, count, width, loaded.pooling.kind,
            all.data() + static_cast<Index>(order[first]) * width);
       from += count * width;
     }
   }
-  return all;
+  return finished(std::move(all), loaded.pooling, context);
 }
 
 std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text) {

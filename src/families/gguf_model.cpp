@@ -169,8 +169,9 @@ StoredTensors tensors_of(const GgufFile& file) {
     return sizes;
   };
   tensors.read = [&file](const std::string& name) { return file.read(name); };
-  tensors.is_bf16 = [&file](const std::string& name) {
-    return std::string_view(file.find(name)->format->name) == "BF16";
+  tensors.type = [&file](const std::string& name) {
+    const std::string_view type = file.find(name)->format->name;
+    return type == "BF16" ? Type::bf16 : type == "F16" ? Type::f16 : Type::f32;
   };
   tensors.bytes = [&file](const std::string& name) { return file.find(name)->bytes; };
   return tensors;

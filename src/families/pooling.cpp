@@ -1,7 +1,8 @@
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/input.h"
-#include "families/pretrained.h"
+#include "families/sentence.h"
 
 namespace rapt {
 namespace {
@@ -35,43 +36,138 @@ Json needed(const FolderFiles& files, const std::string& path) {
   return *std::move(found);
 }
 
-}  // namespace
+/// The path of a class of torch's.
+Dense::Activation activation_from(Fields& how) {
+  const std::string name =
+      how.text("activation_function", std::string("torch.nn.modules.activation.Tanh"));
+  const std::string word = name.substr(name.rfind('.') + 1);
+  if (name.starts_with("torch.nn.") && word == "Identity") return Dense::Activation::identity;
+  if (name.starts_with("torch.nn.") && word == "Tanh") return Dense::Activation::tanh;
+  how.fail("activation_function",
+           "expected torch.nn.modules.linear.Identity or torch.nn.modules.activation.Tanh: nothing "
+           "else is computed here");
+}
 
-/// modules.json lists the parts of a sentence model: the Transformer, its pooling, the norm.
-Pooling pooling_from(const std::string& folder, const FolderFiles& files) {
-  Pooling pooling;
+SentenceOutline::Layer layer_from(const std::string& folder, Fields how) {
+  constexpr Bounds<Index> sizes = {1, Index{1} << 31};
+  SentenceOutline::Layer made{folder, {}, how.boolean("bias", true)};
+  made.dense.in = how.integer("in_features", sizes);
+  made.dense.out = how.integer("out_features", sizes);
+  made.dense.activation = activation_from(how);
+  // Newer files say what it reads and gives; rows of tokens would be another layer.
+  for (const char* name : {"module_input_name", "module_output_name"})
+    must_be(how, name, "sentence_embedding");
+  how.done();
+  return made;
+}
+
+/// The parts of a sentence model, in the order in which they stand.
+enum class Module { none, transformer, pooling, dense, normalize };
+
+Module module_of(const std::string& type, const std::string& path) {
+  if (type.ends_with(".Transformer")) return Module::transformer;
+  if (type.ends_with(".Pooling")) return Module::pooling;
+  if (type.ends_with(".Dense")) return Module::dense;
+  if (type.ends_with(".Normalize")) return Module::normalize;
+  fail_input(path, ": a module of type ", printable(type),
+             ", expected Transformer, Pooling, Dense and Normalize: nothing else is computed here");
+}
+
+/// Each kind once and behind those before it, but for dense layers, of which there may be several.
+void check_order(Module module, Module last, const std::string& type, const std::string& path) {
+  const bool behind = module > last || (module == Module::dense && last == Module::dense);
+  check_input(behind, path, ": a module of type ", printable(type),
+              " at this place, expected the order Transformer, Pooling, Dense, Normalize");
+}
+
+/// The folder of a module and what its config.json says.
+struct ModuleFiles {
+  std::string folder;
+  Fields config;
+};
+
+ModuleFiles files_of(const std::string& folder, const std::string& place, const FolderFiles& files,
+                     const std::string& path) {
+  check_place(place, path);
+  const std::string inside = folder + "/" + place, config = inside + "/config.json";
+  return {inside, Fields(needed(files, config), config)};
+}
+
+/// modules.json lists the parts of a sentence model.
+void read_modules(const std::string& folder, const FolderFiles& files, SentenceOutline& made) {
   const std::string path = folder + "/modules.json";
   const std::optional<Json> modules = files(path);
-  if (!modules) return pooling;
+  if (!modules) return;
   if (!modules->is_array()) fail_input(path, ": expected a list of modules");
-  for (const Json& module : *modules) {
-    Fields fields(module, path);
+  Module last = Module::none;
+  for (const Json& each : *modules) {
+    Fields fields(each, path);
     const std::string type = fields.text("type"), place = fields.text("path", "");
-    if (type.ends_with(".Transformer")) continue;
-    if (type.ends_with(".Normalize")) {
-      pooling.normalized = true;
-    } else if (type.ends_with(".Pooling")) {
-      check_place(place, path);
-      const std::string config = folder + "/" + place + "/config.json";
-      pooling.kind = pooling_kind(Fields(needed(files, config), config));
-    } else {
-      fail_input(path, ": a module of type ", printable(type),
-                 ", expected Transformer, Pooling and Normalize: nothing else is computed here");
+    const Module module = module_of(type, path);
+    check_order(module, last, type, path);
+    last = module;
+    if (module == Module::normalize) made.pooling.normalized = true;
+    if (module == Module::pooling)
+      made.pooling.kind = pooling_kind(files_of(folder, place, files, path).config);
+    if (module == Module::dense) {
+      const ModuleFiles dense = files_of(folder, place, files, path);
+      made.layers.push_back(layer_from(dense.folder, dense.config));
     }
   }
+}
+
+}  // namespace
+
+SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& files) {
+  SentenceOutline made;
+  read_modules(folder, files, made);
   const std::string transformer = folder + "/sentence_bert_config.json";
   if (std::optional<Json> config = files(transformer)) {
     Fields fields(*std::move(config), transformer);
-    pooling.max_tokens = fields.integer("max_seq_length", {1, Index{1} << 31}, 0);
+    made.pooling.max_tokens = fields.integer("max_seq_length", {1, Index{1} << 31}, 0);
   }
-  return pooling;
+  return made;
 }
 
-Pooling read_pooling(const std::string& folder) {
-  return pooling_from(folder, [](const std::string& path) -> std::optional<Json> {
-    if (!std::filesystem::exists(path)) return {};
-    return read_json(path);
-  });
+Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& options) {
+  SentenceOutline outline =
+      sentence_outline(folder, [](const std::string& path) -> std::optional<Json> {
+        if (!std::filesystem::exists(path)) return {};
+        return read_json(path);
+      });
+  for (const SentenceOutline::Layer& layer : outline.layers) {
+    outline.pooling.dense.push_back(read_dense(layer, width, options));
+    width = layer.dense.out;
+  }
+  return std::move(outline.pooling);
+}
+
+void write_pooling(const std::string& folder, const Pooling& pooling, Type type) {
+  Json modules;
+  const auto add = [&](const std::string& path, const std::string& kind) {
+    const std::size_t index = modules.size();
+    modules.push_back({{"idx", index},
+                       {"name", std::to_string(index)},
+                       {"path", path},
+                       {"type", "sentence_transformers.models." + kind}});
+  };
+  const auto numbered = [&](const char* kind) { return std::to_string(modules.size()) + kind; };
+  add("", "Transformer");
+  add("1_Pooling", "Pooling");
+  std::filesystem::create_directory(folder + "/1_Pooling");
+  const bool mean = pooling.kind == Pooling::Kind::mean;
+  const Json how{{"pooling_mode_cls_token", !mean}, {"pooling_mode_mean_tokens", mean}};
+  replace_file(folder + "/1_Pooling/config.json", how.dump(2) + "\n");
+  for (const Dense& layer : pooling.dense) {
+    const std::string place = numbered("_Dense");
+    write_dense(folder + "/" + place, layer, type);
+    add(place, "Dense");
+  }
+  if (pooling.normalized) add(numbered("_Normalize"), "Normalize");
+  replace_file(folder + "/modules.json", modules.dump(2) + "\n");
+  if (pooling.max_tokens > 0)
+    replace_file(folder + "/sentence_bert_config.json",
+                 Json{{"max_seq_length", pooling.max_tokens}}.dump(2) + "\n");
 }
 
 }  // namespace rapt

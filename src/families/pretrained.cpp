@@ -6,6 +6,7 @@
 
 #include "base/input.h"
 #include "base/memory_use.h"
+#include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "model/parameters.h"
 
@@ -89,8 +90,9 @@ StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::stri
     return found == nullptr ? std::vector<Index>() : found->shape;
   };
   tensors.read = [weights](const std::string& name) { return weights->read(name); };
-  tensors.is_bf16 = [weights](const std::string& name) {
-    return weights->find(name)->type == "BF16";
+  tensors.type = [weights](const std::string& name) {
+    const std::string& type = weights->find(name)->type;
+    return type == "BF16" ? Type::bf16 : type == "F16" ? Type::f16 : Type::f32;
   };
   tensors.bytes = [weights](const std::string& name) { return weights->find(name)->bytes; };
   return tensors;
@@ -183,16 +185,29 @@ bool multiplied(const std::string& name) {
          name.find("positions.") == std::string::npos && !name.starts_with("types.");
 }
 
+namespace {
+
+/// The type that all parts are stored as; f32 if it differs, or if one is not there.
+Type shared_type(const StoredTensors& tensors, const std::vector<StoredPart>& parts) {
+  const auto type_of = [&](const StoredPart& part) {
+    return tensors.has(part.name) ? tensors.type(part.name) : Type::f32;
+  };
+  const Type first = type_of(parts.front());
+  const bool all = std::all_of(parts.begin(), parts.end(),
+                               [&](const StoredPart& part) { return type_of(part) == first; });
+  return all ? first : Type::f32;
+}
+
+}  // namespace
+
 void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
                  const std::vector<StoredPart>& parts, const ModelConfig& config, WeightForm form) {
   const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
-  const auto stored_so = [&](const StoredPart& part) {
-    return tensors.has(part.name) && tensors.is_bf16(part.name);
-  };
-  const bool bf16 =
-      matrix && (form == WeightForm::bf16 || (form == WeightForm::stored &&
-                                              std::all_of(parts.begin(), parts.end(), stored_so)));
-  parameter.value = gather(tensors, parts, shape, config, bf16 ? Type::bf16 : Type::f32);
+  const Type type = !matrix                      ? Type::f32
+                    : form == WeightForm::bf16   ? Type::bf16
+                    : form == WeightForm::stored ? shared_type(tensors, parts)
+                                                 : Type::f32;
+  parameter.value = gather(tensors, parts, shape, config, type);
   if (!matrix) return;
   if (form == WeightForm::q8_0) parameter.quantize(Quantization::q8_0);
   if (form == WeightForm::q4_0) parameter.quantize(Quantization::q4_0);
@@ -206,6 +221,8 @@ bool is_folder(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
   check_input(folder || !path.ends_with(".safetensors"), path,
               ": holds weights alone, expected the folder that has its config.json too");
+  check_input(folder || !path.ends_with(".json"), path,
+              ": is one file of a model, expected the folder that it lies in");
   return folder;
 }
 
@@ -220,7 +237,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   Pretrained made = model_from(what, tensors, options.weights);
   tell_type(what, *weights, path, made.notices);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
-  made.pooling = read_pooling(path);
+  made.pooling = read_pooling(path, made.model.config().width, options);
   made.chat_template = read_chat_template(path);
   if (std::filesystem::exists(path + "/tokenizer.json"))
     made.tokenizer = Tokenizer::read(path + "/tokenizer.json");

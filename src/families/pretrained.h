@@ -27,11 +27,6 @@ ModelTokens special_tokens_from(Fields& fields);
 std::int32_t checked_token(Index id, Index vocabulary, const std::string& where);
 /// Throws std::invalid_argument if a config makes no sense, its rope included.
 void check_config(const ModelConfig& config);
-/// Gives the JSON at a path; none where there is no file.
-using FolderFiles = std::function<std::optional<Json>(const std::string& path)>;
-/// What sentence-transformers' files beside a model say. Throws std::runtime_error.
-Pooling pooling_from(const std::string& folder, const FolderFiles& files);
-Pooling read_pooling(const std::string& folder);
 /// chat_template.jinja, or what tokenizer_config.json says.
 std::string read_chat_template(const std::string& folder);
 std::string chat_template_from(const Json& tokenizer_config);

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/input.h"
 #include "families/pretrained.h"
+#include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "model/config_io.h"
 
@@ -205,26 +206,6 @@ class NewFolder {
   fs::path wanted_, path_;
 };
 
-/// What sentence-transformers needs beside the model.
-void write_pooling(const std::string& folder, const Pooling& pooling) {
-  const auto module = [](int index, const char* path, const char* type) {
-    return Json{{"idx", index},
-                {"name", std::to_string(index)},
-                {"path", path},
-                {"type", std::string("sentence_transformers.models.") + type}};
-  };
-  Json modules{module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling")};
-  if (pooling.normalized) modules.push_back(module(2, "2_Normalize", "Normalize"));
-  replace_file(folder + "/modules.json", modules.dump(2) + "\n");
-  fs::create_directory(folder + "/1_Pooling");
-  const bool mean = pooling.kind == Pooling::Kind::mean;
-  const Json how{{"pooling_mode_cls_token", !mean}, {"pooling_mode_mean_tokens", mean}};
-  replace_file(folder + "/1_Pooling/config.json", how.dump(2) + "\n");
-  if (pooling.max_tokens > 0)
-    replace_file(folder + "/sentence_bert_config.json",
-                 Json{{"max_seq_length", pooling.max_tokens}}.dump(2) + "\n");
-}
-
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
 Json tokenizer_config(const Tokenizer& tokenizer) {
   const SpecialTokens& special = tokenizer.special();
@@ -239,7 +220,23 @@ Json tokenizer_config(const Tokenizer& tokenizer) {
   return made;
 }
 
+void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
+                     const std::string& chat_template) {
+  tokenizer.write(folder + "/tokenizer.json");
+  replace_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + "\n");
+  if (!chat_template.empty()) replace_file(folder + "/chat_template.jinja", chat_template);
+}
+
 }  // namespace
+
+WriteOptions write_options(const Pretrained& loaded) {
+  WriteOptions options;
+  options.tokens = loaded.special;
+  // A run of ours was never taught to give vectors.
+  if (loaded.family != "rapt") options.pooling = loaded.pooling;
+  options.chat_template = loaded.chat_template;
+  return options;
+}
 
 void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
@@ -248,13 +245,9 @@ void write_pretrained(const std::string& folder, const Transformer& model,
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
-  if (tokenizer) {
-    tokenizer->write(parts.path() + "/tokenizer.json");
-    replace_file(parts.path() + "/tokenizer_config.json",
-                 tokenizer_config(*tokenizer).dump(2) + "\n");
-  }
+  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options.chat_template);
   if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
-    write_pooling(parts.path(), *options.pooling);
+    write_pooling(parts.path(), *options.pooling, options.type);
   replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");
   parts.finish();
 }

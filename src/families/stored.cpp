@@ -93,6 +93,8 @@ Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, c
     const Tensor numbers = read.type() == type ? std::move(read) : read.converted(type);
     if (type == Type::bf16) {
       place_part<Bf16>(numbers, part, config, whole);
+    } else if (type == Type::f16) {
+      place_part<F16>(numbers, part, config, whole);
     } else {
       place_part<float>(numbers, part, config, whole);
     }

@@ -15,8 +15,8 @@ struct StoredTensors {
   /// Axes of a tensor; none if there is no such tensor.
   std::function<std::vector<Index>(const std::string& name)> shape;
   std::function<Tensor(const std::string& name)> read;
-  /// Whether a tensor that is there is stored as bf16.
-  std::function<bool(const std::string& name)> is_bf16;
+  /// What a tensor that is there is stored as: bf16, f16, or f32 for all the rest.
+  std::function<Type(const std::string& name)> type;
   /// Bytes of a tensor that is there.
   std::function<Index(const std::string& name)> bytes;
   bool finite = true;  // what is not is refused
@@ -26,8 +26,8 @@ struct StoredTensors {
 
 /// Throws std::runtime_error if a part of a parameter is missing or has another shape.
 void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape);
-/// One of our parameters, put together from its parts, as f32 or bf16. Throws std::runtime_error if
-/// one is missing or has another shape.
+/// One of our parameters, put together from its parts, as numbers of a type. Throws
+/// std::runtime_error if one is missing or has another shape.
 Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, const Shape& shape,
               const ModelConfig& config, Type type = Type::f32);
 /// The reverse: a part of a parameter as its family stores it, f32.

@@ -33,7 +33,6 @@ class BeamSearch {
   BeamSearch(Transformer& model, const std::vector<std::int32_t>& prompt,
              const GenerateOptions& options, const Context& context)
       : options_(options), on_(make_continuation(model, options, context)) {
-    check(!prompt.empty(), "generate: a prompt is empty, expected at least one token");
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
     Beam first{on_->add(), {}, 0};
     if (translates) on_->read_source(first.sequence, prompt);

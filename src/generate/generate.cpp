@@ -99,7 +99,6 @@ class Generation {
 
   void begin(Index prompt, std::uint64_t name, const std::vector<std::int32_t>& ids,
              bool translates) {
-    check(!ids.empty(), "generate: prompt ", prompt, " is empty, expected at least one token");
     Text text{prompt, on_->add(), name, translates ? std::vector{options_.start} : ids};
     if (translates) on_->read_source(text.sequence, ids);
     if (full(text)) {
@@ -178,14 +177,19 @@ class Generation {
   std::vector<Text> texts_;
 };
 
+/// Tokens that positions were learnt for; 0: any number.
+Index learnt_positions(const ModelConfig& config) {
+  if (config.positions == ModelConfig::Positions::learned) return config.max_tokens;
+  if (config.positions == ModelConfig::Positions::axial)
+    return config.axial_rows * config.axial_columns;
+  return 0;
+}
+
 /// The context filled in, and what cannot be is refused.
 GenerateOptions completed(const Transformer& model, GenerateOptions options) {
   options.check();
-  using Positions = ModelConfig::Positions;
   const ModelConfig& config = model.config();
-  Index learnt = 0;
-  if (config.positions == Positions::learned) learnt = config.max_tokens;
-  if (config.positions == Positions::axial) learnt = config.axial_rows * config.axial_columns;
+  const Index learnt = learnt_positions(config);
   if (learnt > 0) {
     check(options.overflow == GenerateOptions::Overflow::stop,
           "generate: positions are learnt for ", learnt,
@@ -200,6 +204,29 @@ GenerateOptions completed(const Transformer& model, GenerateOptions options) {
   return options;
 }
 
+/// What is wrong with any of the prompts is told before the first is read: minutes may lie between.
+void check_prompts(const ModelConfig& config, std::span<const std::vector<std::int32_t>> prompts,
+                   const GenerateOptions& options) {
+  const bool source = config.kind == ModelConfig::Kind::encoder_decoder;
+  const Index learnt = source ? learnt_positions(config) : 0;
+  const bool stops = options.overflow == GenerateOptions::Overflow::stop && !source;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto require = [&](bool ok, const auto&... parts) {
+      check(ok, "generate: prompt ", i + 1, " of ", prompts.size(), parts...);
+    };
+    const auto count = static_cast<Index>(prompts[i].size());
+    require(count > 0, " is empty, expected at least one token");
+    require(learnt == 0 || count <= learnt, " has ", count, " tokens, expected at most the ",
+            learnt, " that positions were learnt for");
+    // Behind a prompt that is no source there has to be room for a token.
+    require(!stops || options.context == 0 || count < options.context, " has ", count,
+            " tokens, expected fewer than the ", options.context, " of the context");
+    for (const std::int32_t id : prompts[i])
+      require(0 <= id && id < config.vocabulary, " has the token ", id, ", expected 0 to ",
+              config.vocabulary - 1);
+  }
+}
+
 }  // namespace
 
 void GenerateOptions::check() const {
@@ -210,8 +237,6 @@ void GenerateOptions::check() const {
   rapt::check(entries >= 0, "generate: entries is ", entries, ", expected 0 (all) or more");
   rapt::check(beams >= 1 && beams <= most_beams, "generate: ", beams, " beams, expected 1 to ",
               most_beams);
-  rapt::check(beams == 1 || sampling.temperature == 0,
-              "generate: beams follow the likeliest tokens, expected temperature 0");
 }
 
 std::vector<Generated> generate(Transformer& model,
@@ -219,6 +244,7 @@ std::vector<Generated> generate(Transformer& model,
                                 const GenerateOptions& options, const GenerateEvents& events,
                                 const Context& context) {
   const GenerateOptions all = completed(model, options);
+  check_prompts(model.config(), prompts, all);
   if (all.beams == 1) return Generation(model, prompts, all, events, context).run();
   std::vector<Generated> results;
   for (const std::vector<std::int32_t>& prompt : prompts) {

@@ -86,7 +86,7 @@ inline constexpr Kernels kernels = {
                .depth_unit = 1,
                .pack_strips = PackGroups<matrix_strip, matrix_strip>,
                .pack_panels = PackGroups<matrix_panel, lane_count>,
-               .product = MatrixProduct},
+               .product = MatrixProduct<float>},
     .matrix_rows = MatrixRows,
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
@@ -116,6 +116,7 @@ inline constexpr Kernels kernels = {
     .read_loop = ReadLoop,
     .network = &network_kernels,
     .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
+    .matrix_halves = MatrixProduct<F16>,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

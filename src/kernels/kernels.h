@@ -340,6 +340,9 @@ struct Kernels {
   const PairKernels* pairs = nullptr;
   // A whole tile in one go, logits being products and nothing more; in the order of CacheType.
   void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
+  // The product of `matrix` with panels of f16: the same bits as of f32.
+  void (*matrix_halves)(const float* strips, const F16* panels, Index depth,
+                        const MatrixResult& to) noexcept = nullptr;
 };
 
 /// Best first; "scalar" runs everywhere.

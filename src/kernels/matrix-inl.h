@@ -5,6 +5,9 @@
 // in the second. Sums take three levels, so that rounding errors do not grow with the depth: chains
 // of 16 terms in registers, their sums over one block of the depth in a tile on the stack, and the
 // blocks in the result.
+//
+// Panels are f32, or f16 that is widened on its way into registers: the same bits, from half the
+// memory, for three conversions more a step.
 #if defined(RAPT_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_MATRIX_INL_H
 #undef RAPT_MATRIX_INL_H
@@ -16,6 +19,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
+#include "kernels/number-inl.h"
 #include "kernels/product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,13 +46,13 @@ inline constexpr Index matrix_stretch = 16;
 /// 0.95 of the peak.
 HWY_INLINE void KeepOrder() { asm volatile("" ::: "memory"); }
 
-template <int rows, int vectors>
+template <int rows, int vectors, class Right>
 HWY_INLINE void MatrixStep(VF (&acc)[rows][vectors], const float* HWY_RESTRICT a,
-                           const float* HWY_RESTRICT b) {
+                           const Right* HWY_RESTRICT b) {
   const DF d;
   VF right[vectors];
 #pragma GCC unroll 8
-  for (int n = 0; n < vectors; ++n) right[n] = hn::LoadU(d, b + n * lane_count);
+  for (int n = 0; n < vectors; ++n) right[n] = LoadFloats(d, b + n * lane_count);
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     const VF left = hn::Set(d, a[m]);
@@ -77,8 +81,8 @@ HWY_INLINE void StoreStretch(const VF (&acc)[rows][vectors], float* HWY_RESTRICT
 }
 
 /// A whole stretch, straight-line: the first step multiplies where the others add.
-template <int rows, int vectors, Store store>
-HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+template <int rows, int vectors, Store store, class Right>
+HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b,
                              float* HWY_RESTRICT sums) {
   const DF d;
   VF acc[rows][vectors];
@@ -86,7 +90,7 @@ HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTR
   for (int m = 0; m < rows; ++m) {
     const VF left = hn::Set(d, a[m]);
 #pragma GCC unroll 8
-    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Mul(left, hn::LoadU(d, b + n * lane_count));
+    for (int n = 0; n < vectors; ++n) acc[m][n] = hn::Mul(left, LoadFloats(d, b + n * lane_count));
   }
 #pragma GCC unroll 64
   for (Index k = 1; k < matrix_stretch; ++k)
@@ -95,8 +99,8 @@ HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const float* HWY_RESTR
 }
 
 /// The end of a block that is no whole stretch.
-template <int rows, int vectors, Store store>
-HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
+template <int rows, int vectors, Store store, class Right>
+HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b, Index depth,
                             float* HWY_RESTRICT sums) {
   const DF d;
   VF acc[rows][vectors];
@@ -111,8 +115,8 @@ HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const float* HWY_RESTRI
 }
 
 /// sums[rows][width] of the first rows of one strip and one panel.
-template <int rows, int vectors>
-HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, Index depth,
+template <int rows, int vectors, class Right>
+HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b, Index depth,
                            float* HWY_RESTRICT sums) {
   constexpr Index a_step = matrix_stretch * matrix_strip;
   constexpr Index b_step = matrix_stretch * vectors * lane_count;
@@ -158,8 +162,8 @@ HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Inde
 
 /// The first rows of a strip: one and two alone, as a token that is generated; more cost a whole
 /// strip.
-template <int vectors>
-HWY_INLINE void MatrixStrip(const float* strip, const float* panel, Index depth, Index rows,
+template <int vectors, class Right>
+HWY_INLINE void MatrixStrip(const float* strip, const Right* panel, Index depth, Index rows,
                             float* sums) {
   if (rows > 2) return MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums);
   if (rows == 2) return MatrixTile<2, vectors>(strip, panel, depth, sums);
@@ -167,8 +171,8 @@ HWY_INLINE void MatrixStrip(const float* strip, const float* panel, Index depth,
 }
 
 /// All strips of a block with one panel.
-template <int vectors>
-inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, Index depth,
+template <int vectors, class Right>
+inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, Index depth,
                                      const MatrixResult& to, Index column) {
   constexpr Index width = vectors * lane_count;
   HWY_ALIGN float sums[matrix_strip * width];
@@ -181,10 +185,11 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const float* panel, In
   }
 }
 
-inline void MatrixProduct(const float* strips, const float* panels, Index depth,
+template <class Right>
+inline void MatrixProduct(const float* strips, const Right* panels, Index depth,
                           const MatrixResult& to) noexcept {
   for (Index column = 0; column < to.columns; column += matrix_panel) {
-    const float* panel = panels + column * depth;
+    const Right* panel = panels + column * depth;
     const Index columns = to.columns - column;
     if (columns <= lane_count) {
       MatrixPanel<1>(strips, panel, depth, to, column);

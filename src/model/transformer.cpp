@@ -35,10 +35,9 @@ Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
     const Shape& shape = body_->weights.plans[i].shape;
     source(parameter, shape);
     const Type type = parameter.value.type();
-    check(parameter.shape() == shape &&
-              (type == Type::f32 || (type == Type::bf16 && shape.rank() == 2)),
+    check(parameter.shape() == shape && (type == Type::f32 || shape.rank() == 2),
           "model: ", parameter.name, " is ", text(type), " of shape ", parameter.shape(),
-          ", expected f32, or bf16 if it is a matrix, of shape ", shape);
+          ", expected f32, or any type if it is a matrix, of shape ", shape);
   }
   refresh();
 }

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 #include "kernels/context.h"
@@ -13,9 +13,8 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 
 void check_ids(const Parameter& table, const Ids& ids) {
-  check(table.shape().rank() == 2 && table.value.type() != Type::f16, "embed: ", table.name, " is ",
-        text(table.value.type()), " of shape ", table.shape(),
-        ", expected f32 or bf16 of shape [entries, width]");
+  check(table.shape().rank() == 2, "embed: ", table.name, " has shape ", table.shape(),
+        ", expected [entries, width]");
   check(table.packed == nullptr, "embed: ", table.name, " is packed, expected unpack() before");
   const Index entries = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -36,12 +35,11 @@ void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Conte
 
 void copy_row(const Parameter& table, Index row, float* to, const Context& context) {
   if (!table.quantized.empty()) return table.quantized.body().expand_row(row, to);
-  const Index width = table.value.shape()[1];
-  if (table.value.type() == Type::bf16)
-    return kernels_of(context).load_numbers(table.value.numbers<Bf16>().data() + row * width,
-                                            Type::bf16, width, to);
-  std::memcpy(to, table.value.data() + row * width,
-              static_cast<std::size_t>(width) * sizeof(float));
+  const Tensor& value = table.value;
+  const Index width = value.shape()[1];
+  const auto* from = static_cast<const std::byte*>(value.memory()) +
+                     row * width * static_cast<Index>(size_of(value.type()));
+  kernels_of(context).load_numbers(from, value.type(), width, to);
 }
 
 }  // namespace

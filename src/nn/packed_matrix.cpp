@@ -45,26 +45,13 @@ Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kerne
   return cut;
 }
 
-/// Panels whose numbers are finished together, while a core's own cache has them.
-constexpr Index finished_panels = 4;
+/// Panels that are widened or whose numbers are finished together, while a core's own cache has
+/// them.
+constexpr Index panels_together = 4;
 
-/// The last block of the depth, and what its numbers become.
+/// What kernels multiply numbers of a type as.
 template <class T>
-void multiply_and_finish(const BlockKernels<T>& kernels, const T* strips, const T* panels,
-                         Index deep, const MatrixResult& to, decltype(Product::finish) finish) {
-  const Index step = finished_panels * kernels.panel;
-  for (Index column = 0; column < to.columns; column += step) {
-    MatrixResult part = to;
-    part.data += column;
-    part.columns = std::min(step, to.columns - column);
-    if (to.bias != nullptr) part.bias += column;
-    kernels.product(strips, panels + column * deep, deep, part);
-    for (Index row = 0; row < to.rows; ++row) {
-      float* numbers = part.data + row * to.stride;
-      finish(numbers, part.columns, numbers);
-    }
-  }
-}
+using Multiplied = std::conditional_t<std::is_same_v<T, F16>, float, T>;
 
 template <class T>
 struct Room {
@@ -81,6 +68,15 @@ Index place_in_panel(Index column, Index depth, Index width) {
 
 }  // namespace
 
+/// One block of the depth for one task.
+template <class T>
+struct PackedMatrix::Block {
+  Index first, deep;  // depths, filled up to whole units
+  Index column;       // the first of the task
+  const T* strips;
+  T* wide;  // room for panels_together panels that have to be widened
+};
+
 template <>
 const float* PackedMatrix::block<float>(Index depth) const {
   return floats_.data() + depth * width_;
@@ -89,18 +85,25 @@ template <>
 const Bf16* PackedMatrix::block<Bf16>(Index depth) const {
   return pairs_.data() + depth * width_;
 }
+template <>
+const F16* PackedMatrix::block<F16>(Index depth) const {
+  return halves_.data() + depth * width_;
+}
 
 PackedMatrix::PackedMatrix(const Tensor& weight, const Context& context)
     : kernels_(&kernels_of(context)),
       type_(weight.type()),
       out_(weight.shape()[0]),
       in_(weight.shape()[1]) {
-  assert(type_ == Type::f32 || type_ == Type::bf16);
   if (type_ == Type::bf16) {
     pack<Bf16>(weight, context);
-  } else {
-    pack<float>(weight, context);
+    return;
   }
+  pack<float>(weight, context);
+  if (type_ == Type::f32) return;
+  halves_ = Buffer<F16>(floats_.size());  // the same numbers: they came out of f16
+  kernels_->store_numbers(floats_.data(), floats_.size(), Type::f16, halves_.data());
+  floats_ = {};
 }
 
 template <class T>
@@ -121,12 +124,13 @@ void PackedMatrix::pack(const Tensor& weight, const Context& context) {
 }
 
 Index PackedMatrix::bytes() const {
-  return floats_.size() * Index{sizeof(float)} + pairs_.size() * Index{sizeof(Bf16)};
+  return floats_.size() * Index{sizeof(float)} + pairs_.size() * Index{sizeof(Bf16)} +
+         halves_.size() * Index{sizeof(F16)};
 }
 
 template <class T>
 void PackedMatrix::expand(Tensor& weight) const {
-  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
+  const auto& kernels = block_kernels<Multiplied<T>>(*kernels_);
   T* to = weight.numbers<T>().data();
   for (Index at = 0; at < in_; at += kernels.depth) {
     const Index deep = std::min(kernels.depth, in_ - at);
@@ -145,10 +149,51 @@ Tensor PackedMatrix::expanded() const {
   Tensor weight = Tensor::uninitialized({out_, in_}, type_);
   if (type_ == Type::bf16) {
     expand<Bf16>(weight);
+  } else if (type_ == Type::f16) {
+    expand<F16>(weight);
   } else {
     expand<float>(weight);
   }
   return weight;
+}
+
+template <>
+void PackedMatrix::multiply_panels<Bf16>(const Block<Bf16>& of, Index column,
+                                         const MatrixResult& to) const {
+  kernels_->pairs->matrix.product(of.strips, block<Bf16>(of.first) + column * of.deep, of.deep, to);
+}
+template <>
+void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
+                                          const MatrixResult& to) const {
+  const BlockKernels<float>& kernels = kernels_->matrix;
+  const Index place = column * of.deep;
+  if (type_ == Type::f32)
+    return kernels.product(of.strips, block<float>(of.first) + place, of.deep, to);
+  const F16* halves = block<F16>(of.first) + place;
+  // One strip reads them once, in registers. Several would widen them once each.
+  if (to.rows <= kernels.strip) return kernels_->matrix_halves(of.strips, halves, of.deep, to);
+  const Index columns = std::min(width_ - column, round_up(to.columns, kernels.unit));
+  kernels_->load_numbers(halves, Type::f16, columns * of.deep, of.wide);
+  kernels.product(of.strips, of.wide, of.deep, to);
+}
+
+/// A few panels at a time if something is to be done with them before or after the product.
+template <class T>
+void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
+                                  decltype(Product::finish) finish) const {
+  const bool whole = finish == nullptr && type_ != Type::f16;
+  const Index step = whole ? to.columns : panels_together * block_kernels<T>(*kernels_).panel;
+  for (Index column = 0; column < to.columns; column += step) {
+    MatrixResult part = to;
+    part.data += column;
+    part.columns = std::min(step, to.columns - column);
+    if (to.bias != nullptr) part.bias += column;
+    multiply_panels(block, block.column + column, part);
+    for (Index row = 0; finish != nullptr && row < to.rows; ++row) {
+      float* numbers = part.data + row * to.stride;
+      finish(numbers, part.columns, numbers);
+    }
+  }
 }
 
 template <class T>
@@ -162,7 +207,10 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     const Index column = task % cut.column_parts * cut.columns;
     const Index rows = std::min(cut.rows, a.rows - row);
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
-    T* room = crew.get(worker, cut.rows * most).numbers.data();
+    // Panels first: they lie on a boundary then, as strips do behind them.
+    const Index widened = type_ == Type::f16 ? panels_together * kernels.panel * most : 0;
+    T* wide = crew.get(worker, widened + cut.rows * most).numbers.data();
+    T* strips = wide + widened;
     MatrixResult result{.data = to.data + row * to.stride + column,
                         .stride = to.stride,
                         .rows = rows,
@@ -172,12 +220,9 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     for (Index at = 0; at < in_; at += kernels.depth) {
       const Index deep = std::min(kernels.depth, in_ - at);
       const Index padded = round_up(deep, kernels.depth_unit);
-      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), room);
-      const T* panels = block<T>(at) + column * padded;
-      if (to.finish != nullptr && at + deep == in_)
-        multiply_and_finish(kernels, room, panels, padded, result, to.finish);
-      else
-        kernels.product(room, panels, padded, result);
+      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), strips);
+      multiply_block<T>({at, padded, column, strips, wide}, result,
+                        at + deep == in_ ? to.finish : nullptr);
       result.add = true;
     }
   });

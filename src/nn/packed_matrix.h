@@ -10,7 +10,8 @@ namespace rapt {
 /// operand of a product: panels of columns, one block of the depth after the other.
 class PackedMatrix {
  public:
-  /// Of f32, or of bf16 where the context's instruction set multiplies that.
+  /// Of f32, of f16, which is widened as it is read, or of bf16 where the context's instruction set
+  /// multiplies that.
   PackedMatrix(const Tensor& weight, const Context& context);
 
   Index out() const { return out_; }
@@ -29,23 +30,33 @@ class PackedMatrix {
   void expand(Tensor& weight) const;
   template <class T>
   void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
+  template <class T>
+  struct Block;
+  template <class T>
+  void multiply_block(const Block<T>& block, const MatrixResult& to,
+                      decltype(Product::finish) finish) const;
 
   /// Where the block that begins at a depth lies.
   template <class T>
   const T* block(Index depth) const;
+  /// The strips of a block times its panels from a column on.
+  template <class T>
+  void multiply_panels(const Block<T>& block, Index column, const MatrixResult& to) const;
 
   const Kernels* kernels_;
   Type type_;
   Index out_, in_;
   Index width_ = 0;       // columns with those that fill up the last panel
-  Buffer<float> floats_;  // one of the two
+  Buffer<float> floats_;  // one of the three
   Buffer<Bf16> pairs_;
+  Buffer<F16> halves_;  // where floats would lie
 };
 
 /// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
-/// Of f32 within multiply_error, as other products are; a weight of bf16 makes a product of bf16,
-/// within multiply_bf16_error: a is rounded, be it one row or many. With kernels of another
-/// instruction set than the weight was packed for, it is expanded first. `to` is not added to.
+/// Of f32 and f16, with the same bits, within multiply_error, as other products are; a weight of
+/// bf16 makes a product of bf16, within multiply_bf16_error: a is rounded, be it one row or many.
+/// With kernels of another instruction set than the weight was packed for, it is expanded first.
+/// `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 

@@ -19,11 +19,9 @@ void Parameter::quantize(Quantization type, const Context& context) {
 }
 
 void Parameter::pack(const Context& context) {
-  const bool pairs = value.type() == Type::bf16;
-  check(value.shape().rank() == 2 && (value.type() == Type::f32 || pairs) && working.empty(),
-        "pack: ", name, " has shape ", shape(),
-        ", expected a matrix of f32 or bf16 that is neither packed nor rounded");
-  if (pairs && kernels_of(context).pairs == nullptr) return;
+  check(value.shape().rank() == 2 && working.empty(), "pack: ", name, " has shape ", shape(),
+        ", expected a matrix that is neither packed nor rounded");
+  if (value.type() == Type::bf16 && kernels_of(context).pairs == nullptr) return;
   packed = std::make_shared<const PackedMatrix>(value, context);
   value = {};
   gradient = {};

@@ -1,4 +1,4 @@
-#include "families/pretrained.h"
+#include "families/sentence.h"
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
@@ -15,13 +15,34 @@ std::vector<std::string> seeds() {
               R"({"word_embedding_dimension":384,"pooling_mode_cls_token":false,)"
               R"("pooling_mode_mean_tokens":true,"pooling_mode_max_tokens":false})" +
               zero + R"({"max_seq_length":256,"do_lower_case":false})",
-          modules + zero + R"({"pooling_mode":"cls"})"};
+          modules + zero + R"({"pooling_mode":"cls"})",
+          R"([{"path":"a","type":"x.Dense"},{"path":"b","type":"x.Dense"}])" + zero +
+              R"({"in_features":8,"out_features":4,"bias":false,)"
+              R"("activation_function":"torch.nn.modules.linear.Identity"})"};
 }
 
 std::vector<std::string> words() {
-  return json_words({"pooling_mode", "mean", "cls", "path", "type", "x.Pooling", "x.Normalize",
-                     "x.Transformer", "../..", "/", "a/b", "max_seq_length",
-                     "pooling_mode_cls_token", "pooling_mode_mean_tokens"});
+  return json_words({"pooling_mode",
+                     "mean",
+                     "cls",
+                     "path",
+                     "type",
+                     "x.Pooling",
+                     "x.Normalize",
+                     "x.Transformer",
+                     "../..",
+                     "/",
+                     "a/b",
+                     "max_seq_length",
+                     "pooling_mode_cls_token",
+                     "pooling_mode_mean_tokens",
+                     "x.Dense",
+                     "in_features",
+                     "out_features",
+                     "bias",
+                     "activation_function",
+                     "torch.nn.Tanh",
+                     "module_input_name"});
 }
 
 std::function<void()> open(std::string_view input) {
@@ -42,8 +63,11 @@ std::function<void()> open(std::string_view input) {
     if (first == input.size()) return std::nullopt;
     return part(first + 1, second);
   };
-  const Pooling pooling = pooling_from("fuzz", files);
-  expect(pooling.max_tokens >= 0, "fewer tokens than none");
+  const SentenceOutline outline = sentence_outline("fuzz", files);
+  expect(outline.pooling.max_tokens >= 0, "fewer tokens than none");
+  for (const SentenceOutline::Layer& layer : outline.layers)
+    expect(layer.dense.in > 0 && layer.dense.out > 0 && layer.folder.starts_with("fuzz/"),
+           "a layer of no numbers, or outside of the model's folder");
   return nothing_more();
 }
 

@@ -3,7 +3,9 @@
 import os
 import pathlib
 import random
+import subprocess
 
+import gguf
 import numpy
 import pytest
 import torch
@@ -13,6 +15,10 @@ import rapt
 
 TEXTS = int(os.environ.get("RAPT_ORACLE_TEXTS", "200"))
 PROMPTS = int(os.environ.get("RAPT_ORACLE_PROMPTS", "8"))
+
+
+COMMAND = pathlib.Path(os.environ.get(
+    "RAPT_COMMAND", pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/rapt"))
 
 
 def found(name):
@@ -103,7 +109,7 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
     """Greedy text is the same wherever the best two logits are farther apart than rounding."""
     ours, theirs = smollm2
     start = ours.tokenizer.encode(prompt)
-    written = ours.generate(start, tokens=24)
+    written = ours.generate(start, tokens=24, temperature=0)
     with torch.no_grad():
         logits = theirs(torch.tensor([start + written])).logits[0]
     for i, id in enumerate(written):
@@ -112,6 +118,31 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
         if id != best.indices[0].item():
             gap = (best.values[0] - row[id]).item()
             assert gap <= 1e-3, f"token {i}: {gap} below the best"
+
+
+QUESTION = "Why is the sky blue?"
+
+
+def test_smollm2_keeps_its_chat_template(smollm2):
+    """Written as Transformers 5 writes it, and it renders there."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(smollm2[1].name_or_path)
+    source = gguf.GGUFReader(found("smollm2")).fields["tokenizer.chat_template"].contents()
+    assert tokenizer.chat_template == source
+    question = [{"role": "user", "content": QUESTION}]
+    text = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
+    assert text.endswith(f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n")
+    ids = tokenizer.apply_chat_template(question, add_generation_prompt=True)["input_ids"]
+    assert smollm2[0].tokenizer.encode(text, special=True) == list(ids)
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_smollm2_chats_as_its_source_does(smollm2):
+    def answer(model):
+        return subprocess.run([COMMAND, "generate", model, "--chat", QUESTION, "--tokens", "12",
+                               "--temperature", "0", "--weights", "f32"],
+                              capture_output=True, text=True, check=True).stdout
+
+    assert answer(smollm2[1].name_or_path) == answer(found("smollm2"))
 
 
 def test_smollm2_in_few_bits_stays_near(smollm2):

@@ -1,7 +1,9 @@
 """rapt.load: a tiny GPT-2 whose folder is written by hand."""
 
+import inspect
 import json
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ WIDTH, VOCABULARY, LAYERS = 12, 258, 2
 def write_safetensors(path, tensors):
     header, data = {}, b""
     for name, x in tensors.items():
-        header[name] = {"dtype": "F32", "shape": list(x.shape),
+        header[name] = {"dtype": {"float32": "F32", "float16": "F16"}[x.dtype.name], "shape": list(x.shape),
                         "data_offsets": [len(data), len(data) + x.nbytes]}
         data += x.tobytes()
     text = json.dumps(header).encode()
@@ -24,6 +26,10 @@ def write_safetensors(path, tensors):
 
 @pytest.fixture
 def folder(tmp_path):
+    return write_folder(tmp_path / "gpt2")
+
+
+def write_folder(made, dtype=np.float32):
     rng = np.random.default_rng(1)
 
     def normal(*shape):
@@ -40,9 +46,8 @@ def folder(tmp_path):
         for linear, into, out in (("attn.c_attn", WIDTH, 3 * WIDTH), ("attn.c_proj", WIDTH, WIDTH),
                                   ("mlp.c_fc", WIDTH, 4 * WIDTH), ("mlp.c_proj", 4 * WIDTH, WIDTH)):
             tensors |= {f"{name}{linear}.weight": normal(into, out), f"{name}{linear}.bias": normal(out)}
-    made = tmp_path / "gpt2"
     made.mkdir()
-    write_safetensors(made / "model.safetensors", tensors)
+    write_safetensors(made / "model.safetensors", {name: x.astype(dtype) for name, x in tensors.items()})
     (made / "config.json").write_text(json.dumps({
         "model_type": "gpt2", "vocab_size": VOCABULARY, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 3,
         "n_positions": 32}))
@@ -66,6 +71,32 @@ def test_forward_and_parameters_are_the_models_own_memory(folder):
 def test_parameters_outlive_the_model(folder):
     gain = rapt.load(folder).parameters()["decoder.norm.weight"]
     assert gain.sum() == WIDTH
+
+
+def test_parameters_in_16_bits_are_views_too(folder, tmp_path):
+    import ml_dtypes
+
+    names = set(rapt.load(folder).parameters())
+    for model, dtype in ((rapt.load(folder, weights="bf16"), ml_dtypes.bfloat16),
+                         (rapt.load(write_folder(tmp_path / "f16", np.float16)), np.float16)):
+        before = model.forward([[4, 5]])
+        views = model.parameters()
+        assert set(views) == names
+        assert views["embedding.weight"].dtype == dtype and views["decoder.norm.bias"].dtype == np.float32
+        # No longer packed: bf16 then rounds activations of few rows no more.
+        np.testing.assert_allclose(model.forward([[4, 5]]), before, atol=0.05)
+        views["embedding.weight"][4:6] = 1
+        model.refresh()
+        assert np.abs(model.forward([[4, 5]]) - before).max() > 0.01
+
+
+def test_parameters_say_what_they_cannot_give(folder, monkeypatch):
+    with pytest.warns(UserWarning, match="9 of 28 are in few bits.*weights=\"f32\""):
+        views = rapt.load(folder, weights="q8_0").parameters()
+    assert "decoder.norm.weight" in views and "embedding.weight" not in views
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # as if it were not installed
+    with pytest.raises(ValueError, match="is bf16.*ml_dtypes.*torch.*f32"):
+        rapt.load(folder, weights="bf16").parameters()
 
 
 def test_generate(folder):
@@ -100,20 +131,86 @@ def test_saved_and_loaded_again(folder, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "gpt2"]
 
 
-def test_mistakes(folder, tmp_path):
-    model = rapt.load(folder)
-    with pytest.raises(RuntimeError, match="no-such-model"):
-        rapt.load("no-such-model")
-    with pytest.raises(TypeError):
-        rapt.load(None)
-    with pytest.raises(ValueError, match="stored, f32"):
-        rapt.load(folder, weights="bogus")
-    with pytest.raises(TypeError):
-        model.forward([[1.7]])
-    with pytest.raises(ValueError, match="258"):
-        model.forward([[400]])
-    with pytest.raises(ValueError, match="encoder"):
-        model.embed("text")
+def test_defaults_are_those_of_the_library():
+    usual = rapt._core.GenerateOptions()
+    defaults = {name: p.default for name, p in inspect.signature(rapt.Model.generate).parameters.items()}
+    for name in ("tokens", "temperature", "top_k", "top_p", "min_p", "repetition", "seed", "beams", "cache"):
+        assert defaults[name] == getattr(usual, name)
+    assert defaults["temperature"] == 0.8
+
+
+LOAD_MISTAKES = [
+    (("no-such-model",), {}, RuntimeError, "no-such-model.*minilm"),
+    ((None,), {}, TypeError, "path is None, expected a folder"),
+    ((3,), {}, TypeError, r"path is 3 \(int\), expected a folder"),
+    (("{folder}/config.json",), {}, RuntimeError, "config.json: is one file.*expected the folder"),
+    (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
+    (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
+    (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
+    (("{folder}",), {"weights": None}, TypeError, "weights is None, expected a word"),
+]
+
+
+@pytest.mark.parametrize("mistake", LOAD_MISTAKES, ids=lambda m: str(m[0] + tuple(m[1].values())))
+def test_mistakes_of_load(mistake, folder, tmp_path):
+    given, named, error, words = mistake
+    (tmp_path / "empty").mkdir()
+    places = {"folder": folder, "empty": tmp_path / "empty"}
+    with pytest.raises(error, match=words):
+        rapt.load(*(x.format(**places) if isinstance(x, str) else x for x in given), **named)
+
+
+MISTAKES = [
+    ("forward", ([1, 2],), {}, TypeError, r"one list of numbers, expected a list of lists.*\[\[1, \.\.\.\]\]"),
+    ("forward", ([],), {}, ValueError, "no sequences, expected at least one"),
+    ("forward", ("text",), {}, TypeError, "is 'text'.*expected a list of lists.*tokenizer.encode"),
+    ("forward", (None,), {}, TypeError, "sequences is None, expected a list of lists"),
+    ("forward", ([[1.7]],), {}, TypeError, r"sequences\[0\]\[0\] is 1.7 \(float\), expected a token id"),
+    ("forward", ([[1], [2, 400]],), {}, ValueError, r"sequences\[1\]\[1\] is 400, expected 0 to 257.*258"),
+    ("forward", ([[-1]],), {}, ValueError, r"sequences\[0\]\[0\] is -1, expected 0 to 257"),
+    ("forward", ([[2**70]],), {}, ValueError, "expected 0 to 257"),
+    ("forward", ([[1], []],), {}, ValueError, "length|empty|tokens"),
+    ("forward", ([[1] * 33],), {}, ValueError, "32"),
+    ("forward", ([[1]], [[2]]), {}, ValueError, "sources|encoder"),
+    ("forward", ([[1]],), {"context": 2}, TypeError, r"context is 2 \(int\).*rapt.Context\(threads=2\)"),
+    ("embed", ("text",), {}, ValueError, "no encoder, expected one like BERT"),
+    ("embed", (None,), {}, TypeError, "texts is None, expected a text or a list of texts"),
+    ("embed", ([["a"]],), {}, TypeError, r"texts\[0\] is .*list.*expected a text"),
+    ("generate", (None,), {}, TypeError, "prompts is None, expected a text"),
+    ("generate", (5,), {}, TypeError, r"prompts is 5 \(int\), expected a text"),
+    ("generate", ([1.5],), {}, TypeError, r"prompts\[0\] is 1.5 \(float\), expected a token id"),
+    ("generate", ([400],), {}, ValueError, r"prompts\[0\] is 400, expected 0 to 257"),
+    ("generate", ([[1], [-1]],), {}, ValueError, r"prompts\[1\]\[0\] is -1, expected 0 to 257"),
+    ("generate", ([[1], []],), {}, ValueError, "prompt 2 of 2 is empty"),
+    ("generate", (["a", "b" * 32],), {}, ValueError, "prompt 2 of 2 has 32 tokens.*fewer than the 32"),
+    ("generate", ("a",), {"tokens": "5"}, TypeError, r"tokens is '5' \(str\), expected a whole number"),
+    ("generate", ("a",), {"tokens": 0}, ValueError, "0 tokens, expected at least 1"),
+    ("generate", ("a",), {"temperature": "hot"}, TypeError, "temperature is 'hot'.*expected a number"),
+    ("generate", ("a",), {"temperature": -1}, ValueError, "temperature is -1, expected 0 or more"),
+    ("generate", ("a",), {"top_p": 2}, ValueError, "top_p is 2"),
+    ("generate", ("a",), {"seed": -1}, ValueError, "seed is -1, expected 0 to"),
+    ("generate", ("a",), {"cache": "f8"}, ValueError, '"f8" given, expected f32, bf16 or int8'),
+    ("generate", ("a",), {"cache": None}, TypeError, "cache is None, expected a word"),
+    ("generate", ("a",), {"beams": 0}, ValueError, "0 beams, expected 1 to"),
+    ("generate", ("a",), {"token": 5}, TypeError, "token is 5.*expected a function"),
+    ("save", (None,), {}, TypeError, "folder is None, expected the path"),
+    ("save", ("new",), {"dtype": "float32"}, ValueError, '"float32" given, expected f32, bf16 or f16'),
+    ("parameters", ("jax",), {}, ValueError, '"jax", expected "numpy" or "torch"'),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m[0]}-{m[1]}-{m[2]}"[:60])
+def test_mistakes_of_calls(mistake, folder, tmp_path, monkeypatch):
+    name, given, named, error, words = mistake
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=words) as raised:
+        getattr(rapt.load(folder), name)(*given, **named)
+    assert "incompatible function arguments" not in str(raised.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpt2"]
+
+
+def test_no_prompts_give_no_answers(folder):
+    assert rapt.load(folder).generate([]) == []
 
 
 def test_tokenizer_round_trip():

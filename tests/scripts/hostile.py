@@ -176,7 +176,7 @@ class Streams(Hostile):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual((closed.returncode, closed.stderr), (0, b""))
         for size in (64, 1_000_000):
-            self.refused(2, f"prompt 1 has {size} tokens, expected fewer than the 64 of the context",
+            self.refused(2, f"prompt 1 of 1 has {size} tokens, expected fewer than the 64 of the context",
                          "generate", self.model, text=b"x" * size)
 
     def test_that_are_full_or_hung_up(self):  # CL-08, CL-09

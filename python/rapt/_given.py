@@ -1,0 +1,116 @@
+"""What callers give to a model, checked: one exception that says what came and what was expected."""
+
+from __future__ import annotations
+
+import operator
+import os
+
+from rapt import _core
+
+
+def said(value):
+    """A value as messages show it."""
+    if value is None:
+        return "None"
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def path(where, value, expected):
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise TypeError(f"{where} is {said(value)}, expected {expected}") from None
+
+
+def word(where, value, such):
+    """Which words there are is the C++ library's business."""
+    if not isinstance(value, str):
+        raise TypeError(f"{where} is {said(value)}, expected a word such as \"{such}\"")
+    return value
+
+
+def whole(where, value, least=-2**63, most=2**63 - 1):
+    """Ranges that mean something are the C++ library's business; here is what fits its integers."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{where} is {said(value)}, expected a whole number") from None
+    if not least <= number <= most:
+        raise ValueError(f"{where} is {number}, expected {least} to {most}")
+    return number
+
+
+def real(where, value):
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{where} is {said(value)}, expected a number") from None
+
+
+def context(where, value):
+    if value is not None and not isinstance(value, _core.Context):
+        raise TypeError(f"{where}: context is {said(value)}, expected None or a rapt.Context: "
+                        "rapt.Context(threads=2)")
+    return value or _core.Context()
+
+
+def texts(where, value):
+    """A text or a list of texts, as a list."""
+    if isinstance(value, str):
+        return [value]
+    made = _list(where, value, "a text or a list of texts")
+    for i, text in enumerate(made):
+        if not isinstance(text, str):
+            raise TypeError(f"{where}[{i}] is {said(text)}, expected a text")
+    return made
+
+
+def ids(where, value, vocabulary):
+    """Token ids of one sequence."""
+    if isinstance(value, str):
+        raise _text(where, value, "a list of token ids")
+    made = _list(where, value, "a list of token ids")
+    try:
+        made = [operator.index(id) for id in made]
+        fits = not made or (min(made) >= 0 and max(made) < vocabulary)
+    except TypeError:
+        fits = False
+    if not fits:
+        for i, id in enumerate(made):
+            _id(f"{where}[{i}]", id, vocabulary)
+    return made
+
+
+def sequences(where, value, vocabulary):
+    """Token ids of several sequences."""
+    if isinstance(value, str):
+        raise _text(where, value, "a list of lists of token ids")
+    made = _list(where, value, "a list of lists of token ids")
+    if made and hasattr(made[0], "__index__"):
+        raise TypeError(f"{where} is one list of numbers, expected a list of lists of token ids: "
+                        f"[[{said(made[0]).split(' (')[0]}, ...]]")
+    return [ids(f"{where}[{i}]", sequence, vocabulary) for i, sequence in enumerate(made)]
+
+
+def _text(where, value, expected):
+    return TypeError(f"{where} is {said(value)}, expected {expected}; model.tokenizer.encode(text) makes them")
+
+
+def _id(where, value, vocabulary):
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{where} is {said(value)}, expected a token id, a whole number")
+    if not 0 <= operator.index(value) < vocabulary:
+        raise ValueError(f"{where} is {operator.index(value)}, expected 0 to {vocabulary - 1}: "
+                         f"the vocabulary has {vocabulary} tokens")
+
+
+def _list(where, value, expected):
+    if not isinstance(value, (bytes, bytearray, dict)):
+        try:
+            return list(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{where} is {said(value)}, expected {expected}")
