@@ -33,31 +33,52 @@ HWY_INLINE void Cubic(const VF (&f)[n], const float (&terms)[4], VF (&p)[n]) {
   }
 }
 
-/// x[i] = 2^x[i] rounded to bf16, within 2^-8 of itself for x <= 127; 0 at -inf, NaN for NaN.
-template <int n>
-HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
-  const DF d;
-  VF f[n], p[n];
 #if HWY_TARGET == HWY_AVX3
-  // vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1): within
-  // 8.6e-5 of 2^f, and less than that near 1, where a bf16 is off by the most. Its last addition is
-  // to 2^16, whose neighbours are 2^-7 away: a rounding to bf16 for the price of a subtraction. The
-  // fraction of -inf is 0, and 1 scaled by -inf is 0.
-  constexpr float rounder = 65536;
-  constexpr float terms[] = {0x1.3baadcp-4f, 0x1.d23788p-3f, 0x1.63e654p-1f, 1 + rounder};
+// vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1): within 8.6e-5
+// of 2^f, and less than that near 1, where a bf16 is off by the most. The fraction of -inf is 0,
+// and 1 scaled by -inf is 0.
+inline constexpr float rough_terms[] = {0x1.3baadcp-4f, 0x1.d23788p-3f, 0x1.63e654p-1f, 1.0f};
+
+/// p[i] 2^floor(x[i]) is 2^x[i], and `addend` more if p is not scaled yet.
+template <int n>
+HWY_INLINE void FractionsOfExp2(const VF (&x)[n], float addend, VF (&p)[n]) {
+  VF f[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) f[i] = VF{_mm512_reduce_ps(x[i].raw, 0x09)};
-  Cubic(f, terms, p);
-#pragma GCC unroll 4
-  for (int i = 0; i < n; ++i) p[i] = hn::Sub(p[i], hn::Set(d, rounder));
+  Cubic(f, {rough_terms[0], rough_terms[1], rough_terms[2], rough_terms[3] + addend}, p);
+}
+
+/// x[i] = 2^x[i] within 8.6e-5 of itself for x <= 127; 0 at -inf, NaN for NaN.
+template <int n>
+HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
+  VF p[n];
+  FractionsOfExp2(x, 0.0f, p);
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
+}
+
+/// The same rounded to bf16, within 2^-8 of itself. The polynomial's last addition is to 2^16,
+/// whose neighbours are 2^-7 away: a rounding for the price of a subtraction.
+template <int n>
+HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
+  constexpr float rounder = 65536;
+  VF p[n];
+  FractionsOfExp2(x, rounder, p);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) p[i] = hn::Sub(p[i], hn::Set(DF(), rounder));
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
+}
 #else
-  // As Exp2Each does it, over [-1/2, 1/2], within 7.5e-5.
+/// x[i] = 2^x[i] within 7.5e-5 of itself for x <= 127; 0 at -inf, NaN for NaN. As Exp2Each does it,
+/// over [-1/2, 1/2].
+template <int n>
+HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
   constexpr float terms[] = {0x1.c3f760p-5f, 0x1.f0de1ap-3f, 0x1.62f31ap-1f, 0x1.fff692p-1f};
+  const DF d;
   const hn::RebindToSigned<DF> di;
-  const DU du;
   const VF magic = hn::Set(d, 12583039.0f);
+  VF f[n], p[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) {
     const VF clamped = AtLeast(d, -127.0f, x[i]);
@@ -66,13 +87,22 @@ HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
   }
   Cubic(f, terms, p);
 #pragma GCC unroll 4
-  for (int i = 0; i < n; ++i) {
-    const VF exact = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
-    const VU near = hn::Add(hn::BitCast(du, exact), hn::Set(du, 0x8000u));
-    x[i] = hn::BitCast(d, hn::And(near, hn::Set(du, 0xFFFF0000u)));
-  }
-#endif
+  for (int i = 0; i < n; ++i)
+    x[i] = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
 }
+
+/// The same rounded to bf16.
+template <int n>
+HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
+  const DU d;
+  RoughExp2Each(x);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) {
+    const VU near = hn::Add(hn::BitCast(d, x[i]), hn::Set(d, 0x8000u));
+    x[i] = hn::BitCast(DF(), hn::And(near, hn::Set(d, 0xFFFF0000u)));
+  }
+}
+#endif
 
 /// Sixteen rows of a tile and what becomes of them. Columns count in groups of 32, whose two halves
 /// are the two numbers of sixteen pairs.
