@@ -184,16 +184,19 @@ HWY_NOINLINE void TakeReference(const SoftmaxBlock& block, Index r, Clip clip, S
   if (most > block.reference[r]) Rescale(state, block.first + r, most);
 }
 
-/// Where rows have none yet.
+/// Where rows have none yet: nothing was measured from one, so that nothing is rescaled.
 template <bool masked>
-HWY_INLINE void TakeFirstReferences(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
+HWY_INLINE void TakeFirstReferences(const SoftmaxBlock& block, Clip clip) {
   const DF d;
   Mask none = hn::Gt(hn::Zero(d), hn::Zero(d));
   for (Index r = 0; r < block_rows; r += lane_count)
     none = hn::Or(none, hn::Eq(hn::LoadU(d, block.reference + r), hn::Set(d, minus_infinity)));
   if (HWY_LIKELY(hn::AllFalse(d, none))) return;
-  for (Index r = 0; r < block.rows; ++r)
-    if (block.reference[r] == minus_infinity) TakeReference<masked>(block, r, clip, state);
+  for (Index r = 0; r < block.rows; ++r) {
+    if (block.reference[r] != minus_infinity) continue;
+    const float most = hn::GetLane(hn::MaxOfLanes(d, LargestLogits<masked>(block, r, clip)));
+    if (most > minus_infinity) block.reference[r] = most;
+  }
 }
 
 /// One sweep: that a maximum outgrew its reference shows in the sum, and only then a row is looked
@@ -203,7 +206,7 @@ HWY_INLINE void SoftmaxRows(const SoftmaxBlock& block, Clip clip, SoftmaxTile& s
   const DF d;
   const VF limit = hn::Set(d, 256.0f);
   static_assert(slack == 8);
-  TakeFirstReferences<masked>(block, clip, state);
+  TakeFirstReferences<masked>(block, clip);
   for (Index r = 0; r < block.rows; ++r) {
     float* lane_sums = block.lane_sums + r * max_lanes;
     VF sum = RoundedRow<masked>(block, r, clip);
