@@ -76,8 +76,8 @@ struct PairKernels {
   // scores[r][c] *= factors[r]
   void (*scale)(float* scores, Index rows, const Clip* clips, const float* factors) noexcept;
   // The running softmax; probabilities as a left operand. The sums are those of the rounded ones.
-  // Logits are scores times the factors (null: 1).
-  void (*absorb)(const float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+  // Logits are scores times the factors (null: 1); large ones are left in place of the scores.
+  void (*absorb)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
                  const float* factors, SoftmaxTile& state, Bf16* probabilities) noexcept;
   // Zero where `kept` [64][64] is.
   void (*erase)(const float* kept, Index rows, Bf16* probabilities) noexcept;

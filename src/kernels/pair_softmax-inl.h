@@ -9,7 +9,7 @@
 #define RAPT_PAIR_SOFTMAX_INL_H
 #endif
 
-#include <array>
+#include <cmath>
 
 #include "kernels/pair_pack-inl.h"
 #include "kernels/pair_product-inl.h"
@@ -107,10 +107,10 @@ HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
 /// Sixteen rows of a tile and what becomes of them. Columns count in groups of 32, whose two halves
 /// are the two numbers of sixteen pairs.
 struct SoftmaxBlock {
-  const float* scores;         // [16][64]
+  float* scores;               // [16][64]
   Bf16* probabilities;         // [16][64]
   const std::uint64_t* masks;  // [16], null: all pairs are visible
-  const float* factors;        // [16]
+  float* factors;              // [16]
   float* reference;            // [16]
   float* lane_sums;            // [16][max_lanes]
   Index first, rows;           // in the tile
@@ -135,9 +135,7 @@ HWY_INLINE VF LargestLogits(const SoftmaxBlock& block, Index r, Clip clip) {
   return hn::Mul(most, hn::Set(DF(), block.factors[r]));
 }
 
-/// exp2 of 32 columns, rounded, and their sum. A logit is rounded before the reference is taken
-/// from it, as the reference was: with a fused multiply-add the largest of several millions would
-/// not be 0 below itself.
+/// exp2 of 32 columns, rounded, and their sum.
 template <bool masked>
 HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base) {
   constexpr int vectors = lane_count == 16 ? 1 : 2;  // pairs of vectors that go together
@@ -150,8 +148,8 @@ HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF 
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       const Index c = column + i + v * lane_count;
-      p[2 * v] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c), factor), base);
-      p[2 * v + 1] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c + 16), factor), base);
+      p[2 * v] = hn::MulSub(LoadScores<masked>(block, r, c), factor, base);
+      p[2 * v + 1] = hn::MulSub(LoadScores<masked>(block, r, c + 16), factor, base);
     }
     RoundedExp2Each(p);
 #pragma GCC unroll 4
@@ -178,10 +176,37 @@ HWY_INLINE VF RoundedRow(const SoftmaxBlock& block, Index r, Clip clip) {
   return sum;
 }
 
+/// A fused multiply-add gives the largest logit's distance from the reference, its rounded self, as
+/// what was rounded off: nothing if logits are small, but infinitely much if they are large. Rows
+/// of such a reference are multiplied first.
+inline constexpr float large_reference = 1024;
+
+HWY_INLINE void ScaleIfLarge(const SoftmaxBlock& block, Index r, Clip clip) {
+  const DF d;
+  if (!(std::fabs(block.reference[r]) >= large_reference) || block.factors[r] == 1) return;
+  const VF factor = hn::Set(d, block.factors[r]);
+  for (Index c = clip.begin; c < clip.end; c += lane_count) {
+    float* z = block.scores + r * tile + c;
+    hn::StoreU(hn::Mul(hn::LoadU(d, z), factor), d, z);
+  }
+  block.factors[r] = 1;
+}
+
+HWY_INLINE void ScaleLargeRows(const SoftmaxBlock& block, Clip clip) {
+  const DF d;
+  Mask large = hn::Gt(hn::Zero(d), hn::Zero(d));
+  for (Index r = 0; r < block_rows; r += lane_count)
+    large = hn::Or(large,
+                   hn::Ge(hn::Abs(hn::LoadU(d, block.reference + r)), hn::Set(d, large_reference)));
+  if (HWY_LIKELY(hn::AllFalse(d, large))) return;
+  for (Index r = 0; r < block.rows; ++r) ScaleIfLarge(block, r, clip);
+}
+
 template <bool masked>
 HWY_NOINLINE void TakeReference(const SoftmaxBlock& block, Index r, Clip clip, SoftmaxTile& state) {
   const float most = hn::GetLane(hn::MaxOfLanes(DF(), LargestLogits<masked>(block, r, clip)));
   if (most > block.reference[r]) Rescale(state, block.first + r, most);
+  ScaleIfLarge(block, r, clip);
 }
 
 /// Where rows have none yet: nothing was measured from one, so that nothing is rescaled.
@@ -207,6 +232,7 @@ HWY_INLINE void SoftmaxRows(const SoftmaxBlock& block, Clip clip, SoftmaxTile& s
   const VF limit = hn::Set(d, 256.0f);
   static_assert(slack == 8);
   TakeFirstReferences<masked>(block, clip);
+  ScaleLargeRows(block, clip);
   for (Index r = 0; r < block.rows; ++r) {
     float* lane_sums = block.lane_sums + r * max_lanes;
     VF sum = RoundedRow<masked>(block, r, clip);
@@ -226,36 +252,41 @@ HWY_INLINE void AbsorbPairBlock(const SoftmaxBlock& block, SoftmaxTile& state) {
   }
 }
 
-/// What softmax needs to know about the rows from `first` on, `rows` of the tile in all.
-HWY_INLINE SoftmaxBlock BlockOfRows(Index first, Index rows, const std::uint64_t* masks,
-                                    const float* factors, Clip clip, const SoftmaxTile& state) {
-  return {.scores = nullptr,
-          .probabilities = nullptr,
-          .masks = masks == nullptr ? nullptr : masks + first,
-          .factors = factors + first,
-          .reference = state.reference + first,
-          .lane_sums = state.lane_sums + first * max_lanes,
-          .first = first,
-          .rows = std::min(rows - first, block_rows),
-          .clip = clip};
+/// Rows of a tile from `first` on.
+struct RowsOfTile {
+  Index first, rows;           // rows of the tile in all
+  const std::uint64_t* masks;  // [64], null: all pairs are visible
+  const float* factors;        // [64], null: 1
+  Clip clip;
+};
+
+HWY_INLINE void AbsorbPairRows(const RowsOfTile& rows, float* scores, SoftmaxTile& state,
+                               Bf16* probabilities) {
+  const DF d;
+  alignas(64) float factors[block_rows];
+  for (Index r = 0; r < block_rows; r += lane_count)
+    hn::Store(
+        rows.factors == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, rows.factors + rows.first + r), d,
+        factors + r);
+  AbsorbPairBlock({.scores = scores,
+                   .probabilities = probabilities,
+                   .masks = rows.masks == nullptr ? nullptr : rows.masks + rows.first,
+                   .factors = factors,
+                   .reference = state.reference + rows.first,
+                   .lane_sums = state.lane_sums + rows.first * max_lanes,
+                   .first = rows.first,
+                   .rows = std::min(rows.rows - rows.first, block_rows),
+                   .clip = rows.clip},
+                  state);
 }
 
-inline void AbsorbPairs(const float* scores, Index rows, const Clip* clips,
-                        const std::uint64_t* masks, const float* factors, SoftmaxTile& state,
-                        Bf16* probabilities) noexcept {
-  alignas(64) static constexpr auto ones = [] {
-    std::array<float, tile> x;
-    x.fill(1);
-    return x;
-  }();
-  if (factors == nullptr) factors = ones.data();
+inline void AbsorbPairs(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                        const float* factors, SoftmaxTile& state, Bf16* probabilities) noexcept {
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
-    if (clip.end == 0) continue;
-    SoftmaxBlock block = BlockOfRows(r, rows, masks, factors, clip, state);
-    block.scores = scores + r * tile;
-    block.probabilities = probabilities + r * tile;
-    AbsorbPairBlock(block, state);
+    if (clip.end > 0)
+      AbsorbPairRows({r, rows, masks, factors, clip}, scores + r * tile, state,
+                     probabilities + r * tile);
   }
 }
 
@@ -279,11 +310,8 @@ inline void VisitPairs(const PairVisit& visit, SoftmaxTile& state) noexcept {
   float* scores = visit.scores;  // two blocks take turns
   float* other_scores = visit.scores + block_scores;
   const auto absorb = [&] {
-    SoftmaxBlock block =
-        BlockOfRows(waiting, visit.rows, visit.masks, visit.factors, waiting_clip, state);
-    block.scores = other_scores;
-    block.probabilities = visit.probabilities;
-    AbsorbPairBlock(block, state);
+    AbsorbPairRows({waiting, visit.rows, visit.masks, visit.factors, waiting_clip}, other_scores,
+                   state, visit.probabilities);
     GatherBlock<Engine>(visit.probabilities, visit.values, state.width, waiting_clip,
                         state.out + waiting * state.width);
   };
