@@ -48,7 +48,7 @@ HWY_INLINE void FractionsOfExp2(const VF (&x)[n], float addend, VF (&p)[n]) {
   Cubic(f, {rough_terms[0], rough_terms[1], rough_terms[2], rough_terms[3] + addend}, p);
 }
 
-/// x[i] = 2^x[i] within 8.6e-5 of itself for x <= 127; 0 at -inf, NaN for NaN.
+/// x[i] = 2^x[i] within 8.6e-5 of itself; 0 at -inf, infinite from 128 on, NaN for NaN.
 template <int n>
 HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
   VF p[n];
@@ -70,8 +70,8 @@ HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
   for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
 }
 #else
-/// x[i] = 2^x[i] within 7.5e-5 of itself for x <= 127; 0 at -inf, NaN for NaN. As Exp2Each does it,
-/// over [-1/2, 1/2].
+/// x[i] = 2^x[i] within 7.5e-5 of itself up to 127, 2^127 beyond; 0 at -inf, NaN for NaN. As
+/// Exp2Each does it, over [-1/2, 1/2].
 template <int n>
 HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
   constexpr float terms[] = {0x1.c3f760p-5f, 0x1.f0de1ap-3f, 0x1.62f31ap-1f, 0x1.fff692p-1f};
@@ -81,7 +81,7 @@ HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
   VF f[n], p[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) {
-    const VF clamped = AtLeast(d, -127.0f, x[i]);
+    const VF clamped = AtMost(d, 127.0f, AtLeast(d, -127.0f, x[i]));
     x[i] = hn::Add(clamped, magic);
     f[i] = hn::Sub(clamped, hn::Sub(x[i], magic));
   }
