@@ -171,6 +171,27 @@ TEST(PairAttend, BitsDoNotDependOnThreadsOrCompany) {
   }
 }
 
+/// From 2,048 keys on, tasks of backward are longer, and so are sums in f32.
+TEST(PairAttend, LongBackwardIsWithinTheBoundWithAnyNumberOfThreads) {
+  for (const char* pattern : {"causal", "window(1100, 0) | tokens({0})"}) {
+    const Case c =
+        parse_case(std::string("queries=150; keys=2100; dim=32; value_dim=32; pattern=") + pattern);
+    EXPECT_SILENT(beyond_halves(c));
+    const Halves o(c);
+    for (const Context& context : every_pair_isa()) {
+      const Attended y = attend(o.q, o.k, o.v, o.how, context);
+      const auto backward = [&](Index threads) {
+        return attend_backward(o.dout, o.q, o.k, o.v, y.out, y.rows, o.how,
+                               Context(threads, context.isa()));
+      };
+      const Gradients a = backward(1), b = backward(3);
+      for (const auto part : {&Gradients::dq, &Gradients::dk, &Gradients::dv})
+        EXPECT_SILENT(different_bits("gradient", (a.*part).converted(Type::f32).numbers(),
+                                     (b.*part).converted(Type::f32).numbers()));
+    }
+  }
+}
+
 /// `count` tokens of a [1, heads, tokens, dim] tensor of bf16.
 AnyView tokens_of(const Tensor& tensor, Index first, Index count) {
   const BasicView<const Bf16> view(tensor.numbers<Bf16>(), tensor.shape());

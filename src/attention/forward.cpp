@@ -22,9 +22,9 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Key tiles between two flushes into f64: at most sixteen partial sums, each of 64 keys, in one
 /// f32; half a percent of the time. Counted from the first key of all, not of the tile's visits: so
 /// a query has the same bits alone, in a chunk or in a whole prompt.
-constexpr Index flush_interval = 16;
+constexpr int flush_interval_log2 = 4;
 /// Beside probabilities of eight bits twice as many are as good as exact.
-constexpr Index pair_flush_interval = 32;
+constexpr int pair_flush_interval_log2 = 5;
 
 /// A tile of queries on its way past the keys.
 class QueryTile {
@@ -34,7 +34,8 @@ class QueryTile {
         scoring_(call),
         relative_values_(call.relative_values.get(), call.kernels),
         width_(call.padded(call.value_dim)),
-        flush_interval_(call.pairs == nullptr ? flush_interval : pair_flush_interval),
+        flush_interval_log2_(call.pairs == nullptr ? flush_interval_log2
+                                                   : pair_flush_interval_log2),
         late_factor_(call.pairs == nullptr ? 1 : call.rule.kept_factor()),
         probabilities_(call.pairs == nullptr ? 0 : tile * tile),
         reference_(tile),
@@ -79,9 +80,10 @@ class QueryTile {
 
   /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
   void visit(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    if (key_tile / flush_interval_ != stretch_) {
+    const Index stretch = key_tile >> flush_interval_log2_;
+    if (stretch != stretch_) {
       if (saw_key_ != 0) call_.kernels.flush(state_, scoring_.rows());
-      stretch_ = key_tile / flush_interval_;
+      stretch_ = stretch;
     }
     if (call_.pairs == nullptr) {
       absorb(packed, key_tile, mask_id, scores);
@@ -201,7 +203,7 @@ class QueryTile {
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
-  Index flush_interval_;
+  int flush_interval_log2_;
   double late_factor_;  // of everything that dropout kept
   Index stretch_ = 0;
   std::uint64_t saw_key_ = 0;   // a bit per row
@@ -222,7 +224,7 @@ class ForwardWorker {
       : call_(call),
         keys_(keys),
         group_(forward_group(call)),
-        room_(packed_room(call)),
+        room_(together * packed_room(call)),
         scores_(tile * tile) {
     for (Index i = 0; i < std::min(group_, call.query_tiles()); ++i) {
       queries_.push_back(std::make_unique<QueryTile>(call));
@@ -232,23 +234,28 @@ class ForwardWorker {
   void run(Index item, Index head, Index group, const ForwardOutput& output) {
     const Index first = group * group_;
     const Index count = std::min(group_, call_.query_tiles() - first);
-    VisitCursor storage[most_forward_group];
+    VisitCursor storage[most_forward_group], behind[most_forward_group];
     const std::span<VisitCursor> cursors(storage, static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) {
-      storage[i] = VisitCursor(call_.plan->visits(first + i));
+      storage[i] = behind[i] = VisitCursor(call_.plan->visits(first + i));
       query(i).begin(item, head, first + i);
     }
     Index soon = first + group_;  // of the queries that this worker probably takes next
     Index due = first;            // of those whose results are written at the end
-    for (Index j = next_tile(cursors, 0); j >= 0; j = next_tile(cursors, j + 1)) {
-      const PackedTile packed = keys_.get(item, call_.kv_head(head), j, room_.data());
-      keys_.expect(item, call_.kv_head(head), j + 1);
-      if (soon < std::min(first + 2 * group_, call_.query_tiles()))
-        expect_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
-      if (output.rounds != nullptr && due < first + count) output.rounds->expect(due++);
-      for (Index i = 0; i < count; ++i) {
-        if (storage[i].visits(j)) query(i).visit(packed, j, storage[i].mask(), scores_.data());
+    KeyTile some[together];
+    Index j = next_tile(cursors, 0);
+    while (j >= 0) {
+      Index taken = 0;
+      for (; j >= 0 && taken < together; j = next_tile(cursors, j + 1)) {
+        float* room = room_.data() + taken * packed_room(call_);
+        some[taken++] = {j, keys_.get(item, call_.kv_head(head), j, room)};
+        keys_.expect(item, call_.kv_head(head), j + 1);
+        if (soon < std::min(first + 2 * group_, call_.query_tiles()))
+          expect_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
+        if (output.rounds != nullptr && due < first + count) output.rounds->expect(due++);
       }
+      for (Index i = 0; i < count; ++i)
+        visit(i, behind[i], {some, static_cast<std::size_t>(taken)});
     }
     if (output.rounds != nullptr) output.rounds->enter(group);
     for (Index i = 0; i < count; ++i) query(i).finish(output);
@@ -256,7 +263,22 @@ class ForwardWorker {
   }
 
  private:
+  /// Key tiles that a tile of queries visits one after the other: its sums then stay in the first
+  /// cache, and the keys in the second.
+  static constexpr Index together = 4;
+  struct KeyTile {
+    Index number;
+    PackedTile packed;
+  };
+
   QueryTile& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
+
+  void visit(Index i, VisitCursor& cursor, std::span<const KeyTile> keys) {
+    for (const KeyTile& key_tile : keys) {
+      if (cursor.next(key_tile.number) == key_tile.number)
+        query(i).visit(key_tile.packed, key_tile.number, cursor.mask(), scores_.data());
+    }
+  }
 
   const Call& call_;
   KeySource& keys_;

@@ -51,9 +51,32 @@ void GradientScoring::differentiate(RightTile keys, RightTile values, Index key_
       drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};
   if (drop) kernels.drop(dprobs_.data(), rows(), how);
   const GradientTile state{input_.reference.data() + first_row_, input_.delta.data() + first_row_};
-  kernels.differentiate(scores_.data(), dprobs_.data(), rows(), mask().words(), state);
+  (call_.pairs == nullptr ? kernels.differentiate : call_.pairs->differentiate_logits)(
+      scores_.data(), dprobs_.data(), rows(), mask().words(), state);
   if (drop) kernels.drop(scores_.data(), rows(), how);
   scoring_.clear_self(dprobs_.data());
+}
+
+PairGradientVisit GradientScoring::pair_visit() {
+  return {.queries = scoring_.left(),
+          .douts = left_.data(),
+          .depth = call_.pair_depth(call_.dim),
+          .value_depth = call_.pair_depth(call_.value_dim),
+          .keys = nullptr,
+          .values = nullptr,
+          .key_rows = nullptr,
+          .width = 0,
+          .rows = rows(),
+          .masks = mask().words(),
+          .factors = scoring_.narrow_factors(),
+          .query_scales = nullptr,
+          .state = {input_.reference.data() + first_row_, input_.delta.data() + first_row_},
+          .scores = scores_.data(),
+          .dprobs = dprobs_.data(),
+          .left = nullptr,
+          .probability_pairs = nullptr,
+          .dlogit_pairs = nullptr,
+          .dqueries = nullptr};
 }
 
 void GradientScoring::uncap() {

@@ -18,6 +18,11 @@ class GradientScoring {
   /// hides.
   void differentiate(RightTile keys, RightTile values, Index key_tile, std::int32_t mask_id);
   const TileMask& mask() const { return scoring_.mask(); }
+  void take_mask(Index key_tile, std::int32_t mask_id) { scoring_.take_mask(key_tile, mask_id); }
+  /// Whether pair kernels can go from products to gradients of logits by themselves, and what this
+  /// tile of queries gives them for it after take_mask.
+  bool is_plain() const { return scoring_.is_plain() && !call_.rule.has_dropout(); }
+  PairGradientVisit pair_visit();
   /// Turns dlogits() into gradients of scale * q·k.
   void uncap();
 

@@ -10,6 +10,8 @@ namespace {
 
 /// Visits of a key tile between two flushes into f64: at most 256 terms in one f32 sum.
 constexpr Index flush_interval = 4;
+/// 1,024 terms are off by 2^-14 at most, and those are rounded to bf16 each.
+constexpr Index pair_flush_interval = 16;
 
 template <class T>
 void clear(Buffer<T>& buffer) {
@@ -28,7 +30,9 @@ ScoreGradients::ScoreGradients(const Call& call)
 }
 
 Index KeyGroupWorker::group_tiles(const Call& call) {
-  constexpr Index few = 4;  // visits of a query tile in one f32 sum: at most 256 terms
+  // Visits of a query tile in one f32 sum: at most 256 terms. Beside terms of eight bits 512 are as
+  // good, and queries are packed and summed half as often; short calls would have too few tasks.
+  const Index few = call.pairs == nullptr || call.key_tiles() < 32 ? 4 : 8;
   if (call.slots == nullptr) return few;
   for (Index t = 0; t < call.query_tiles(); ++t) {
     Index visits = 0;
@@ -228,6 +232,21 @@ RightTile KeyGroupWorker::values_of(Index i) const {
 
 void KeyGroupWorker::visit(Index i, std::int32_t mask_id, Index query_tile, Index head,
                            ScoreGradients& score) {
+  if (!visit_alone(i, mask_id)) visit_in_steps(i, mask_id, query_tile, head, score);
+  if (++visits_[i] % (call_.pairs == nullptr ? flush_interval : pair_flush_interval) == 0) flush(i);
+}
+
+/// Nothing but products and softmax: the kernels do it in one go. False if they cannot.
+bool KeyGroupWorker::visit_alone(Index i, std::int32_t mask_id) {
+  if (call_.pairs == nullptr || !scoring_.is_plain()) return false;
+  scoring_.take_mask(first_ + i, mask_id);
+  if (!pairs_.can_visit(i, scoring_.mask())) return false;
+  pairs_.visit(i, scoring_.pair_visit(), dqueries_.data());
+  return true;
+}
+
+void KeyGroupWorker::visit_in_steps(Index i, std::int32_t mask_id, Index query_tile, Index head,
+                                    ScoreGradients& score) {
   const Index j = first_ + i;
   scoring_.differentiate(keys_of(i), values_of(i), j, mask_id);
   if (call_.rule.has_diagonal()) bias_gradients(query_tile, j, head, score);
@@ -239,7 +258,6 @@ void KeyGroupWorker::visit(Index i, std::int32_t mask_id, Index query_tile, Inde
     pairs_.products(i, scoring_.probabilities(), scoring_.dlogits(), scoring_.mask(),
                     dqueries_.data());
   }
-  if (++visits_[i] % flush_interval == 0) flush(i);
 }
 
 /// dV += P' dO, dK += dS' Q, dQ += dS K

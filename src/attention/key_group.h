@@ -55,6 +55,9 @@ class KeyGroupWorker {
   void visit_queries(Index item, Index head, Index query_tile, Index key_group,
                      const GradientViews& gradients, ScoreGradients& score);
   void visit(Index i, std::int32_t mask_id, Index query_tile, Index head, ScoreGradients& score);
+  bool visit_alone(Index i, std::int32_t mask_id);
+  void visit_in_steps(Index i, std::int32_t mask_id, Index query_tile, Index head,
+                      ScoreGradients& score);
   void products(Tile& key_tile);
   RightTile keys_of(Index i) const;
   RightTile values_of(Index i) const;

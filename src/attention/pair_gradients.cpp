@@ -18,6 +18,7 @@ PairGradients::PairGradients(const Call& call, Index key_tiles)
   query_columns_ = Buffer<Bf16>(tile * width_);
   dout_columns_ = Buffer<Bf16>(tile * value_width_);
   natural_ = Buffer<Bf16>(tile * tile);
+  other_natural_ = Buffer<Bf16>(tile * tile);
   left_ = Buffer<Bf16>(tile * tile);
   columns_ = Buffer<float>(tile * std::max(width_, value_width_));
   sums_ = Buffer<float>(tile * std::max(width_, value_width_));
@@ -54,12 +55,32 @@ void PairGradients::products(Index i, const float* probabilities, const float* d
   gather_columns(pairs, natural_.data(), probabilities,
                  {dout_columns_.data(), value_width_, douts_finite_}, mask, rows_,
                  t.dvalues.recent());
-  pairs.pack_natural(dlogits, rows_, query_scales_.size() == 0 ? nullptr : query_scales_.data(),
-                     natural_.data());
+  pairs.pack_natural(dlogits, rows_, query_scales(), natural_.data());
   gather_columns(pairs, natural_.data(), dlogits, {query_columns_.data(), width_, queries_finite_},
                  mask, rows_, t.dkeys.recent());
   pairs.pack_numbers(dlogits, rows_, left_.data());
   gather(pairs, left_.data(), {t.key_rows.data(), width_, t.keys_finite}, mask, rows_, dqueries);
+}
+
+const float* PairGradients::query_scales() const {
+  return query_scales_.size() == 0 ? nullptr : query_scales_.data();
+}
+
+void PairGradients::visit(Index i, PairGradientVisit visit, float* dqueries) {
+  Tile& t = tiles_[at(i)];
+  const PairKernels& pairs = *call_.pairs;
+  visit.keys = t.key_pairs.data();
+  visit.values = t.value_pairs.data();
+  visit.key_rows = t.key_rows.data();
+  visit.width = width_;
+  visit.query_scales = query_scales();
+  visit.left = left_.data();
+  visit.probability_pairs = natural_.data();
+  visit.dlogit_pairs = other_natural_.data();
+  visit.dqueries = dqueries;
+  pairs.differentiate(visit);
+  pairs.gather_columns(dout_columns_.data(), natural_.data(), value_width_, t.dvalues.recent());
+  pairs.gather_columns(query_columns_.data(), other_natural_.data(), width_, t.dkeys.recent());
 }
 
 void PairGradients::flush(Index i) {

@@ -22,6 +22,12 @@ class PairGradients {
   /// dV += P' dO, dK += dS' Q of key tile i, and dQ += dS K.
   void products(Index i, const float* probabilities, const float* dlogits, const TileMask& mask,
                 float* dqueries);
+  /// The same from the queries' side of a visit alone; only if can_visit.
+  void visit(Index i, PairGradientVisit visit, float* dqueries);
+  /// Whether no number that is not finite could reach a hidden pair's gradient.
+  bool can_visit(Index i, const TileMask& mask) const {
+    return mask.whole() || (tiles_[at(i)].keys_finite && queries_finite_ && douts_finite_);
+  }
   void flush(Index i);
   /// The gradients of a tile as f32 rows; valid until the next call.
   const float* dkeys(Index i);
@@ -42,8 +48,9 @@ class PairGradients {
   Buffer<Bf16> query_columns_, dout_columns_;  // [width][64]
   bool queries_finite_ = true, douts_finite_ = true;
   Index rows_ = 0;
-  Buffer<float> query_scales_;   // [64] of q·k where it differs from query to query
-  Buffer<Bf16> natural_, left_;  // a tile of P or dS
+  const float* query_scales() const;  // [64], null: they are the same
+  Buffer<float> query_scales_;        // [64] of q·k where it differs from query to query
+  Buffer<Bf16> natural_, other_natural_, left_;  // a tile of P or dS
   Buffer<float> columns_, sums_;
 };
 

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/pair_kernels.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/pair_gradient-inl.h"
 #include "kernels/pair_left-inl.h"
 #include "kernels/pair_matrix-inl.h"
 #include "kernels/pair_peak-inl.h"
@@ -40,9 +41,11 @@ inline constexpr PairKernels pair_kernels = {
     .gather = PairGather<Engine>,
     .gather_columns = PairGatherColumns<Engine>,
     .scale = ScaleRows,
-    .absorb = AbsorbPairs<Engine>,
+    .absorb = AbsorbPairs,
     .erase = ErasePairs,
     .visit = VisitPairs<Engine>,
+    .differentiate = DifferentiatePairs<Engine>,
+    .differentiate_logits = DifferentiateLogits,
     .pack_numbers = PackNumbers,
     .pack_natural = PackNatural,
     .matrix = {.strip = block_rows,

@@ -20,6 +20,26 @@ struct PairVisit {
   Bf16* probabilities;         // room: [64][64]
 };
 
+/// The same tiles in backward.
+struct PairGradientVisit {
+  const Bf16* queries;       // [64][depth]
+  const Bf16* douts;         // [64][value_depth]
+  Index depth, value_depth;  // in multiples of 32
+  const Bf16* keys;          // [depth / 2][64][2]
+  const Bf16* values;        // [value_depth / 2][64][2]
+  const Bf16* key_rows;      // [2][16][width][2]
+  Index width;
+  Index rows;                  // queries that exist
+  const std::uint64_t* masks;  // [64], null for a whole tile
+  const float* factors;        // [64] of q·k, all positive
+  const float* query_scales;   // [64] of dlogit_pairs, null: 1
+  GradientTile state;
+  float *scores, *dprobs;                  // room: [16][64]
+  Bf16* left;                              // room: [16][64]
+  Bf16 *probability_pairs, *dlogit_pairs;  // natural pairs [32][64][2]: what dV and dK are made of
+  float* dqueries;                         // [64][width], added to
+};
+
 /// The inner loops over bf16 operands: what AMX and AVX512-BF16 are made for. Products are exact
 /// and summed in f32; probabilities are rounded to bf16, logits never are.
 ///
@@ -56,13 +76,20 @@ struct PairKernels {
   // scores[r][c] *= factors[r]
   void (*scale)(float* scores, Index rows, const Clip* clips, const float* factors) noexcept;
   // The running softmax; probabilities as a left operand. The sums are those of the rounded ones.
-  // Logits are scores times the factors (null: 1).
-  void (*absorb)(const float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+  // Logits are scores times the factors (null: 1); large ones are left in place of the scores.
+  void (*absorb)(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
                  const float* factors, SoftmaxTile& state, Bf16* probabilities) noexcept;
   // Zero where `kept` [64][64] is.
   void (*erase)(const float* kept, Index rows, Bf16* probabilities) noexcept;
   // scores, absorb and gather in blocks small enough to keep the tile unit awake.
   void (*visit)(const PairVisit& visit, SoftmaxTile& state) noexcept;
+
+  // Backward of a visit but for dV and dK, in blocks as small.
+  void (*differentiate)(const PairGradientVisit& visit) noexcept;
+  // Of logits and gradients of probabilities, probabilities and gradients of logits in their place;
+  // zeros where the masks hide. The bits of `differentiate`.
+  void (*differentiate_logits)(float* logits, float* dprobs, Index rows, const std::uint64_t* masks,
+                               const GradientTile& state) noexcept;
 
   // Numbers [64][64] rounded: as a left operand, and as natural pairs of rows, times a factor per
   // row (null: 1). Rows from `rows` on become zero.

@@ -1,5 +1,5 @@
 // The running softmax over bf16 probabilities. Rounding them costs up to 2^-8, so exp2 need not be
-// better than 7.5e-5: half the polynomial, and just what the bound u16 (1 + 2^-6) leaves room for.
+// better than 1e-4: half the polynomial.
 // The sums are those of the rounded numbers, so that rounding up or down cancels between numerator
 // and denominator.
 #if defined(RAPT_PAIR_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -8,6 +8,8 @@
 #else
 #define RAPT_PAIR_SOFTMAX_INL_H
 #endif
+
+#include <cmath>
 
 #include "kernels/pair_pack-inl.h"
 #include "kernels/pair_product-inl.h"
@@ -18,6 +20,7 @@ namespace rapt {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// p[i] = terms[0] f^3 + terms[1] f^2 + terms[2] f + terms[3]
 template <int n>
 HWY_INLINE void Cubic(const VF (&f)[n], const float (&terms)[4], VF (&p)[n]) {
   const DF d;
@@ -30,28 +33,55 @@ HWY_INLINE void Cubic(const VF (&f)[n], const float (&terms)[4], VF (&p)[n]) {
   }
 }
 
-/// x[i] = 2^x[i] within 7.5e-5 of itself for x <= 127; 0 at -inf, NaN for NaN.
-template <int n>
-HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
-  const DF d;
-  VF f[n], p[n];
 #if HWY_TARGET == HWY_AVX3
-  // vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1). The
-  // fraction of -inf is 0, and 1 scaled by -inf is 0.
-  constexpr float terms[] = {0x1.3f96a4p-4f, 0x1.cefc4cp-3f, 0x1.64444cp-1f, 0x1.fff632p-1f};
+// vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1): within 8.6e-5
+// of 2^f, and less than that near 1, where a bf16 is off by the most. The fraction of -inf is 0,
+// and 1 scaled by -inf is 0.
+inline constexpr float rough_terms[] = {0x1.3baadcp-4f, 0x1.d23788p-3f, 0x1.63e654p-1f, 1.0f};
+
+/// p[i] 2^floor(x[i]) is 2^x[i], and `addend` more if p is not scaled yet.
+template <int n>
+HWY_INLINE void FractionsOfExp2(const VF (&x)[n], float addend, VF (&p)[n]) {
+  VF f[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) f[i] = VF{_mm512_reduce_ps(x[i].raw, 0x09)};
-  Cubic(f, terms, p);
+  Cubic(f, {rough_terms[0], rough_terms[1], rough_terms[2], rough_terms[3] + addend}, p);
+}
+
+/// x[i] = 2^x[i] within 8.6e-5 of itself; 0 at -inf, infinite from 128 on, NaN for NaN.
+template <int n>
+HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
+  VF p[n];
+  FractionsOfExp2(x, 0.0f, p);
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
+}
+
+/// The same rounded to bf16, within 2^-8 of itself. The polynomial's last addition is to 2^16,
+/// whose neighbours are 2^-7 away: a rounding for the price of a subtraction.
+template <int n>
+HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
+  constexpr float rounder = 65536;
+  VF p[n];
+  FractionsOfExp2(x, rounder, p);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) p[i] = hn::Sub(p[i], hn::Set(DF(), rounder));
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) x[i] = VF{_mm512_scalef_ps(p[i].raw, x[i].raw)};
+}
 #else
-  // As Exp2Each does it, over [-1/2, 1/2].
+/// x[i] = 2^x[i] within 7.5e-5 of itself up to 127, 2^127 beyond; 0 at -inf, NaN for NaN. As
+/// Exp2Each does it, over [-1/2, 1/2].
+template <int n>
+HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
   constexpr float terms[] = {0x1.c3f760p-5f, 0x1.f0de1ap-3f, 0x1.62f31ap-1f, 0x1.fff692p-1f};
+  const DF d;
   const hn::RebindToSigned<DF> di;
   const VF magic = hn::Set(d, 12583039.0f);
+  VF f[n], p[n];
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i) {
-    const VF clamped = AtLeast(d, -127.0f, x[i]);
+    const VF clamped = AtMost(d, 127.0f, AtLeast(d, -127.0f, x[i]));
     x[i] = hn::Add(clamped, magic);
     f[i] = hn::Sub(clamped, hn::Sub(x[i], magic));
   }
@@ -59,22 +89,32 @@ HWY_INLINE void RoughExp2Each(VF (&x)[n]) {
 #pragma GCC unroll 4
   for (int i = 0; i < n; ++i)
     x[i] = hn::Mul(p[i], hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, x[i]))));
-#endif
 }
+
+/// The same rounded to bf16.
+template <int n>
+HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
+  const DU d;
+  RoughExp2Each(x);
+#pragma GCC unroll 4
+  for (int i = 0; i < n; ++i) {
+    const VU near = hn::Add(hn::BitCast(d, x[i]), hn::Set(d, 0x8000u));
+    x[i] = hn::BitCast(DF(), hn::And(near, hn::Set(d, 0xFFFF0000u)));
+  }
+}
+#endif
 
 /// Sixteen rows of a tile and what becomes of them. Columns count in groups of 32, whose two halves
 /// are the two numbers of sixteen pairs.
 struct SoftmaxBlock {
-  const float* scores;         // [64][64]
-  Bf16* probabilities;         // [64][64]
-  const std::uint64_t* masks;  // null: all pairs are visible
-  const float* factors;        // null: 1
-  Index first, end;            // rows
+  float* scores;               // [16][64]
+  Bf16* probabilities;         // [16][64]
+  const std::uint64_t* masks;  // [16], null: all pairs are visible
+  float* factors;              // [16]
+  float* reference;            // [16]
+  float* lane_sums;            // [16][max_lanes]
+  Index first, rows;           // in the tile
   Clip clip;                   // columns, in multiples of 32
-
-  HWY_INLINE VF Factor(Index r) const {
-    return hn::Set(DF(), factors == nullptr ? 1.0f : factors[r]);
-  }
 };
 
 template <bool masked>
@@ -92,89 +132,161 @@ HWY_INLINE VF LargestLogits(const SoftmaxBlock& block, Index r, Clip clip) {
 #pragma GCC unroll 4
   for (Index c = clip.begin + lane_count; c < clip.end; c += lane_count)
     most = hn::Max(most, LoadScores<masked>(block, r, c));
-  return hn::Mul(most, block.Factor(r));
+  return hn::Mul(most, hn::Set(DF(), block.factors[r]));
 }
 
-/// New references where a maximum outgrew the old one. The sweep that finds out does not branch: it
-/// hardly ever finds one.
+/// exp2 of 32 columns, rounded, and their sum.
 template <bool masked>
-HWY_INLINE void TakePairMaxima(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
-  const DF d;
-  const VF limit = hn::Set(d, slack);
-  Mask outgrown = hn::Gt(limit, limit);
-  for (Index r = block.first; r < block.end; ++r) {
-    const VF most = LargestLogits<masked>(block, r, clip);
-    outgrown = hn::Or(outgrown, hn::Gt(hn::Sub(most, hn::Set(d, state.reference[r])), limit));
-  }
-  if (HWY_LIKELY(hn::AllFalse(d, outgrown))) return;
-  for (Index r = block.first; r < block.end; ++r) {
-    const float most = hn::GetLane(hn::MaxOfLanes(d, LargestLogits<masked>(block, r, clip)));
-    if (most - state.reference[r] > slack) Rescale(state, r, most);
-  }
-}
-
-/// exp2 of 32 columns, rounded; the sum grows by them. Logits are rounded as the maximum was: with
-/// a fused multiply-add the largest of several millions would not be 0 below itself.
-template <class Engine, bool masked>
-HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base,
-                           VF sum) {
+HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base) {
   constexpr int vectors = lane_count == 16 ? 1 : 2;  // pairs of vectors that go together
+  const DU d;
   Bf16* to = block.probabilities + r * tile + column;
+  VF sum = hn::Zero(DF());
 #pragma GCC unroll 4
   for (Index i = 0; i < 16; i += vectors * lane_count) {
     VF p[2 * vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       const Index c = column + i + v * lane_count;
-      p[2 * v] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c), factor), base);
-      p[2 * v + 1] = hn::Sub(hn::Mul(LoadScores<masked>(block, r, c + 16), factor), base);
+      p[2 * v] = hn::MulSub(LoadScores<masked>(block, r, c), factor, base);
+      p[2 * v + 1] = hn::MulSub(LoadScores<masked>(block, r, c + 16), factor, base);
     }
-    RoughExp2Each(p);
+    RoundedExp2Each(p);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      const VU pairs = RoundedPairs(p[2 * v], p[2 * v + 1]);
-      StoreWords(pairs, DU(), to + 2 * (i + v * lane_count));
-      sum = Engine::AddPairs(sum, pairs);
+      const VU pairs = JoinedPairs(hn::BitCast(d, p[2 * v]), hn::BitCast(d, p[2 * v + 1]));
+      StoreWords(pairs, d, to + 2 * (i + v * lane_count));
     }
+    const VF both = TreeSum(p);
+    sum = i == 0 ? both : hn::Add(sum, both);
   }
   return sum;
 }
 
-/// `clip` is the block's, as a constant where it is one.
-template <class Engine, bool masked>
+/// The probabilities of a row, and the lanes' sums of them.
+template <bool masked>
+HWY_INLINE VF RoundedRow(const SoftmaxBlock& block, Index r, Clip clip) {
+  const DF d;
+  const VF factor = hn::Set(d, block.factors[r]);
+  const VF base =
+      hn::Max(hn::Set(d, block.reference[r]), hn::Set(d, -std::numeric_limits<float>::max()));
+  VF sum = RoundedGroup<masked>(block, r, clip.begin, factor, base);
+  if (clip.end - clip.begin > 32)
+    sum = hn::Add(sum, RoundedGroup<masked>(block, r, clip.begin + 32, factor, base));
+  return sum;
+}
+
+/// A fused multiply-add gives the largest logit's distance from the reference, its rounded self, as
+/// what was rounded off: nothing if logits are small, but infinitely much if they are large. Rows
+/// of such a reference are multiplied first.
+inline constexpr float large_reference = 1024;
+
+HWY_INLINE void ScaleIfLarge(const SoftmaxBlock& block, Index r, Clip clip) {
+  const DF d;
+  if (!(std::fabs(block.reference[r]) >= large_reference) || block.factors[r] == 1) return;
+  const VF factor = hn::Set(d, block.factors[r]);
+  for (Index c = clip.begin; c < clip.end; c += lane_count) {
+    float* z = block.scores + r * tile + c;
+    hn::StoreU(hn::Mul(hn::LoadU(d, z), factor), d, z);
+  }
+  block.factors[r] = 1;
+}
+
+HWY_INLINE void ScaleLargeRows(const SoftmaxBlock& block, Clip clip) {
+  const DF d;
+  Mask large = hn::Gt(hn::Zero(d), hn::Zero(d));
+  for (Index r = 0; r < block_rows; r += lane_count)
+    large = hn::Or(large,
+                   hn::Ge(hn::Abs(hn::LoadU(d, block.reference + r)), hn::Set(d, large_reference)));
+  if (HWY_LIKELY(hn::AllFalse(d, large))) return;
+  for (Index r = 0; r < block.rows; ++r) ScaleIfLarge(block, r, clip);
+}
+
+template <bool masked>
+HWY_NOINLINE void TakeReference(const SoftmaxBlock& block, Index r, Clip clip, SoftmaxTile& state) {
+  const float most = hn::GetLane(hn::MaxOfLanes(DF(), LargestLogits<masked>(block, r, clip)));
+  if (most > block.reference[r]) Rescale(state, block.first + r, most);
+  ScaleIfLarge(block, r, clip);
+}
+
+/// Where rows have none yet: nothing was measured from one, so that nothing is rescaled.
+template <bool masked>
+HWY_INLINE void TakeFirstReferences(const SoftmaxBlock& block, Clip clip) {
+  const DF d;
+  Mask none = hn::Gt(hn::Zero(d), hn::Zero(d));
+  for (Index r = 0; r < block_rows; r += lane_count)
+    none = hn::Or(none, hn::Eq(hn::LoadU(d, block.reference + r), hn::Set(d, minus_infinity)));
+  if (HWY_LIKELY(hn::AllFalse(d, none))) return;
+  for (Index r = 0; r < block.rows; ++r) {
+    if (block.reference[r] != minus_infinity) continue;
+    const float most = hn::GetLane(hn::MaxOfLanes(d, LargestLogits<masked>(block, r, clip)));
+    if (most > minus_infinity) block.reference[r] = most;
+  }
+}
+
+/// One sweep: that a maximum outgrew its reference shows in the sum, and only then a row is looked
+/// at again. `clip` is the block's, as a constant where it is one.
+template <bool masked>
 HWY_INLINE void SoftmaxRows(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
   const DF d;
-  TakePairMaxima<masked>(block, clip, state);
-  for (Index r = block.first; r < block.end; ++r) {
-    const VF base = hn::Set(d, std::max(state.reference[r], -std::numeric_limits<float>::max()));
-    const VF factor = block.Factor(r);
-    float* lane_sums = state.lane_sums + r * max_lanes;
-    VF sum = hn::LoadU(d, lane_sums);
-#pragma GCC unroll 2
-    for (Index column = clip.begin; column < clip.end; column += 32)
-      sum = RoundedGroup<Engine, masked>(block, r, column, factor, base, sum);
-    hn::StoreU(sum, d, lane_sums);
+  const VF limit = hn::Set(d, 256.0f);
+  static_assert(slack == 8);
+  TakeFirstReferences<masked>(block, clip);
+  ScaleLargeRows(block, clip);
+  for (Index r = 0; r < block.rows; ++r) {
+    float* lane_sums = block.lane_sums + r * max_lanes;
+    VF sum = RoundedRow<masked>(block, r, clip);
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(sum, limit)))) {  // NaN, too
+      TakeReference<masked>(block, r, clip, state);
+      sum = RoundedRow<masked>(block, r, clip);
+    }
+    hn::StoreU(hn::Add(hn::LoadU(d, lane_sums), sum), d, lane_sums);
   }
 }
 
-template <class Engine>
 HWY_INLINE void AbsorbPairBlock(const SoftmaxBlock& block, SoftmaxTile& state) {
   if (block.masks == nullptr) {
-    SoftmaxRows<Engine, false>(block, whole_row, state);
+    SoftmaxRows<false>(block, whole_row, state);
   } else {
-    SoftmaxRows<Engine, true>(block, block.clip, state);
+    SoftmaxRows<true>(block, block.clip, state);
   }
 }
 
-template <class Engine>
-inline void AbsorbPairs(const float* scores, Index rows, const Clip* clips,
-                        const std::uint64_t* masks, const float* factors, SoftmaxTile& state,
-                        Bf16* probabilities) noexcept {
+/// Rows of a tile from `first` on.
+struct RowsOfTile {
+  Index first, rows;           // rows of the tile in all
+  const std::uint64_t* masks;  // [64], null: all pairs are visible
+  const float* factors;        // [64], null: 1
+  Clip clip;
+};
+
+HWY_INLINE void AbsorbPairRows(const RowsOfTile& rows, float* scores, SoftmaxTile& state,
+                               Bf16* probabilities) {
+  const DF d;
+  alignas(64) float factors[block_rows];
+  for (Index r = 0; r < block_rows; r += lane_count)
+    hn::Store(
+        rows.factors == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, rows.factors + rows.first + r), d,
+        factors + r);
+  AbsorbPairBlock({.scores = scores,
+                   .probabilities = probabilities,
+                   .masks = rows.masks == nullptr ? nullptr : rows.masks + rows.first,
+                   .factors = factors,
+                   .reference = state.reference + rows.first,
+                   .lane_sums = state.lane_sums + rows.first * max_lanes,
+                   .first = rows.first,
+                   .rows = std::min(rows.rows - rows.first, block_rows),
+                   .clip = rows.clip},
+                  state);
+}
+
+inline void AbsorbPairs(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                        const float* factors, SoftmaxTile& state, Bf16* probabilities) noexcept {
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
     if (clip.end > 0)
-      AbsorbPairBlock<Engine>(
-          {scores, probabilities, masks, factors, r, std::min(rows, r + block_rows), clip}, state);
+      AbsorbPairRows({r, rows, masks, factors, clip}, scores + r * tile, state,
+                     probabilities + r * tile);
   }
 }
 
@@ -188,20 +300,31 @@ HWY_INLINE Clip VisibleColumns(const std::uint64_t* masks, Index row) {
 }
 
 /// Sixteen rows at a time: the tile unit falls asleep when the softmax of more rows comes between
-/// two products, and takes as long as such a softmax to wake up.
+/// two products, and takes as long as such a softmax to wake up. The scores of the next rows are
+/// multiplied before the softmax of these: it need not wait until products are through and stored.
 template <class Engine>
 inline void VisitPairs(const PairVisit& visit, SoftmaxTile& state) noexcept {
+  constexpr Index block_scores = block_rows * tile;
+  Index waiting = -1;  // rows whose scores are there
+  Clip waiting_clip{};
+  float* scores = visit.scores;  // two blocks take turns
+  float* other_scores = visit.scores + block_scores;
+  const auto absorb = [&] {
+    AbsorbPairRows({waiting, visit.rows, visit.masks, visit.factors, waiting_clip}, other_scores,
+                   state, visit.probabilities);
+    GatherBlock<Engine>(visit.probabilities, visit.values, state.width, waiting_clip,
+                        state.out + waiting * state.width);
+  };
   for (Index r = 0; r < visit.rows; r += block_rows) {
     const Clip clip = VisibleColumns(visit.masks, r);
     if (clip.end == 0) continue;
-    ScoreBlock<Engine>(visit.queries + r * visit.depth, visit.depth, visit.keys, clip,
-                       visit.scores + r * tile);
-    AbsorbPairBlock<Engine>({visit.scores, visit.probabilities, visit.masks, visit.factors, r,
-                             std::min(visit.rows, r + block_rows), clip},
-                            state);
-    GatherBlock<Engine>(visit.probabilities + r * tile, visit.values, state.width, clip,
-                        state.out + r * state.width);
+    ScoreBlock<Engine>(visit.queries + r * visit.depth, visit.depth, visit.keys, clip, scores);
+    if (waiting >= 0) absorb();
+    waiting = r;
+    waiting_clip = clip;
+    std::swap(scores, other_scores);
   }
+  if (waiting >= 0) absorb();
 }
 
 inline void ScaleRows(float* scores, Index rows, const Clip* clips, const float* factors) noexcept {
