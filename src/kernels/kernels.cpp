@@ -51,6 +51,12 @@ inline constexpr const char* target_name = "scalar";
 #endif
 
 extern const NetworkKernels network_kernels;  // network_kernels.cpp
+#if HWY_TARGET == HWY_AVX3
+extern const ByteKernels byte_kernels;  // byte_kernels.cpp
+inline constexpr const ByteKernels* bytes = &byte_kernels;
+#else
+inline constexpr const ByteKernels* bytes = nullptr;
+#endif
 
 inline constexpr Kernels kernels = {
     .name = target_name,
@@ -116,6 +122,7 @@ inline constexpr Kernels kernels = {
     .read_loop = ReadLoop,
     .network = &network_kernels,
     .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
+    .bytes = bytes,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

@@ -156,10 +156,12 @@ struct ThinPass {
   Index dim, value_width;            // of a key, and of a stored row of values
   Index rows;                        // query rows of a head, at most most_rows
   const float* queries;              // [heads][rows][dim rounded up to thin_step]
+  const std::byte* byte_queries;     // the same as ByteKernels pack them, where those are used
   SoftmaxTile* states;               // [heads]
   const std::byte* next;             // what is read after the last head
 };
 
+struct ByteKernels;     // byte_kernels.h
 struct PairKernels;     // pair_kernels.h
 struct NetworkKernels;  // network_kernels.h
 /// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
@@ -340,6 +342,8 @@ struct Kernels {
   const PairKernels* pairs = nullptr;
   // A whole tile in one go, logits being products and nothing more; in the order of CacheType.
   void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
+  /// The same over int8 in whole numbers, for CPUs with AVX512-VNNI; null: not with this target.
+  const ByteKernels* bytes = nullptr;
 };
 
 /// Best first; "scalar" runs everywhere.
