@@ -319,10 +319,39 @@ HWY_INLINE void ByteGatherAll(const ByteWeights& weights, Index first_row, ByteV
     ByteGatherAll<rows, vectors / 2>(weights, first_row, values, ahead, out, width, columns);
 }
 
+/// Asks for memory in the order in which it lies, into the second cache: scales lie behind the
+/// values and are read before them, and a tile is over sooner than memory answers. From memory, 16
+/// x 64; 16 x 128, of reading: 0.87; 0.88. Into the first cache 0.80; 0.81, 4 KiB ahead 0.52; 0.81
+/// and into the first 0.47; 0.68, not at all 0.60; 0.81. 32 or 64 KiB are no better than 16.
+class ByteStream {
+ public:
+  ByteStream(const ThinPass& pass, const std::byte* head)
+      : at_(head + distance),
+        end_(pass.head + pass.heads * pass.head_bytes),
+        jump_(pass.next - end_) {}
+
+  template <int vectors>
+  HWY_INLINE void Step() {
+    if (HWY_UNLIKELY(at_ >= end_)) {
+      at_ += jump_;
+      jump_ = 0;
+    }
+#pragma GCC unroll 8
+    for (int line = 0; line < vectors; ++line) __builtin_prefetch(at_ + 64 * line, 0, 2);
+    at_ += 64 * vectors;
+  }
+
+ private:
+  static constexpr Index distance = Index{16} << 10;
+  const std::byte* at_;
+  const std::byte* end_;
+  Index jump_;
+};
+
 /// Calls run(block, first row, stream) for rows in blocks of four, two and one. Memory is asked for
-/// ahead once, by the first.
+/// once, by the first.
 template <class Run>
-HWY_INLINE void ForByteRows(Index rows, Ahead ahead, const Run& run) {
+HWY_INLINE void ForByteRows(Index rows, ByteStream& ahead, const Run& run) {
   NothingAhead nothing;
   Index r = 0;
   const auto with = [&](auto count) {
@@ -352,28 +381,26 @@ struct ByteHead {
   const std::byte* queries;
 };
 
-HWY_INLINE void ScoreByteHead(const ThinPass& pass, const ByteHead& head, const void* next,
+HWY_INLINE void ScoreByteHead(const ThinPass& pass, const ByteHead& head, ByteStream& stream,
                               float* scores) {
   const Index query_bytes = byte_query_size(pass.dim), depth = (pass.dim + 3) / 4;
-  ForByteRows(pass.rows, Ahead(head.keys, depth * tile * lane_bytes, next),
-              [&](auto count, Index r, auto& ahead) {
-                constexpr int rows = decltype(count)::value;
-                constexpr int vectors = std::min(4, byte_vectors<rows>);
-                for (Index c = 0; c < tile; c += vectors * lane_count)
-                  ByteScores<rows, vectors>(head.queries + r * query_bytes, query_bytes,
-                                            {head.keys + c * lane_bytes, depth, head.scales + c},
-                                            ahead, scores + r * tile + c);
-              });
+  ForByteRows(pass.rows, stream, [&](auto count, Index r, auto& ahead) {
+    constexpr int rows = decltype(count)::value;
+    constexpr int vectors = std::min(4, byte_vectors<rows>);
+    for (Index c = 0; c < tile; c += vectors * lane_count)
+      ByteScores<rows, vectors>(head.queries + r * query_bytes, query_bytes,
+                                {head.keys + c * lane_bytes, depth, head.scales + c}, ahead,
+                                scores + r * tile + c);
+  });
 }
 
-HWY_INLINE void GatherByteHead(const ThinPass& pass, const ByteHead& head, const void* next,
+HWY_INLINE void GatherByteHead(const ThinPass& pass, const ByteHead& head, ByteStream& stream,
                                const ByteWeights& weights, const SoftmaxTile& state) {
   const ByteValues all{head.values, pass.value_width * lane_bytes};
-  ForByteRows(pass.rows, Ahead(head.values, word_gap * all.row_bytes, next),
-              [&](auto count, Index r, auto& ahead) {
-                ByteGatherAll<decltype(count)::value>(
-                    weights, r, all, ahead, state.out + r * state.width, state.width, state.width);
-              });
+  ForByteRows(pass.rows, stream, [&](auto count, Index r, auto& ahead) {
+    ByteGatherAll<decltype(count)::value>(weights, r, all, ahead, state.out + r * state.width,
+                                          state.width, state.width);
+  });
 }
 
 inline void PassByteTile(const ThinPass& pass) noexcept {
@@ -381,12 +408,13 @@ inline void PassByteTile(const ThinPass& pass) noexcept {
   ByteWeights weights;
   for (Index h = 0; h < pass.heads; ++h) {
     const ByteHead head(pass, h);
-    ScoreByteHead(pass, head, head.values, scores);
+    ByteStream stream(pass, head.keys);
+    stream.Step<8>();  // as much as the scales take: the products step as far as the rest
+    ScoreByteHead(pass, head, stream, scores);
     AbsorbWhole(scores, pass.rows, pass.states[h]);
     for (Index r = 0; r < pass.rows; ++r)
       WeighInBytes(scores + r * tile, head.scales + tile, r, weights);
-    GatherByteHead(pass, head, h + 1 < pass.heads ? ByteHead(pass, h + 1).keys : pass.next, weights,
-                   pass.states[h]);
+    GatherByteHead(pass, head, stream, weights, pass.states[h]);
   }
 }
 
