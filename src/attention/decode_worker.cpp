@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "attention/row_result.h"
+#include "kernels/byte_kernels.h"
 
 namespace rapt {
 namespace {
@@ -50,17 +51,24 @@ void DecodeWorker::begin(const DecodeTask& task, const DecodeRoom& room) {
   const Index rows = thin_rows_of(call), width = thin_width(call);
   const Index numbers = rows * query_stride(call.dim);
   const Index states = task.heads * rows;
+  const ByteKernels* bytes = task.item.keys.bytes();
+  const Index row_bytes = bytes == nullptr ? 0 : byte_query_size(call.dim);
   desk_.clear(Desk::bytes_of<float>(task.heads * numbers) +
+              Desk::bytes_of<std::byte>(states * row_bytes) +
               Desk::bytes_of<SoftmaxTile>(task.heads) + Desk::bytes_of<float>(states * max_lanes) +
               Desk::bytes_of<float>(states));
   queries_ = desk_.place<float>(task.heads * numbers);
+  bytes_ = bytes == nullptr ? nullptr : desk_.place<std::byte>(states * row_bytes);
   states_ = desk_.place<SoftmaxTile>(task.heads);
   float* lane_sums = desk_.place<float>(states * max_lanes);
   float* reference = desk_.place<float>(states);
   std::fill_n(lane_sums, states * max_lanes, 0.0f);
   std::fill_n(reference, states, minus_infinity);
   for (Index h = 0; h < task.heads; ++h) {
-    load_queries(task.item, task.first_head + h, queries_ + h * numbers);
+    float* queries = queries_ + h * numbers;
+    load_queries(task.item, task.first_head + h, queries);
+    if (bytes != nullptr)
+      bytes->pack_queries(queries, rows, call.dim, bytes_ + h * rows * row_bytes);
     float* out = room.out + h * room.out_step;
     std::fill_n(out, rows * width, 0.0f);
     states_[h] = {reference + h * rows,
@@ -91,7 +99,7 @@ void DecodeWorker::pass(const DecodeTask& task, Index tile_index, Index next_til
   const Call& call = task.item.call;
   if (mask_.whole() && !call.rule.has_softcap() && !call.rule.has_diagonal() &&
       task.item.keys.pass({task.first_head, tile_index, task.first_head, next_tile}, task.heads,
-                          thin_rows_of(call), queries_, states_))
+                          thin_rows_of(call), {queries_, bytes_}, states_))
     return;
   const Index together = seen_ < tile ? together_ : 1;
   for (Index h = 0; h < task.heads; h += together)

@@ -54,6 +54,7 @@ class DecodeWorker {
   // Nothing is cleared that is about to be written: a call over few keys is over as soon.
   Desk desk_;
   float* queries_ = nullptr;       // [heads][rows][query stride]
+  std::byte* bytes_ = nullptr;     // the same in whole numbers, where keys are multiplied so
   SoftmaxTile* states_ = nullptr;  // of the rows of each key head
   alignas(64) float scores_[most_thin_rows * tile];
   TileMask mask_;

@@ -7,6 +7,8 @@
 #include "attention/cached_keys.h"
 #include "attention/careful.h"
 #include "attention/decode.h"
+#include "kernels/bf16_units.h"
+#include "kernels/byte_kernels.h"
 
 namespace rapt {
 namespace {
@@ -80,15 +82,26 @@ void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float*
   gather_carefully(place, rows, probabilities, out);
 }
 
-bool CachedThinKeys::pass(const ThinPlace& place, Index heads, Index rows, const float* queries,
-                          SoftmaxTile* states) const {
+const ByteKernels* CachedThinKeys::bytes() const {
+  return cache_.options.type == CacheType::int8 && has_avx512_vnni() ? cache_.kernels.bytes
+                                                                     : nullptr;
+}
+
+bool CachedThinKeys::pass(const ThinPlace& place, Index heads, Index rows,
+                          const ThinQueries& queries, SoftmaxTile* states) const {
   if (page(place.key_tile).open) return false;
   const PageLayout& layout = cache_.layout;
   const PageHead first = head(place.kv_head, place.key_tile);
   const Index scales = layout.scale_bytes == 0 ? 0 : layout.key_bytes + layout.value_bytes;
-  cache_.kernels.thin_pass[static_cast<std::size_t>(layout.type)](
-      {first.keys, heads, layout.head_bytes, layout.key_bytes, scales, layout.dim,
-       layout.value_width, rows, queries, states, head(place.next_head, place.next_tile).keys});
+  const ThinPass pass{first.keys,         heads,  layout.head_bytes,
+                      layout.key_bytes,   scales, layout.dim,
+                      layout.value_width, rows,   queries.numbers,
+                      queries.bytes,      states, head(place.next_head, place.next_tile).keys};
+  if (queries.bytes != nullptr) {
+    cache_.kernels.bytes->pass(pass);
+  } else {
+    cache_.kernels.thin_pass[static_cast<std::size_t>(layout.type)](pass);
+  }
   return true;
 }
 

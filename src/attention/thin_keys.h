@@ -20,6 +20,12 @@ struct ThinRows {
   Index slots;  // the same in whole vectors
 };
 
+/// Packed queries of neighbouring heads.
+struct ThinQueries {
+  const float* numbers;    // [heads][rows][query_stride]
+  const std::byte* bytes;  // [heads][rows][byte_query_size], where keys want them
+};
+
 /// The keys and values of one batch item, for a few query rows at a time.
 class ThinKeys {
  public:
@@ -33,10 +39,12 @@ class ThinKeys {
                       float* out) const = 0;
   /// A whole tile of neighbouring heads in one go, from place.kv_head on, where logits are products
   /// and nothing more; false: not here.
-  virtual bool pass(const ThinPlace&, Index /*heads*/, Index /*rows*/, const float* /*queries*/,
+  virtual bool pass(const ThinPlace&, Index /*heads*/, Index /*rows*/, const ThinQueries&,
                     SoftmaxTile*) const {
     return false;
   }
+  /// What pass() multiplies whole numbers by; null: floats.
+  virtual const ByteKernels* bytes() const { return nullptr; }
   /// What a tile of one head takes in memory.
   virtual Index tile_bytes() const = 0;
   /// Whether a tile's next neighbour in memory is the same tile of the next head.
@@ -53,8 +61,9 @@ class CachedThinKeys : public ThinKeys {
               float* scores) const override;
   void gather(const ThinPlace& place, const ThinRows& rows, float* probabilities,
               float* out) const override;
-  bool pass(const ThinPlace& place, Index heads, Index rows, const float* queries,
+  bool pass(const ThinPlace& place, Index heads, Index rows, const ThinQueries& queries,
             SoftmaxTile* states) const override;
+  const ByteKernels* bytes() const override;
   Index tile_bytes() const override { return cache_.layout.head_bytes; }
   bool heads_lie_together() const override { return true; }
 

@@ -51,6 +51,12 @@ inline constexpr const char* target_name = "scalar";
 #endif
 
 extern const NetworkKernels network_kernels;  // network_kernels.cpp
+#if HWY_TARGET == HWY_AVX3
+extern const ByteKernels byte_kernels;  // byte_kernels.cpp
+inline constexpr const ByteKernels* bytes = &byte_kernels;
+#else
+inline constexpr const ByteKernels* bytes = nullptr;
+#endif
 
 inline constexpr Kernels kernels = {
     .name = target_name,
@@ -117,6 +123,7 @@ inline constexpr Kernels kernels = {
     .network = &network_kernels,
     .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
     .matrix_halves = MatrixProduct<F16>,
+    .bytes = bytes,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

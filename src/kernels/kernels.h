@@ -156,10 +156,12 @@ struct ThinPass {
   Index dim, value_width;            // of a key, and of a stored row of values
   Index rows;                        // query rows of a head, at most most_rows
   const float* queries;              // [heads][rows][dim rounded up to thin_step]
+  const std::byte* byte_queries;     // the same as ByteKernels pack them, where those are used
   SoftmaxTile* states;               // [heads]
   const std::byte* next;             // what is read after the last head
 };
 
+struct ByteKernels;     // byte_kernels.h
 struct PairKernels;     // pair_kernels.h
 struct NetworkKernels;  // network_kernels.h
 /// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
@@ -343,6 +345,8 @@ struct Kernels {
   // The product of `matrix` with panels of f16: the same bits as of f32.
   void (*matrix_halves)(const float* strips, const F16* panels, Index depth,
                         const MatrixResult& to) noexcept = nullptr;
+  /// The same over int8 in whole numbers, for CPUs with AVX512-VNNI; null: not with this target.
+  const ByteKernels* bytes = nullptr;
 };
 
 /// Best first; "scalar" runs everywhere.

@@ -22,12 +22,14 @@ std::map<std::string, Worst>& worst() {
 }
 
 /// Error in units; infinite where got and want are not numbers of the same kind.
-double units_of(double got, double want, double unit, double floor) {
+double units_of(double got, const Truth& truth, std::size_t i) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double want = truth.value[i], unit = truth.unit[i];
   if (std::isnan(want) || std::isnan(got))
     return std::isnan(want) == std::isnan(got) ? 0 : infinity;
   if (std::isinf(want)) return got == want ? 0 : infinity;
-  const double error = std::fabs(got - want) - floor;
+  const double slack = truth.slack.empty() ? 0 : truth.slack[i];
+  const double error = std::fabs(got - want) - truth.floor - slack;
   if (error <= 0) return 0;
   return unit > 0 ? error / unit : infinity;
 }
@@ -65,7 +67,7 @@ std::string beyond_row_bound(const Rows& rows, const Truth& want, const std::str
     const double max = rows.max[r], sum = rows.sum[r];
     const bool empty = max == -std::numeric_limits<double>::infinity() && !std::isnan(sum);
     const double lse = empty ? max : max * std::numbers::ln2 + std::log(sum);
-    const double units = units_of(lse, want.value[r], want.unit[r], want.floor);
+    const double units = units_of(lse, want, r);
     if (units <= Bar{}.gate * room(where)) continue;
     text << "rows[" << r << "]: max " << max << " and sum " << sum << " give lse " << lse
          << ", expected " << want.value[r] << ", " << units << " units\n  " << where << '\n';
@@ -88,7 +90,7 @@ std::string beyond_bound(const std::string& what, std::span<const float> got, co
   double furthest = 0;
   std::size_t at = 0, failures = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const double units = units_of(got[i], want.value[i], want.unit[i], want.floor);
+    const double units = units_of(got[i], want, i);
     failures += !(units <= bar.gate * room(where));
     counts().unusual += !(units <= Bar::usual);
     if (units > furthest) furthest = units, at = i;

@@ -31,6 +31,7 @@ struct Truth {
   // Of out and the gradients: the sizes of the terms of the sum and of their squares, what rounding
   // each probability and its gradient to bf16 may cost (numerics.md b.2, b.3).
   Doubles size = {}, square = {};
+  Doubles slack = {};  // what else each element may be off by; empty: nothing
 };
 
 /// Forward, [batch, heads, queries(, value_dim)].

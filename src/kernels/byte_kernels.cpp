@@ -1,0 +1,22 @@
+#include "kernels/byte_kernels.h"
+
+#include "kernels/targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/byte_kernels.cpp"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "hwy/highway.h"
+#include "kernels/byte_pass-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_AVX3
+// kernels.cpp puts it into the table of its target.
+extern const ByteKernels byte_kernels;
+const ByteKernels byte_kernels = {.pack_queries = PackByteQueries, .pass = PassByteTile};
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
