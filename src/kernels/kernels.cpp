@@ -122,8 +122,8 @@ inline constexpr Kernels kernels = {
     .read_loop = ReadLoop,
     .network = &network_kernels,
     .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
-    .matrix_halves = MatrixProduct<F16>,
     .bytes = bytes,
+    .matrix_halves = MatrixProduct<F16>,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

@@ -342,11 +342,11 @@ struct Kernels {
   const PairKernels* pairs = nullptr;
   // A whole tile in one go, logits being products and nothing more; in the order of CacheType.
   void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
+  /// The same over int8 in whole numbers, for CPUs with AVX512-VNNI; null: not with this target.
+  const ByteKernels* bytes = nullptr;
   // The product of `matrix` with panels of f16: the same bits as of f32.
   void (*matrix_halves)(const float* strips, const F16* panels, Index depth,
                         const MatrixResult& to) noexcept = nullptr;
-  /// The same over int8 in whole numbers, for CPUs with AVX512-VNNI; null: not with this target.
-  const ByteKernels* bytes = nullptr;
 };
 
 /// Best first; "scalar" runs everywhere.
