@@ -182,26 +182,26 @@ HWY_INLINE void ByteGatherAll(const ByteWeights& weights, Index first_row, ByteV
 class ByteStream {
  public:
   ByteStream(const ThinPass& pass, const std::byte* head)
-      : at_(head + distance),
-        end_(pass.head + pass.heads * pass.head_bytes),
-        jump_(pass.next - end_) {}
+      : at_(reinterpret_cast<std::uintptr_t>(head) + distance),
+        end_(reinterpret_cast<std::uintptr_t>(pass.head) +
+             static_cast<std::uintptr_t>(pass.heads * pass.head_bytes)),
+        jump_(reinterpret_cast<std::uintptr_t>(pass.next) - end_) {}
 
   template <int vectors>
   HWY_INLINE void Step() {
     if (HWY_UNLIKELY(at_ >= end_)) {
       at_ += jump_;
-      jump_ = 0;
+      end_ = ~std::uintptr_t{0};
     }
 #pragma GCC unroll 8
-    for (int line = 0; line < vectors; ++line) __builtin_prefetch(at_ + 64 * line, 0, 2);
+    for (std::uintptr_t line = 0; line < vectors; ++line)
+      __builtin_prefetch(reinterpret_cast<const void*>(at_ + 64 * line), 0, 2);
     at_ += 64 * vectors;
   }
 
  private:
-  static constexpr Index distance = Index{16} << 10;
-  const std::byte* at_;
-  const std::byte* end_;
-  Index jump_;
+  static constexpr std::uintptr_t distance = 16 << 10;
+  std::uintptr_t at_, end_, jump_;
 };
 
 /// Calls run(block, first row, stream) for rows in blocks of four, two and one. Memory is asked for
