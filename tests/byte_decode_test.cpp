@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 
 #include "rapt/cache.h"
 #include "support/bound.h"
@@ -16,8 +17,7 @@ namespace {
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// Rows that an int8 cache keeps as they are: codes times a scale that is a power of two or nearly
-/// so, the first number being the largest.
+/// Makes rows such as an int8 cache gives back.
 void make_storable(Tensor& tensor) {
   const Index dim = tensor.shape()[3];
   for (Index row = 0; row < tensor.elements() / dim; ++row) {
@@ -138,6 +138,35 @@ TEST(ByteDecode, ProbabilitiesMaySpreadOverManyMagnitudes) {
       bytes.expect_within_bound("a fall of " + std::to_string(fall) + ", values growing by " +
                                 std::to_string(growth));
     }
+}
+
+/// All numbers of a query but one lie just below half a step, and all products have one sign: 0.97
+/// of what the bound allows for lse, and half of it for out, where keys of both signs meet.
+TEST(ByteDecode, QueriesMayBeRoundedAsBadlyAsTheyCan) {
+  for (const bool both : {false, true}) {
+    Bytes bytes({.dim = 128});
+    Bytes::each(bytes.q,
+                [](Index, Index, Index c, float) { return c == 5 ? 1.0f : 0.49f * 0x1p-22f; });
+    Bytes::each(bytes.k, [&](Index, Index token, Index c, float) {
+      return c == 5 ? 0.0f : both && token % 2 == 0 ? -1e3f : 1e3f;
+    });
+    Bytes::each(bytes.v, [](Index, Index token, Index, float) { return token % 2 == 0 ? -1 : 1; });
+    bytes.how.scale = Scale::value(1 / std::numbers::log2e);
+    bytes.expect_within_bound("queries below half a step");
+  }
+}
+
+/// All probabilities of a tile but one lie just below half a step: 0.95 of what the bound allows.
+TEST(ByteDecode, ProbabilitiesMayBeRoundedAsBadlyAsTheyCan) {
+  Bytes bytes({.tokens = 64, .dim = 4, .value_dim = 20});
+  Bytes::each(bytes.q, [](Index, Index, Index c, float) { return c == 0 ? 1.0f : 0.0f; });
+  Bytes::each(bytes.k, [](Index, Index token, Index c, float) {
+    return token == 9 || c > 0 ? 0.0f : static_cast<float>(std::log(0.486 * 0x1p-23));
+  });
+  Bytes::each(bytes.v,
+              [](Index, Index token, Index c, float) { return token == 9 && c > 0 ? 0.0f : 1.0f; });
+  bytes.how.scale = Scale::value(1);
+  bytes.expect_within_bound("probabilities below half a step");
 }
 
 /// Sums of bytes are as large as they get.

@@ -341,6 +341,10 @@ TEST(Cache, ExplainNamesTheWay) {
   EXPECT_NE(way(1, {.dropout = {.rate = 0.1}}).find("dropout"), std::string::npos);
   EXPECT_NE(way(1, {.pattern = window(7, 0)}).find("direct: 8 keys"), std::string::npos);
   EXPECT_NE(way(1, {.pattern = window(7, 0), .softcap = 5}).find("short"), std::string::npos);
+  for (const Context& context : every_isa())
+    EXPECT_EQ(explain({1, 8, 1, 64}, {.kv_heads = 2, .type = CacheType::int8}, 5000, {}, context)
+                      .find("whole tiles as bytes") != std::string::npos,
+              multiplies_bytes(context));
   EXPECT_NE(explain({1, 8, 1, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}).find("direct: 64 keys"),
             std::string::npos);
 }

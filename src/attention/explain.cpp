@@ -122,10 +122,12 @@ std::string explain_hashed_cache(const Lsh& lsh, const Shape& q, const CacheOpti
 }
 
 /// Keys of a page that is not full yet still lie in rows.
-std::string way_over_cache(const Call& call) {
+std::string way_over_cache(const Call& call, CacheType type) {
   const auto keys = direct_keys(call);
-  return keys && keys->range.begin / tile == call.keys / tile ? direct_text(*keys)
-                                                              : way_of_queries(call);
+  if (keys && keys->range.begin / tile == call.keys / tile) return direct_text(*keys);
+  const bool products = !call.rule.has_softcap() && !call.rule.has_diagonal();
+  const bool bytes = decodes(call) && products && byte_kernels_for(type, call.kernels) != nullptr;
+  return way_of_queries(call) + (bytes ? ", whole tiles as bytes" : "");
 }
 
 /// What is the same of a call however its keys come.
@@ -176,7 +178,7 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
                   how, context);
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
-       << "way       " << way_over_cache(call) << "\n"
+       << "way       " << way_over_cache(call, cache.type) << "\n"
        << "queries   " << rapt::text(type) << "\n"
        << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();

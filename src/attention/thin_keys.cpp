@@ -40,6 +40,10 @@ void for_each_run(std::uint64_t bits, const WithRun& with_run) {
 
 }  // namespace
 
+const ByteKernels* byte_kernels_for(CacheType type, const Kernels& kernels) {
+  return type == CacheType::int8 && has_avx512_vnni() ? kernels.bytes : nullptr;
+}
+
 const Page& CachedThinKeys::page(Index key_tile) const {
   const Index index = tokens_.pages[static_cast<std::size_t>(key_tile)];
   return cache_.pages[static_cast<std::size_t>(index)];
@@ -80,11 +84,6 @@ void CachedThinKeys::gather(const ThinPlace& place, const ThinRows& rows, float*
     return;
   }
   gather_carefully(place, rows, probabilities, out);
-}
-
-const ByteKernels* CachedThinKeys::bytes() const {
-  return cache_.options.type == CacheType::int8 && has_avx512_vnni() ? cache_.kernels.bytes
-                                                                     : nullptr;
 }
 
 bool CachedThinKeys::pass(const ThinPlace& place, Index heads, Index rows,

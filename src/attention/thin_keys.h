@@ -43,13 +43,16 @@ class ThinKeys {
                     SoftmaxTile*) const {
     return false;
   }
-  /// What pass() multiplies whole numbers by; null: floats.
+  /// What pass() multiplies bytes by, and packs queries with; null: it takes them as floats.
   virtual const ByteKernels* bytes() const { return nullptr; }
   /// What a tile of one head takes in memory.
   virtual Index tile_bytes() const = 0;
   /// Whether a tile's next neighbour in memory is the same tile of the next head.
   virtual bool heads_lie_together() const = 0;
 };
+
+/// What multiplies whole tiles of a cache as bytes; null: they become floats.
+const ByteKernels* byte_kernels_for(CacheType type, const Kernels& kernels);
 
 /// Out of a cache, as its pages lie.
 class CachedThinKeys : public ThinKeys {
@@ -63,7 +66,9 @@ class CachedThinKeys : public ThinKeys {
               float* out) const override;
   bool pass(const ThinPlace& place, Index heads, Index rows, const ThinQueries& queries,
             SoftmaxTile* states) const override;
-  const ByteKernels* bytes() const override;
+  const ByteKernels* bytes() const override {
+    return byte_kernels_for(cache_.options.type, cache_.kernels);
+  }
   Index tile_bytes() const override { return cache_.layout.head_bytes; }
   bool heads_lie_together() const override { return true; }
 
