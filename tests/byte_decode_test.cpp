@@ -115,7 +115,8 @@ TEST(ByteDecode, QueriesMayBeAsSmallAsNumbersGet) {
   for (const float size : {1e-20f, 1e-30f, 1e-33f, 1e-37f, 0.0f}) {
     Bytes bytes({.heads = 8});
     Bytes::each(bytes.q, [&](Index, Index, Index, float x) { return x * size; });
-    Bytes::each(bytes.k, [](Index, Index, Index, float x) { return x * 1e20f; });
+    const float other = size >= 1e-30f ? 1 / size : 1e20f;  // logits of ordinary size, or almost 0
+    Bytes::each(bytes.k, [&](Index, Index, Index, float x) { return x * other; });
     bytes.expect_within_bound("queries of " + std::to_string(size));
   }
 }
@@ -169,22 +170,38 @@ TEST(ByteDecode, ProbabilitiesMayBeRoundedAsBadlyAsTheyCan) {
   bytes.expect_within_bound("probabilities below half a step");
 }
 
-/// Sums of bytes are as large as they get.
+/// Significands around those at which a larger step has to be taken. A factor that is a power of
+/// two leaves them as they are, within a unit.
 TEST(ByteDecode, SumsHaveRoomForTheLargestNumbers) {
   for (const float sign : {1.0f, -1.0f})
-    for (const std::int32_t whole : {0x7F7F7F, 0x7F7F80, 0x7F8080, 0x7FFFFF, 0x408080, 0x400000}) {
-      Bytes bytes({.heads = 4, .kv_heads = 1, .dim = 512, .value_dim = 32});
-      Bytes::each(bytes.q, [&](Index, Index, Index, float) {
-        return sign * static_cast<float>(whole) * 0x1p-34f;
-      });
-      Bytes::each(bytes.k,
-                  [](Index, Index token, Index, float) { return token % 3 == 0 ? 1.0f : -1.0f; });
-      Bytes::each(bytes.v, [](Index, Index token, Index, float) {
-        return token < 64 ? 0x1.FFFFFEp0f : -0x1.FFFFFEp0f;
-      });
-      bytes.how.scale = Scale::value(0x1p-3f);
-      bytes.expect_within_bound("whole numbers of " + std::to_string(whole));
-    }
+    for (const std::int32_t near : {0x800010, 0xFEFEFF, 0xFF0000, 0xFF7EFF, 0xFF8000, 0xFFFFFA})
+      for (std::int32_t significand = near - 3; significand <= near + 3; ++significand) {
+        Bytes bytes({.heads = 4, .kv_heads = 1, .tokens = 128, .dim = 512, .value_dim = 32});
+        Bytes::each(bytes.q, [&](Index, Index, Index, float) {
+          return sign * static_cast<float>(significand) * 0x1p-35f;
+        });
+        Bytes::each(bytes.k,
+                    [](Index, Index token, Index, float) { return token % 3 == 0 ? 1.0f : -1.0f; });
+        Bytes::each(bytes.v, [](Index, Index token, Index, float) {
+          return token < 64 ? 0x1.FFFFFEp0f : -0x1.FFFFFEp0f;
+        });
+        bytes.how.scale = Scale::value(0x1p-3 / std::numbers::log2e);
+        bytes.expect_within_bound("significands of " + std::to_string(significand));
+      }
+}
+
+/// Every query row has a largest number of its own: all significands get their turn.
+TEST(ByteDecode, ManyQueriesAreWithinTheBound) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed)
+    Bytes({.heads = 64, .kv_heads = 16, .tokens = 128, .dim = 8, .value_dim = 16}, seed)
+        .expect_within_bound("seed " + std::to_string(seed));
+}
+
+TEST(ByteDecode, LargeKeysWhereAQueryIsZeroGiveNoNan) {
+  Bytes bytes({.heads = 2, .kv_heads = 2, .dim = 16});
+  Bytes::each(bytes.q, [](Index, Index, Index c, float) { return c == 0 ? 1e20f : 0.0f; });
+  Bytes::each(bytes.k, [](Index, Index, Index c, float x) { return c == 0 ? 0.0f : x * 1e30f; });
+  bytes.expect_within_bound("a query of 1e20 and keys of 1e30");
 }
 
 TEST(ByteDecode, MasksScoresAndNewTokensAreWithinTheBound) {

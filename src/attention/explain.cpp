@@ -172,10 +172,12 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
     return explain_hashed_cache(*lsh, q, cache, tokens, how, context);
   const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
   const Type stored = cache.type == CacheType::bf16 ? Type::bf16 : Type::f32;
+  Attention now = how;
+  now.pattern = among(how.pattern, tokens);  // as attend over a cache has it
   const Call call("explain", stand_in(q, type),
                   stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, cache.dim}, stored),
                   stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, value_dim}, stored),
-                  how, context);
+                  now, context);
   std::ostringstream text;
   text << "cache     " << rapt::text(cache.type) << ", pages of " << tile << " tokens\n"
        << "way       " << way_over_cache(call, cache.type) << "\n"

@@ -161,9 +161,10 @@ Pattern parse_lsh(PatternReader& reader) {
   const bool seeded = more && !reader.at_name();
   Index seed = 0;
   number(seed);
-  if (seeded && !braced && !more) {
+  if (seeded && !braced && (!more || reader.at_name())) {
     const std::string n = std::to_string(seed);
-    reader.fail(third, "buckets or a seed? Write {" + n + "} for buckets, {}, " + n + " for a seed");
+    reader.fail(third,
+                "buckets or a seed? Write {" + n + "} for buckets, {}, " + n + " for a seed");
   }
   options.seed = static_cast<std::uint64_t>(seed);
   number(options.before);

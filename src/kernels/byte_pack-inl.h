@@ -71,8 +71,9 @@ struct ByteQuery {
   float step;
 };
 
-/// Three bytes with signs hold up to 0x7F7F7F: what would become more gets the next larger step.
-HWY_INLINE Steps StepsOfQuery(VInts largest) { return StepsFor<22, 0x8101>(largest); }
+/// Three bytes with signs hold up to 0x7F7F7F: what would be rounded to more, from a fraction of
+/// 0x7EFEFF on, gets the next larger step.
+HWY_INLINE Steps StepsOfQuery(VInts largest) { return StepsFor<22, 0x800000 - 0x7EFEFF>(largest); }
 
 /// One row. Digits of four neighbouring columns lie in one word, as their codes do.
 HWY_INLINE void PackByteQuery(const float* query, Index dim, std::byte* out) {

@@ -83,8 +83,10 @@ HWY_INLINE void ByteScores(const std::byte* queries, Index query_bytes, const By
     const VF step = hn::Set(d, about.step);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      const VF factor = hn::Mul(hn::LoadU(d, keys.scales + v * lane_count), step);
-      hn::StoreU(hn::Mul(Composed(sums[r][v]), factor), d, scores + r * tile + v * lane_count);
+      // In this order: a step times a scale may be infinite where the sum is 0.
+      const VF product = hn::Mul(Composed(sums[r][v]), step);
+      hn::StoreU(hn::Mul(product, hn::LoadU(d, keys.scales + v * lane_count)), d,
+                 scores + r * tile + v * lane_count);
     }
   }
 }

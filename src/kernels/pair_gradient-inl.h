@@ -53,11 +53,12 @@ HWY_INLINE void SlopesOfTwoRows(const PairGradientVisit& visit, Index r, Index i
 #pragma GCC unroll 2
       for (Index row = 0; row < 2; ++row) {
         const Index at = (i + row) * tile;
-        SlopesOfRow<masked>(visit, r + row, visit.scores + at, visit.dprobs + at, c, slopes[row]);
+        const Index query = std::min(r + row, visit.rows - 1);  // others have no statistics
+        SlopesOfRow<masked>(visit, query, visit.scores + at, visit.dprobs + at, c, slopes[row]);
         StoreWords(RoundedPairs(slopes[row][0].dlogit, slopes[row][1].dlogit), du,
                    visit.left + at + first + 2 * (c - first));
         if (visit.query_scales == nullptr) continue;
-        const VF scale = hn::Set(d, visit.query_scales[r + row]);
+        const VF scale = hn::Set(d, visit.query_scales[query]);
         for (PairSlope& slope : slopes[row]) slope.dlogit = hn::Mul(slope.dlogit, scale);
       }
 #pragma GCC unroll 2
