@@ -89,7 +89,7 @@ def sequences(where, value, vocabulary):
     if isinstance(value, str):
         raise _text(where, value, "a list of lists of token ids")
     made = _list(where, value, "a list of lists of token ids")
-    if made and hasattr(made[0], "__index__"):
+    if made and hasattr(made[0], "__index__") and getattr(made[0], "ndim", 0) == 0:  # rows of arrays are none
         raise TypeError(f"{where} is one list of numbers, expected a list of lists of token ids: "
                         f"[[{said(made[0]).split(' (')[0]}, ...]]")
     return [ids(f"{where}[{i}]", sequence, vocabulary) for i, sequence in enumerate(made)]

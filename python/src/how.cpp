@@ -31,6 +31,13 @@ RelativeTable::Direction direction_of(nb::handle given) {
   wrong_value("t5_bias: direction is \"", name, "\", expected \"both\" or \"past\"");
 }
 
+Context context_of(nb::handle given) {
+  if (!nb::isinstance<Context>(given))
+    wrong_type("context is ", nb::repr(given).c_str(),
+               ", expected None or a rapt.Context: rapt.Context(threads=2)");
+  return nb::cast<Context>(given);
+}
+
 }  // namespace
 
 bool is_array(nb::handle given) {
@@ -79,7 +86,7 @@ How::How(nb::tuple options) {
     const nb::handle value = PyTuple_GetItem(options.ptr(), static_cast<Py_ssize_t>(field));
     return value.is_none() ? nb::handle() : value;
   };
-  if (const auto value = given(Field::context)) context_ = nb::cast<Context>(value);
+  if (const auto value = given(Field::context)) context_ = context_of(value);
   if (const auto value = given(Field::pattern)) take_pattern(value);
   if (const auto value = given(Field::scale)) attention_.scale = scale_of(value);
   if (const auto value = given(Field::softcap))

@@ -132,6 +132,12 @@ def test_dropout_wants_a_seed_and_repeats_itself():
     assert not np.array_equal(once, rapt.attend(q, q, q, dropout=0.5, seed=4))
 
 
+def test_a_context_that_is_none_is_named():
+    q = numbers((1, 1, 4, 8))
+    with pytest.raises(TypeError, match="context is 2, expected None or a rapt.Context"):
+        rapt.attend(q, q, q, context=2)
+
+
 def test_scales_have_names():
     q = numbers((1, 2, 20, 16))
     assert np.array_equal(rapt.attend(q, q, q, scale=1 / 16), rapt.attend(q, q, q, scale="inverse_dim"))

@@ -62,6 +62,8 @@ def test_forward_and_parameters_are_the_models_own_memory(folder):
     rows = model.forward(sequences)
     assert rows.shape == (5, WIDTH)
     assert model.forward(sequences, logits=True).shape == (5, VOCABULARY)
+    assert np.array_equal(model.forward([np.array(ids) for ids in sequences]), rows)
+    assert np.array_equal(model.forward(np.array([sequences[0]])), model.forward([sequences[0]]))
     np.testing.assert_allclose(model.forward([[4, 5]]), rows[3:], atol=1e-5)
     model.parameters()["decoder.norm.bias"][:] += 1
     model.refresh()
