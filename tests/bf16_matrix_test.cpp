@@ -246,6 +246,7 @@ TEST(Bf16Matrix, ParametersStayAsTheyAreWhereBf16IsNotMultiplied) {
     const Tensor before = weight.value.clone();
     weight.pack(context);
     EXPECT_EQ(weight.packed == nullptr, kernels_of(context).pairs == nullptr) << context.isa();
+    EXPECT_EQ(weight.type(), Type::bf16) << context.isa();
     weight.unpack();
     EXPECT_TRUE(same_bits(weight.value, before)) << context.isa();
   }

@@ -1,11 +1,16 @@
 #include <gtest/gtest.h>
 
-#include "rapt/pretrained.h"
+#include <filesystem>
+
+#include "families/pretrained.h"
+#include "support/folder.h"
 #include "support/refused.h"
 #include "support/tokenizers.h"
 
 namespace rapt::test {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Templates as models carry them, shortened to what gives their form away. What is expected is what
 // Transformers makes of the whole ones.
@@ -101,6 +106,75 @@ TEST(Chat, MarksAreTokensAndWordsNeverAre) {
   expect_refused([&] { chat_ids(model, "Hi<end_of_turn>"); }, {"spells a special token"});
   expect_refused([&] { chat_ids(chatting("{{ 'USER: ' }}"), "Hi"); },
                  {"chat template of another form", "ChatML, Llama 3"});
+}
+
+/// The template of a folder, and what is told of it.
+struct TemplateRead {
+  std::string text;
+  std::vector<std::string> notices;
+};
+TemplateRead read_from(const TemporaryFolder& folder) {
+  TemplateRead made;
+  made.text = read_chat_template(folder.path(), made.notices);
+  return made;
+}
+void expect_told(const TemporaryFolder& folder, const std::string& words) {
+  const TemplateRead read = read_from(folder);
+  EXPECT_EQ(read.text, "");
+  ASSERT_EQ(read.notices.size(), 1u);
+  EXPECT_NE(read.notices[0].find(words), std::string::npos) << read.notices[0];
+}
+
+TEST(ChatTemplate, IsAFileOrATextOrTheDefaultOfAList) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_from(folder).text, "");
+  const auto config = [&](const Json& value) {
+    put(folder / "tokenizer_config.json", Json{{"chat_template", value}}.dump());
+  };
+  config(gemma);
+  EXPECT_EQ(read_from(folder).text, gemma);
+  const Json tool = {{"name", "tool_use"}, {"template", phi}};
+  const Json usual = {{"name", "default"}, {"template", llama3}};
+  config(Json::array({tool, usual}));
+  const TemplateRead listed = read_from(folder);
+  EXPECT_EQ(listed.text, llama3);
+  EXPECT_TRUE(listed.notices.empty());
+  put(folder / "chat_template.jinja", zephyr);
+  EXPECT_EQ(read_from(folder).text, zephyr);
+}
+
+TEST(ChatTemplate, WhatCannotBeUsedIsToldAndLeftOut) {
+  const TemporaryFolder folder;
+  const std::string config = folder / "tokenizer_config.json";
+  for (const char* list :
+       {"[]", R"([{"name": "tool_use", "template": "x"}])", R"([{"name": "default"}])",
+        R"([{"name": "default", "template": 3}])", R"(["default", 3, null, {"name": {}}])"}) {
+    put(config, std::string(R"({"chat_template": )") + list + "}");
+    expect_told(folder,
+                "tokenizer_config.json: chat_template is passed over, expected a text or "
+                "one named \"default\"");
+  }
+  put(config, R"({"chat_template": 3})");
+  expect_told(folder, "chat_template is passed over, expected a text");
+  for (const char* none : {R"({"chat_template": null})", "{}", "[]"}) {
+    put(config, none);
+    EXPECT_TRUE(read_from(folder).notices.empty()) << none;
+  }
+  put(folder / "chat_template.jinja", "{{ 'caf\xe9' }}");
+  expect_told(folder, "chat_template.jinja: the chat template is passed over: no UTF-8 at byte 7");
+}
+
+TEST(ChatTemplate, LinksStayInsideTheModel) {
+  const TemporaryFolder folder, outside;
+  for (const char* name : {"tokenizer_config.json", "chat_template.jinja"}) {
+    put(outside / name, "{}");
+    fs::create_symlink(outside / name, folder / name);
+    expect_broken([&] { read_from(folder); }, {name, "is a link to", outside.path(), "outside of"});
+  }
+  fs::remove(folder / "chat_template.jinja");
+  put(folder / "other.jinja", gemma);
+  fs::create_symlink("other.jinja", folder / "chat_template.jinja");
+  EXPECT_EQ(read_from(folder).text, gemma);
 }
 
 }  // namespace

@@ -121,14 +121,21 @@ class HostileDense : public testing::Test {
  protected:
   HostileDense() {
     fs::create_directory(folder_ / "2_Dense");
-    modules({"Transformer", "Dense", "Normalize"});
+    modules({"Dense", "Normalize"});
     config();
     weights({{"linear.weight", {2, width}}, {"linear.bias", {2}}});
   }
+  /// Dense layers are at 2_Dense, 3_Dense and so on.
   void modules(const std::vector<std::string>& kinds) {
-    Json made = Json::array();
+    std::vector<std::string> places;
     for (const std::string& kind : kinds)
-      made.push_back({{"path", "2_Dense"}, {"type", "sentence_transformers.models." + kind}});
+      places.push_back(kind == "Dense" ? std::to_string(places.size() + 2) + "_Dense" : "");
+    modules(kinds, places);
+  }
+  void modules(const std::vector<std::string>& kinds, const std::vector<std::string>& places) {
+    Json made = Json::array();
+    for (std::size_t i = 0; i < kinds.size(); ++i)
+      made.push_back({{"path", places[i]}, {"type", "sentence_transformers.models." + kinds[i]}});
     put(folder_ / "modules.json", made.dump());
   }
   void config(const std::string& key = "bias", const Json& value = true) {
@@ -193,8 +200,9 @@ TEST_F(HostileDense, ShapesAndNumbersAreChecked) {
   config("out_features", Index{1} << 31);
   refused({"2_Dense", "linear.weight has shape [2, 12], expected [2147483648, 12]"});
   config();
+  fs::copy(folder_ / "2_Dense", folder_ / "3_Dense");
   modules({"Dense", "Dense"});
-  refused({"in_features is 12, expected 2"});
+  refused({"3_Dense/config.json: in_features is 12, expected 2"});
   modules({"Dense"});
   weights({{"linear.weight", {2, width}}});
   refused({"2_Dense: there is no linear.bias"});
@@ -210,6 +218,55 @@ TEST_F(HostileDense, ShapesAndNumbersAreChecked) {
   refused({"2_Dense", "model.safetensors"});
   fs::remove(folder_ / "2_Dense/config.json");
   refused({"2_Dense/config.json: is missing"});
+}
+
+TEST_F(HostileDense, ModulesAreFewAndEachHasItsFolder) {
+  for (const char* again : {"2_Dense", "./2_Dense", "2_Dense/", ".//2_Dense/."}) {
+    modules({"Dense", "Dense"}, {"2_Dense", again});
+    refused({"modules.json: two modules at ", again, "a folder for each"});
+  }
+  modules({"Pooling", "Dense"}, {"2_Dense", "2_Dense"});
+  put(folder_ / "2_Dense/config.json", R"({"pooling_mode": "mean"})");
+  refused({"two modules at \"2_Dense\""});
+  modules(std::vector<std::string>(17, "Dense"));
+  refused({"modules.json: has 17 modules, expected at most 16"});
+}
+
+TEST_F(HostileDense, LinksStayInsideTheModel) {
+  const TemporaryFolder outside;
+  const auto link = [&](const std::string& name) {
+    fs::rename(folder_ / name, outside / "target");
+    fs::create_symlink(outside / "target", folder_ / name);
+    refused({name, "is a link to", "outside of"});
+    fs::remove(folder_ / name);
+    fs::rename(outside / "target", folder_ / name);
+  };
+  for (const char* name : {"2_Dense", "2_Dense/config.json", "2_Dense/model.safetensors"})
+    link(name);
+  fs::rename(folder_ / "2_Dense", folder_ / "elsewhere");
+  fs::create_symlink("elsewhere", folder_ / "2_Dense");
+  EXPECT_EQ(read_pooling(folder_.path(), width).dense.size(), 1u);
+}
+
+/// As snapshot_download lays files out: every one is a link to a blob.
+TEST_F(HostileDense, IsReadFromACache) {
+  const TemporaryFolder cache;
+  const std::string snapshot = cache / "snapshots/1234";
+  fs::create_directories(snapshot + "/2_Dense");
+  fs::create_directory(cache / "blobs");
+  const auto add = [&](const std::string& name, const std::string& blob, const std::string& up) {
+    fs::copy_file(folder_ / name, cache / ("blobs/" + blob));
+    fs::create_symlink(up + "../../blobs/" + blob, snapshot + "/" + name);
+  };
+  add("modules.json", "a", "");
+  add("2_Dense/config.json", "b", "../");
+  add("2_Dense/model.safetensors", "c", "../");
+  EXPECT_EQ(read_pooling(snapshot, width).dense[0].bias.size(), 2u);
+  // What lies beside the blobs is another model's, or nobody's.
+  fs::rename(cache / "blobs/c", cache / "c");
+  fs::remove(snapshot + "/2_Dense/model.safetensors");
+  fs::create_symlink("../../../c", snapshot + "/2_Dense/model.safetensors");
+  expect_broken([&] { read_pooling(snapshot, width); }, {"is a link to", "outside of"});
 }
 
 }  // namespace

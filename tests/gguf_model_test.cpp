@@ -20,6 +20,7 @@ struct Parts {
                                                  {"feed_forward_length", 2}};
   std::map<std::string, float> reals = {};
   std::map<std::string, std::uint32_t> ids = {};  // below tokenizer.ggml
+  std::string chat_template = {};
   std::vector<std::pair<std::string, Sizes>> tensors = {
       {"token_embd.weight", {4, 3}},        {"output_norm.weight", {4}},
       {"blk.0.attn_norm.weight", {4}},      {"blk.0.attn_q.weight", {4, 4}},
@@ -33,8 +34,9 @@ class GgufModel : public testing::Test {
  protected:
   void write(const Parts& parts) const {
     GgufBytes b;
-    b.begin(parts.tensors.size(), 1 + parts.counts.size() + parts.reals.size() + parts.ids.size());
+    b.begin(parts.tensors.size(), 2 + parts.counts.size() + parts.reals.size() + parts.ids.size());
     b.text_entry("general.architecture", "llama");
+    b.text_entry("tokenizer.chat_template", parts.chat_template);
     for (const auto& [key, value] : parts.counts) b.entry("llama." + key, 4, value);
     for (const auto& [key, value] : parts.reals) b.entry("llama." + key, 6, value);
     for (const auto& [key, value] : parts.ids) b.entry("tokenizer.ggml." + key, 4, value);
@@ -65,6 +67,14 @@ TEST_F(GgufModel, IsReadAndWhatNobodyUsesIsTold) {
   const Pretrained made = read(parts);
   ASSERT_EQ(made.notices.size(), 1u);
   EXPECT_NE(made.notices[0].find(R"("x\u001b[31m" is not used)"), std::string::npos);
+}
+
+TEST_F(GgufModel, AChatTemplateThatIsNoTextIsToldAndLeftOut) {
+  EXPECT_EQ(read({.chat_template = "<|user|>"}).chat_template, "<|user|>");
+  const Pretrained made = read({.chat_template = "<|user|>\xff"});
+  EXPECT_EQ(made.chat_template, "");
+  ASSERT_EQ(made.notices.size(), 1u);
+  EXPECT_NE(made.notices[0].find("no UTF-8 at byte 8"), std::string::npos) << made.notices[0];
 }
 
 TEST_F(GgufModel, CountsThatCannotBe) {

@@ -135,6 +135,7 @@ TEST(PackedMatrix, ParametersGiveTheirNumbersBackAndDoNotLearnMeanwhile) {
   weight.pack();
   EXPECT_TRUE(weight.value.empty());
   EXPECT_EQ(weight.shape(), before.shape());
+  EXPECT_EQ(weight.type(), Type::f32);
   EXPECT_THROW(weight.pack(), std::invalid_argument);
   EXPECT_THROW(weight.wanted_gradient(), std::invalid_argument);
   Tape tape(Tape::Mode::train);

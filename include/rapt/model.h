@@ -139,7 +139,7 @@ class RAPT_API Transformer {
   /// With its first weights, drawn from config.seed.
   explicit Transformer(const ModelConfig& config);
   /// Puts numbers into a parameter, which has a name and no numbers yet: `value`, f32 of the given
-  /// shape, or for a matrix `quantized`.
+  /// shape, or for a matrix bf16, f16 or `quantized`.
   using WeightSource = std::function<void(Parameter& parameter, const Shape& shape)>;
   /// With weights from elsewhere; nothing is drawn.
   Transformer(const ModelConfig& config, const WeightSource& source);
@@ -157,10 +157,11 @@ class RAPT_API Transformer {
   Index count() const;
   /// After values of parameters have changed: what products read follows.
   void refresh();
-  /// For tapes that do not record: matrices of linear layers that are f32 are kept in the order in
-  /// which products read them, which makes few tokens faster; their `value` is empty then. A call
-  /// for another instruction set than the context's unpacks them each time. unpack() before
-  /// training, or before values are read.
+  /// For tapes that do not record: matrices of linear layers that are f32, f16 or, where the
+  /// context's instruction set multiplies that, bf16 are kept in the order in which products read
+  /// them, which makes few tokens faster; their `value` is empty then. A call for another
+  /// instruction set than the context's unpacks them each time. unpack() before training, or before
+  /// values are read.
   void pack(const Context& context = {});
   void unpack();
 

@@ -28,6 +28,8 @@ struct RAPT_API Parameter {
   std::shared_ptr<const PackedMatrix> packed = {};
 
   Shape shape() const;
+  /// Of its numbers, packed or not; f32 if it is quantized.
+  Type type() const;
   /// What products read unless it is quantized or packed.
   const Tensor& used() const { return working.empty() ? value : working; }
   /// Rounds the value, a matrix, and frees it.

@@ -7,20 +7,31 @@ import os
 
 from rapt import _core
 
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def shown(value):
+    """A value, and not all of a long one."""
+    try:
+        text = repr(value)
+    except Exception:  # what the caller wrote, or a number with too many digits
+        text = "something that cannot be shown"
+    return text if len(text) <= 60 else text[:57] + "..."
+
 
 def said(value):
     """A value as messages show it."""
-    if value is None:
-        return "None"
-    text = repr(value)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+    return "None" if value is None else f"{shown(value)} ({type(value).__name__})"
 
 
 def path(where, value, expected):
     try:
-        return os.fsdecode(value)
+        made = os.fsdecode(value)
     except TypeError:
         raise TypeError(f"{where} is {said(value)}, expected {expected}") from None
+    if "\0" in made:  # where C would end it
+        raise ValueError(f"{where} is {said(value)}, expected {expected}, without a zero byte")
+    return made
 
 
 def word(where, value, such):
@@ -37,15 +48,17 @@ def whole(where, value, least=-2**63, most=2**63 - 1):
     except TypeError:
         raise TypeError(f"{where} is {said(value)}, expected a whole number") from None
     if not least <= number <= most:
-        raise ValueError(f"{where} is {number}, expected {least} to {most}")
+        raise ValueError(f"{where} is {shown(number)}, expected {least} to {most}")
     return number
 
 
 def real(where, value):
     try:
-        if isinstance(value, str):
+        if isinstance(value, (str, *_BYTES)):  # which float would read
             raise TypeError
         return float(value)
+    except OverflowError:
+        raise ValueError(f"{where} is {said(value)}, expected a number that a float can hold") from None
     except (TypeError, ValueError):
         raise TypeError(f"{where} is {said(value)}, expected a number") from None
 
@@ -61,18 +74,28 @@ def texts(where, value):
     """A text or a list of texts, as a list."""
     if isinstance(value, str):
         return [value]
-    made = _list(where, value, "a text or a list of texts")
+    made = list_of(where, value, "a text or a list of texts")
     for i, text in enumerate(made):
         if not isinstance(text, str):
             raise TypeError(f"{where}[{i}] is {said(text)}, expected a text")
     return made
 
 
+def list_of(where, value, expected):
+    """Bytes would become numbers, and a dict its keys."""
+    if not isinstance(value, (*_BYTES, dict)):
+        try:
+            return list(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{where} is {said(value)}, expected {expected}")
+
+
 def ids(where, value, vocabulary):
     """Token ids of one sequence."""
     if isinstance(value, str):
         raise _text(where, value, "a list of token ids")
-    made = _list(where, value, "a list of token ids")
+    made = list_of(where, value, "a list of token ids")
     try:
         made = [operator.index(id) for id in made]
         fits = not made or (min(made) >= 0 and max(made) < vocabulary)
@@ -88,10 +111,10 @@ def sequences(where, value, vocabulary):
     """Token ids of several sequences."""
     if isinstance(value, str):
         raise _text(where, value, "a list of lists of token ids")
-    made = _list(where, value, "a list of lists of token ids")
+    made = list_of(where, value, "a list of lists of token ids")
     if made and hasattr(made[0], "__index__") and getattr(made[0], "ndim", 0) == 0:  # rows of arrays are none
         raise TypeError(f"{where} is one list of numbers, expected a list of lists of token ids: "
-                        f"[[{said(made[0]).split(' (')[0]}, ...]]")
+                        f"[[{shown(made[0])}, ...]]")
     return [ids(f"{where}[{i}]", sequence, vocabulary) for i, sequence in enumerate(made)]
 
 
@@ -103,14 +126,5 @@ def _id(where, value, vocabulary):
     if not hasattr(value, "__index__"):
         raise TypeError(f"{where} is {said(value)}, expected a token id, a whole number")
     if not 0 <= operator.index(value) < vocabulary:
-        raise ValueError(f"{where} is {operator.index(value)}, expected 0 to {vocabulary - 1}: "
+        raise ValueError(f"{where} is {shown(operator.index(value))}, expected 0 to {vocabulary - 1}: "
                          f"the vocabulary has {vocabulary} tokens")
-
-
-def _list(where, value, expected):
-    if not isinstance(value, (bytes, bytearray, dict)):
-        try:
-            return list(value)
-        except TypeError:
-            pass
-    raise TypeError(f"{where} is {said(value)}, expected {expected}")

@@ -143,10 +143,6 @@ def _prompts(given):
     """A list of prompts, and whether it was one alone."""
     if isinstance(given, str):
         return [given], True
-    try:
-        prompts = list(given)
-    except TypeError:
-        raise TypeError(f"generate: prompts is {_given.said(given)}, expected a text, a list of token ids, or "
-                        "a list of those") from None
+    prompts = _given.list_of("generate: prompts", given, "a text, a list of token ids, or a list of those")
     alone = bool(prompts) and not isinstance(prompts[0], str) and not hasattr(prompts[0], "__len__")
     return ([prompts], True) if alone else (prompts, False)

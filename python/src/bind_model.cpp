@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "python/src/answer.h"
@@ -142,16 +143,31 @@ void bind_generate_options(nb::module_& module) {
   add("seed", &Sampling::seed);
 }
 
-/// numpy has no bf16 of its own.
-nb::object bf16_of_numpy(const std::string& name) {
+bool installed(const char* module) {
   try {
-    return nb::module_::import_("ml_dtypes").attr("bfloat16");
+    nb::module_::import_(module);
+    return true;
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_ImportError)) throw;
   }
-  wrong_value("parameters: ", name,
-              " is bf16, which numpy knows only with ml_dtypes: install that, ",
-              "or ask for parameters(\"torch\"), or load the model with weights=\"f32\"");
+  return false;
+}
+
+/// Asked before anything is unpacked. numpy has no bf16 of its own.
+void check_framework(const std::string& framework, std::span<const Parameter> parameters) {
+  if (framework != "numpy" && framework != "torch")
+    wrong_value("parameters: framework is \"", framework, "\", expected \"numpy\" or \"torch\"");
+  if (!installed(framework.c_str()))
+    wrong_value("parameters: framework is \"", framework,
+                "\", which is not installed: install it, or ask for the other of \"numpy\" and "
+                "\"torch\"");
+  const auto narrow =
+      std::find_if(parameters.begin(), parameters.end(),
+                   [](const Parameter& parameter) { return parameter.type() == Type::bf16; });
+  if (framework == "numpy" && narrow != parameters.end() && !installed("ml_dtypes"))
+    wrong_value("parameters: ", narrow->name,
+                " is bf16, which numpy knows only with ml_dtypes: install that, ",
+                "or ask for parameters(\"torch\"), or load the model with weights=\"f32\"");
 }
 
 template <class Framework>
@@ -163,27 +179,25 @@ nb::object view_of(Tensor& numbers, nb::dlpack::dtype type, nb::handle owner) {
       .cast();
 }
 
-nb::object numpy_view(Parameter& parameter, nb::handle owner) {
-  Tensor& numbers = parameter.value;
+nb::object numpy_view(Tensor& numbers, nb::handle owner) {
   if (numbers.type() != Type::bf16)
     return view_of<nb::numpy>(numbers, dtype_of(numbers.type()), owner);
-  const nb::object type = bf16_of_numpy(parameter.name);
+  const nb::object type = nb::module_::import_("ml_dtypes").attr("bfloat16");
   return view_of<nb::numpy>(numbers, nb::dtype<std::uint16_t>(), owner).attr("view")(type);
 }
 
 /// Views of the numbers themselves; the model lives as long as they do. None: in few bits, which no
 /// array has.
 nb::dict parameters(nb::handle self, const std::string& framework) {
-  if (framework != "numpy" && framework != "torch")
-    wrong_value("parameters: framework is \"", framework, "\", expected \"numpy\" or \"torch\"");
   Pretrained& loaded = nb::cast<Pretrained&>(self);
+  check_framework(framework, loaded.model.parameters());
   loaded.model.unpack();
   nb::dict views;
   for (Parameter& parameter : loaded.model.parameters()) {
     nb::object view = nb::none();
     if (parameter.quantized.empty())
       view = framework == "numpy"
-                 ? numpy_view(parameter, self)
+                 ? numpy_view(parameter.value, self)
                  : view_of<nb::pytorch>(parameter.value, dtype_of(parameter.value.type()), self);
     views[parameter.name.c_str()] = view;
   }

@@ -40,11 +40,12 @@ std::vector<float> numbers_of(const Weights& weights, const char* name,
 
 }  // namespace
 
-Dense read_dense(const SentenceOutline::Layer& layer, Index width, const LoadOptions& options) {
+Dense read_dense(const SentenceOutline::Layer& layer, const std::string& model_folder, Index width,
+                 const LoadOptions& options) {
   Dense made = layer.dense;
   check_input(made.in == width, layer.folder, "/config.json: in_features is ", made.in,
               ", expected ", width, ", as wide as what it is given");
-  const Weights weights(layer.folder);
+  const Weights weights(layer.folder, model_folder);
   made.weight = numbers_of(weights, weight_name, {made.out, made.in}, layer.folder, options);
   if (layer.bias) made.bias = numbers_of(weights, bias_name, {made.out}, layer.folder, options);
   for (const std::string& name : weights.names())

@@ -230,7 +230,8 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
                   {},
                   tokens_of(file.metadata(), config, path)};
   if (file.metadata().has("tokenizer.chat_template"))
-    made.chat_template = file.metadata().text("tokenizer.chat_template");
+    made.chat_template = readable_template(
+        std::string(file.metadata().text("tokenizer.chat_template")), path, made.notices);
   if (file.metadata().has("tokenizer.ggml.model"))
     made.tokenizer = gguf_tokenizer(file.metadata(), path);
   for (const std::string& name : tensors.names)

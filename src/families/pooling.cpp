@@ -1,8 +1,10 @@
 #include <filesystem>
+#include <set>
 
 #include "base/files.h"
 #include "base/input.h"
 #include "families/sentence.h"
+#include "formats/links.h"
 
 namespace rapt {
 namespace {
@@ -86,31 +88,42 @@ struct ModuleFiles {
   Fields config;
 };
 
-ModuleFiles files_of(const std::string& folder, const std::string& place, const FolderFiles& files,
-                     const std::string& path) {
-  check_place(place, path);
-  const std::string inside = folder + "/" + place, config = inside + "/config.json";
-  return {inside, Fields(needed(files, config), config)};
-}
+/// What modules.json lists, and the folders of modules that it has named so far.
+struct ModuleList {
+  const std::string& folder;  // the model's
+  const FolderFiles& files;
+  std::string path = folder + "/modules.json";
+  std::set<std::filesystem::path> named = {};
+
+  ModuleFiles files_of(const std::string& place) {
+    check_place(place, path);
+    const std::string inside = folder + "/" + place, config = inside + "/config.json";
+    check_input(named.insert(std::filesystem::path(config).lexically_normal()).second, path,
+                ": two modules at ", printable(place), ", expected a folder for each");
+    return {inside, Fields(needed(files, config), config)};
+  }
+};
 
 /// modules.json lists the parts of a sentence model.
 void read_modules(const std::string& folder, const FolderFiles& files, SentenceOutline& made) {
-  const std::string path = folder + "/modules.json";
-  const std::optional<Json> modules = files(path);
+  constexpr std::size_t most = 16;  // four is what models have
+  ModuleList list{folder, files};
+  const std::optional<Json> modules = files(list.path);
   if (!modules) return;
-  if (!modules->is_array()) fail_input(path, ": expected a list of modules");
+  if (!modules->is_array()) fail_input(list.path, ": expected a list of modules");
+  check_input(modules->size() <= most, list.path, ": has ", modules->size(),
+              " modules, expected at most ", most);
   Module last = Module::none;
   for (const Json& each : *modules) {
-    Fields fields(each, path);
+    Fields fields(each, list.path);
     const std::string type = fields.text("type"), place = fields.text("path", "");
-    const Module module = module_of(type, path);
-    check_order(module, last, type, path);
+    const Module module = module_of(type, list.path);
+    check_order(module, last, type, list.path);
     last = module;
     if (module == Module::normalize) made.pooling.normalized = true;
-    if (module == Module::pooling)
-      made.pooling.kind = pooling_kind(files_of(folder, place, files, path).config);
+    if (module == Module::pooling) made.pooling.kind = pooling_kind(list.files_of(place).config);
     if (module == Module::dense) {
-      const ModuleFiles dense = files_of(folder, place, files, path);
+      const ModuleFiles dense = list.files_of(place);
       made.layers.push_back(layer_from(dense.folder, dense.config));
     }
   }
@@ -131,12 +144,13 @@ SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& f
 
 Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& options) {
   SentenceOutline outline =
-      sentence_outline(folder, [](const std::string& path) -> std::optional<Json> {
+      sentence_outline(folder, [&](const std::string& path) -> std::optional<Json> {
         if (!std::filesystem::exists(path)) return {};
+        check_link(folder, path);
         return read_json(path);
       });
   for (const SentenceOutline::Layer& layer : outline.layers) {
-    outline.pooling.dense.push_back(read_dense(layer, width, options));
+    outline.pooling.dense.push_back(read_dense(layer, folder, width, options));
     width = layer.dense.out;
   }
   return std::move(outline.pooling);

@@ -238,7 +238,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   tell_type(what, *weights, path, made.notices);
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path, made.model.config().width, options);
-  made.chat_template = read_chat_template(path);
+  made.chat_template = read_chat_template(path, made.notices);
   if (std::filesystem::exists(path + "/tokenizer.json"))
     made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
   return made;

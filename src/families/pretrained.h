@@ -27,9 +27,16 @@ ModelTokens special_tokens_from(Fields& fields);
 std::int32_t checked_token(Index id, Index vocabulary, const std::string& where);
 /// Throws std::invalid_argument if a config makes no sense, its rope included.
 void check_config(const ModelConfig& config);
-/// chat_template.jinja, or what tokenizer_config.json says.
-std::string read_chat_template(const std::string& folder);
-std::string chat_template_from(const Json& tokenizer_config);
+/// chat_template.jinja, or what tokenizer_config.json says. What cannot be used is left out and
+/// told: a model writes without a template too. Throws std::runtime_error on a link that leaves the
+/// model.
+std::string read_chat_template(const std::string& folder, std::vector<std::string>& notices);
+/// The template, or the one named default of a list.
+std::string chat_template_from(const Json& tokenizer_config, const std::string& path,
+                               std::vector<std::string>& notices);
+/// The text if it is UTF-8; "" if not, which is told.
+std::string readable_template(std::string text, const std::string& path,
+                              std::vector<std::string>& notices);
 /// Cuts ids to the longest that are wanted, out of those `inside` what frames a text. Throws
 /// std::invalid_argument if the frame leaves no room.
 void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& inside,

@@ -3,6 +3,8 @@
 #include "base/files.h"
 #include "base/input.h"
 #include "families/pretrained.h"
+#include "formats/characters.h"
+#include "formats/links.h"
 
 namespace rapt {
 namespace {
@@ -119,17 +121,49 @@ void check_config(const ModelConfig& config) {
   const Rope made(options);
 }
 
-std::string read_chat_template(const std::string& folder) {
-  const std::string jinja = folder + "/chat_template.jinja";
-  if (std::filesystem::exists(jinja)) return read_file(jinja, Index{1} << 20);
-  const std::string path = folder + "/tokenizer_config.json";
-  if (!std::filesystem::exists(path)) return "";
-  return chat_template_from(read_json(path));
+namespace {
+
+/// The text of an entry {"name": ..., "template": ...}; none if it has another name.
+const Json* template_named(const Json& entry, const char* name) {
+  if (!entry.is_object() || entry.value("name", Json()) != name) return nullptr;
+  const auto text = entry.find("template");
+  return text != entry.end() && text->is_string() ? &*text : nullptr;
 }
 
-std::string chat_template_from(const Json& config) {
-  const auto found = config.is_object() ? config.find("chat_template") : config.end();
-  return found != config.end() && found->is_string() ? found->get<std::string>() : "";
+}  // namespace
+
+std::string chat_template_from(const Json& config, const std::string& path,
+                               std::vector<std::string>& notices) {
+  const Json given = config.is_object() ? config.value("chat_template", Json()) : Json();
+  if (given.is_null()) return "";
+  if (given.is_string()) return given.get<std::string>();
+  if (given.is_array())
+    for (const Json& entry : given)
+      if (const Json* text = template_named(entry, "default")) return text->get<std::string>();
+  notices.push_back(path + ": chat_template is passed over, expected a text" +
+                    (given.is_array() ? " or one named \"default\" in the list" : ""));
+  return "";
+}
+
+std::string readable_template(std::string text, const std::string& path,
+                              std::vector<std::string>& notices) {
+  const std::size_t valid = valid_length(text);
+  if (valid == text.size()) return text;
+  notices.push_back(path + ": the chat template is passed over: no UTF-8 at byte " +
+                    std::to_string(valid));
+  return "";
+}
+
+std::string read_chat_template(const std::string& folder, std::vector<std::string>& notices) {
+  const std::string jinja = folder + "/chat_template.jinja";
+  if (std::filesystem::exists(jinja)) {
+    check_link(folder, jinja);
+    return readable_template(read_file(jinja, Index{1} << 20), jinja, notices);
+  }
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!std::filesystem::exists(path)) return "";
+  check_link(folder, path);
+  return chat_template_from(read_json(path), path, notices);
 }
 
 }  // namespace rapt

@@ -10,7 +10,7 @@ namespace rapt {
 /// Gives the JSON at a path; none where there is no file.
 using FolderFiles = std::function<std::optional<Json>(const std::string& path)>;
 
-/// What the JSON files say.
+/// What the JSON files say: of at most 16 modules, no two of the same files.
 struct SentenceOutline {
   struct Layer {
     std::string folder;  // where its numbers are
@@ -29,8 +29,10 @@ Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& 
 /// Into the folder of a model; numbers of dense layers are rounded to the type.
 void write_pooling(const std::string& folder, const Pooling& pooling, Type type);
 
-/// The numbers of a layer that reads `width` of them. Throws std::runtime_error.
-Dense read_dense(const SentenceOutline::Layer& layer, Index width, const LoadOptions& options);
+/// The numbers of a layer that reads `width` of them, of the model in a folder. Throws
+/// std::runtime_error.
+Dense read_dense(const SentenceOutline::Layer& layer, const std::string& model_folder, Index width,
+                 const LoadOptions& options);
 /// config.json and model.safetensors in a new folder.
 void write_dense(const std::string& folder, const Dense& layer, Type type);
 /// activation(rows · weight' + bias), of rows [texts, in].

@@ -49,6 +49,8 @@ class SafetensorsFile {
 class Weights {
  public:
   explicit Weights(const std::string& path);
+  /// Of a folder within a model's, which its links may lead to as well.
+  Weights(const std::string& path, const std::string& model_folder);
 
   /// In ascending order.
   std::vector<std::string> names() const;
@@ -66,7 +68,7 @@ class Weights {
   std::vector<SafetensorsFile> files_;
   std::map<std::string, std::size_t, std::less<>> places_;  // name: index into files_
   std::vector<std::string> notices_;
-  std::string path_;
+  std::string path_, model_folder_;
 };
 
 /// A tensor on its way into a file: row-major.

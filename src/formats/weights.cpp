@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <filesystem>
 
 #include "base/input.h"
 #include "formats/json.h"
+#include "formats/links.h"
 #include "formats/safetensors.h"
 #include "formats/shard_index.h"
 
@@ -19,20 +19,12 @@ bool exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-/// A link may lead within the model's folder or, in the layout of Hugging Face's cache, where
-/// snapshots/... links to blobs/..., within the cache of this one model.
-void check_link(const std::string& folder, const std::string& path) {
-  const fs::path target = fs::canonical(path);
-  fs::path home = fs::canonical(folder);
-  if (home.parent_path().filename() == "snapshots") home = home.parent_path().parent_path();
-  const auto [at, unused] = std::mismatch(home.begin(), home.end(), target.begin(), target.end());
-  check_input(at == home.end(), path, ": is a link to ", target.string(), ", outside of ",
-              home.string());
-}
-
 }  // namespace
 
-Weights::Weights(const std::string& path) : path_(path) {
+Weights::Weights(const std::string& path) : Weights(path, path) {}
+
+Weights::Weights(const std::string& path, const std::string& model_folder)
+    : path_(path), model_folder_(model_folder) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     open_folder(path);
@@ -54,7 +46,7 @@ void Weights::open_folder(const std::string& folder) {
   if (exists(index))
     notices_.push_back(folder + ": has both " + single_name + " and " + index_name +
                        "; the single file is used");
-  check_link(folder, single);
+  check_link(model_folder_, single);
   files_.emplace_back(single);
   for (const StoredTensor& tensor : files_.front().tensors()) places_.emplace(tensor.name, 0);
 }
@@ -66,7 +58,7 @@ void Weights::open_shards(const std::string& folder) {
   for (const std::string& name : index.files) {
     const std::string path = folder + "/" + name;
     check_input(exists(path), source, ": file ", printable(name), " is missing");
-    check_link(folder, path);
+    check_link(model_folder_, path);
     files_.emplace_back(path);
     for (const StoredTensor& tensor : files_.back().tensors()) {
       const auto listed = index.file_of.find(tensor.name);

@@ -38,6 +38,8 @@ Shape Parameter::shape() const {
   return quantized.empty() ? value.shape() : quantized.shape();
 }
 
+Type Parameter::type() const { return packed != nullptr ? packed->type() : value.type(); }
+
 Tensor& Parameter::wanted_gradient() {
   check(quantized.empty(), "gradient: ", name, " is quantized, which learns nothing");
   check(packed == nullptr, "gradient: ", name, " is packed, expected unpack() before");

@@ -44,7 +44,8 @@ std::vector<std::string> seeds() {
       "{{ bos_token }}{{ '[INST] ' + '[/INST]' }}" + zero + "Why?",
       "{{ '<start_of_turn>' + role }}" + zero + "Why?",
       "{{'<|user|>\n' + '<|end|>\n'}}" + zero + "Why?" + zero,
-      R"({"chat_template":"{{ '<|user|>\n' + eos_token }}","bos_token":"<s>"})" + zero + "Why?"};
+      R"({"chat_template":"{{ '<|user|>\n' + eos_token }}","bos_token":"<s>"})" + zero + "Why?",
+      R"({"chat_template":[{"name":"default","template":"<start_of_turn>"}]})" + zero + "Why?"};
 }
 
 std::vector<std::string> words() {
@@ -107,8 +108,10 @@ std::function<void()> open(std::string_view input) {
     return std::string(part);
   };
   loaded.chat_template = take();
+  std::vector<std::string> notices;
   if (loaded.chat_template.starts_with("{\""))
-    loaded.chat_template = chat_template_from(parse_json(loaded.chat_template, "fuzz"));
+    loaded.chat_template =
+        chat_template_from(parse_json(loaded.chat_template, "fuzz"), "fuzz", notices);
   const std::string question = take();
   const std::optional<std::string> system =
       input.empty() ? std::nullopt : std::optional<std::string>(take());

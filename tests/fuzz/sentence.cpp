@@ -1,3 +1,5 @@
+#include <set>
+
 #include "families/sentence.h"
 #include "fuzz/target.h"
 
@@ -65,9 +67,13 @@ std::function<void()> open(std::string_view input) {
   };
   const SentenceOutline outline = sentence_outline("fuzz", files);
   expect(outline.pooling.max_tokens >= 0, "fewer tokens than none");
-  for (const SentenceOutline::Layer& layer : outline.layers)
+  expect(outline.layers.size() <= 16, "layers without end");
+  std::set<std::string> folders;
+  for (const SentenceOutline::Layer& layer : outline.layers) {
+    expect(folders.insert(layer.folder).second, "a folder that comes twice");
     expect(layer.dense.in > 0 && layer.dense.out > 0 && layer.folder.starts_with("fuzz/"),
            "a layer of no numbers, or outside of the model's folder");
+  }
   return nothing_more();
 }
 

@@ -96,9 +96,15 @@ def test_parameters_say_what_they_cannot_give(folder, monkeypatch):
     with pytest.warns(UserWarning, match="9 of 28 are in few bits.*weights=\"f32\""):
         views = rapt.load(folder, weights="q8_0").parameters()
     assert "decoder.norm.weight" in views and "embedding.weight" not in views
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)  # as if it were not installed
-    with pytest.raises(ValueError, match="is bf16.*ml_dtypes.*torch.*f32"):
-        rapt.load(folder, weights="bf16").parameters()
+    # As if they were not installed. The model stays packed, which its bits tell where bf16 is multiplied.
+    model = rapt.load(folder, weights="bf16")
+    before = model.forward([[4, 5]])
+    for name, framework, words in (("ml_dtypes", "numpy", "is bf16.*ml_dtypes.*torch.*f32"),
+                                   ("torch", "torch", '"torch", which is not installed')):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ValueError, match=words):
+            model.parameters(framework)
+        np.testing.assert_array_equal(model.forward([[4, 5]]), before)
 
 
 def test_generate(folder):
@@ -145,6 +151,8 @@ LOAD_MISTAKES = [
     (("no-such-model",), {}, RuntimeError, "no-such-model.*minilm"),
     ((None,), {}, TypeError, "path is None, expected a folder"),
     ((3,), {}, TypeError, r"path is 3 \(int\), expected a folder"),
+    (("a\0b",), {}, ValueError, r"path is 'a\\x00b' \(str\).*without a zero byte"),
+    ((b"a\0b",), {}, ValueError, r"path is b'a\\x00b' \(bytes\).*without a zero byte"),
     (("{folder}/config.json",), {}, RuntimeError, "config.json: is one file.*expected the folder"),
     (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
@@ -162,7 +170,14 @@ def test_mistakes_of_load(mistake, folder, tmp_path):
         rapt.load(*(x.format(**places) if isinstance(x, str) else x for x in given), **named)
 
 
+class Unshown:
+    def __repr__(self):
+        raise KeyError("mine")
+
+
 MISTAKES = [
+    ("forward", (Unshown(),), {}, TypeError, r"something that cannot be shown \(Unshown\), expected"),
+    ("forward", ([[10**5000]],), {}, ValueError, r"sequences\[0\]\[0\] is .*, expected 0 to 257"),
     ("forward", ([1, 2],), {}, TypeError, r"one list of numbers, expected a list of lists.*\[\[1, \.\.\.\]\]"),
     ("forward", ([],), {}, ValueError, "no sequences, expected at least one"),
     ("forward", ("text",), {}, TypeError, "is 'text'.*expected a list of lists.*tokenizer.encode"),
@@ -180,6 +195,12 @@ MISTAKES = [
     ("embed", ([["a"]],), {}, TypeError, r"texts\[0\] is .*list.*expected a text"),
     ("generate", (None,), {}, TypeError, "prompts is None, expected a text"),
     ("generate", (5,), {}, TypeError, r"prompts is 5 \(int\), expected a text"),
+    ("generate", (b"hello",), {}, TypeError, r"prompts is b'hello' \(bytes\), expected a text"),
+    ("generate", (bytearray(b"hello"),), {}, TypeError, r"prompts is .*\(bytearray\), expected a text"),
+    ("generate", (memoryview(b"hello"),), {}, TypeError, r"prompts is .*\(memoryview\), expected a text"),
+    ("generate", ([b"hello"],), {}, TypeError, r"prompts\[0\] is b'hello' \(bytes\), expected a list"),
+    ("generate", ({1: 2},), {}, TypeError, r"prompts is \{1: 2\} \(dict\), expected a text"),
+    ("generate", (Unshown(),), {}, TypeError, r"prompts is something that cannot be shown \(Unshown\)"),
     ("generate", ([1.5],), {}, TypeError, r"prompts\[0\] is 1.5 \(float\), expected a token id"),
     ("generate", ([400],), {}, ValueError, r"prompts\[0\] is 400, expected 0 to 257"),
     ("generate", ([[1], [-1]],), {}, ValueError, r"prompts\[1\]\[0\] is -1, expected 0 to 257"),
@@ -188,6 +209,11 @@ MISTAKES = [
     ("generate", ("a",), {"tokens": "5"}, TypeError, r"tokens is '5' \(str\), expected a whole number"),
     ("generate", ("a",), {"tokens": 0}, ValueError, "0 tokens, expected at least 1"),
     ("generate", ("a",), {"temperature": "hot"}, TypeError, "temperature is 'hot'.*expected a number"),
+    ("generate", ("a",), {"temperature": b"1.5"}, TypeError, r"is b'1.5' \(bytes\), expected a number"),
+    ("generate", ("a",), {"temperature": 10**400}, ValueError, r"is 1000.*\(int\).*a float can hold"),
+    ("generate", ("a",), {"temperature": 10**5000}, ValueError, "temperature is .*a float can hold"),
+    ("generate", ("a",), {"temperature": Unshown()}, TypeError, r"shown \(Unshown\), expected a number"),
+    ("generate", ("a",), {"tokens": 10**5000}, ValueError, "tokens is .*expected -9223372036854775808 to"),
     ("generate", ("a",), {"temperature": -1}, ValueError, "temperature is -1, expected 0 or more"),
     ("generate", ("a",), {"top_p": 2}, ValueError, "top_p is 2"),
     ("generate", ("a",), {"seed": -1}, ValueError, "seed is -1, expected 0 to"),
@@ -195,13 +221,14 @@ MISTAKES = [
     ("generate", ("a",), {"cache": None}, TypeError, "cache is None, expected a word"),
     ("generate", ("a",), {"beams": 0}, ValueError, "0 beams, expected 1 to"),
     ("generate", ("a",), {"token": 5}, TypeError, "token is 5.*expected a function"),
+    ("save", ("a\0b",), {}, ValueError, r"folder is 'a\\x00b'.*expected the path.*without a zero byte"),
     ("save", (None,), {}, TypeError, "folder is None, expected the path"),
     ("save", ("new",), {"dtype": "float32"}, ValueError, '"float32" given, expected f32, bf16 or f16'),
     ("parameters", ("jax",), {}, ValueError, '"jax", expected "numpy" or "torch"'),
 ]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m[0]}-{m[1]}-{m[2]}"[:60])
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: f"{m[0]}-{m[4]}"[:60])
 def test_mistakes_of_calls(mistake, folder, tmp_path, monkeypatch):
     name, given, named, error, words = mistake
     monkeypatch.chdir(tmp_path)
