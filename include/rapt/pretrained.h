@@ -47,6 +47,7 @@ struct Pretrained {
   Pooling pooling = {};                   // the mean, unless the files say otherwise
   std::string chat_template = {};         // as the files have it; "": none
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
+  Index tokenizer_max_tokens = 0;  // model_max_length, as the tokenizer's files say; 0: nothing
 };
 
 /// What the matrices of a model become as it is read.
@@ -121,6 +122,7 @@ struct WriteOptions {
   ModelTokens tokens = {};
   std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
   std::string chat_template = {};       // as it is; "": none
+  Index tokenizer_max_tokens = 0;       // model_max_length of the tokenizer; 0: none
 };
 /// Options that keep all that was read beside the weights of a model.
 RAPT_API WriteOptions write_options(const Pretrained& loaded);

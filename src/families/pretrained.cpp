@@ -8,6 +8,7 @@
 #include "base/memory_use.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_folder.h"
 #include "model/parameters.h"
 
 namespace rapt {
@@ -239,8 +240,12 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path, made.model.config().width, options);
   made.chat_template = read_chat_template(path);
-  if (std::filesystem::exists(path + "/tokenizer.json"))
-    made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
+  if (std::filesystem::exists(path + "/tokenizer.json")) {
+    TokenizerFolder found = read_tokenizer_folder(path);
+    made.tokenizer = found.tokenizer;
+    made.tokenizer_max_tokens = found.max_tokens;
+    made.notices.insert(made.notices.end(), found.notices.begin(), found.notices.end());
+  }
   return made;
 }
 

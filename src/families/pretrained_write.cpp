@@ -10,6 +10,7 @@
 #include "families/pretrained.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_names.h"
 #include "model/config_io.h"
 
 namespace rapt {
@@ -207,24 +208,21 @@ class NewFolder {
 };
 
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
-Json tokenizer_config(const Tokenizer& tokenizer) {
-  const SpecialTokens& special = tokenizer.special();
+Json tokenizer_config(const Tokenizer& tokenizer, Index max_tokens) {
   Json made{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  const std::pair<const char*, std::optional<std::int32_t>> roles[] = {
-      {"unk_token", special.unknown},  {"bos_token", special.begin},
-      {"eos_token", special.end},      {"pad_token", special.padding},
-      {"cls_token", special.classify}, {"sep_token", special.separator},
-      {"mask_token", special.mask}};
-  for (const auto& [name, id] : roles)
-    if (id) made[name] = tokenizer.spelling_of(*id);
+  for (const TokenRole& role : token_roles)
+    if (const auto id = tokenizer.special().*role.id) made[role.key] = tokenizer.spelling_of(*id);
+  if (max_tokens > 0) made["model_max_length"] = max_tokens;
   return made;
 }
 
 void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
-                     const std::string& chat_template) {
+                     const WriteOptions& options) {
   tokenizer.write(folder + "/tokenizer.json");
-  replace_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + "\n");
-  if (!chat_template.empty()) replace_file(folder + "/chat_template.jinja", chat_template);
+  replace_file(folder + "/tokenizer_config.json",
+               tokenizer_config(tokenizer, options.tokenizer_max_tokens).dump(2) + "\n");
+  if (!options.chat_template.empty())
+    replace_file(folder + "/chat_template.jinja", options.chat_template);
 }
 
 }  // namespace
@@ -235,6 +233,7 @@ WriteOptions write_options(const Pretrained& loaded) {
   // A run of ours was never taught to give vectors.
   if (loaded.family != "rapt") options.pooling = loaded.pooling;
   options.chat_template = loaded.chat_template;
+  options.tokenizer_max_tokens = loaded.tokenizer_max_tokens;
   return options;
 }
 
@@ -245,7 +244,7 @@ void write_pretrained(const std::string& folder, const Transformer& model,
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
-  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options.chat_template);
+  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options);
   if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
     write_pooling(parts.path(), *options.pooling, options.type);
   replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");
