@@ -48,6 +48,8 @@ struct Pretrained {
   std::string chat_template = {};         // as the files have it; "": none
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
   Index tokenizer_max_tokens = 0;  // model_max_length, as the tokenizer's files say; 0: nothing
+  /// Weights in the files that nothing is computed with here, so that they are not written either.
+  std::vector<std::string> left_out = {};
 };
 
 /// What the matrices of a model become as it is read.
@@ -127,10 +129,13 @@ struct WriteOptions {
 /// Options that keep all that was read beside the weights of a model.
 RAPT_API WriteOptions write_options(const Pretrained& loaded);
 
+/// Whether a folder can be made, or is there and empty: asked before minutes of work. Throws
+/// std::invalid_argument if something is there already, std::runtime_error if it cannot be made.
+RAPT_API void check_new_folder(const std::string& folder);
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
-/// and, if there is a tokenizer, tokenizer.json and the chat template. The folder must not exist or
-/// be empty. Throws std::invalid_argument if no family of models is like this one, naming what
-/// stands in the way.
+/// and, if there is a tokenizer, tokenizer.json, its special tokens and the chat template. The
+/// folder is one for check_new_folder(). Throws std::invalid_argument if no family of models is
+/// like this one, naming what stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
                                const WriteOptions& options = {});

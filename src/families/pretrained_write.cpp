@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -179,8 +181,6 @@ class NewFolder {
  public:
   explicit NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).lexically_normal()) {
     if (!wanted_.has_filename()) wanted_ = wanted_.parent_path();
-    check(!fs::exists(wanted_) || (fs::is_directory(wanted_) && fs::is_empty(wanted_)),
-          "write_pretrained: ", wanted, " exists and is not empty, expected a new folder");
     fs::create_directories(wanted_.parent_path());
     std::string name = wanted_.string() + ".part-XXXXXX";
     if (mkdtemp(name.data()) == nullptr)
@@ -227,6 +227,21 @@ void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
 
 }  // namespace
 
+void check_new_folder(const std::string& folder) {
+  check(!folder.empty(), "the folder to write has no name, expected a new or empty folder");
+  std::error_code none;  // what cannot be looked at is told below, or when it is made
+  const bool there = fs::exists(folder, none), is_folder = fs::is_directory(folder, none);
+  check(!there || is_folder, folder, ": is a file, expected a new or empty folder");
+  check(!there || fs::is_empty(folder, none), folder,
+        ": is not empty, expected a new or empty folder");
+  fs::path above = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(above, none) && above.has_relative_path()) above = above.parent_path();
+  check_input(fs::is_directory(above, none), folder, ": cannot be made, ", above.string(),
+              " is a file");
+  check_input(access(above.c_str(), W_OK | X_OK) == 0, folder,
+              ": cannot be made, this user may not write to ", above.string());
+}
+
 WriteOptions write_options(const Pretrained& loaded) {
   WriteOptions options;
   options.tokens = loaded.special;
@@ -241,6 +256,7 @@ void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
   Expression how = expressed(model.config(), options.tokens);
   how.config["dtype"] = torch_name(options.type);
+  check_new_folder(folder);
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
