@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/output.h"
@@ -14,6 +16,17 @@ Type type_of(const std::string& word) {
   return word == "bf16" ? Type::bf16 : word == "f16" ? Type::f16 : Type::f32;
 }
 
+/// What a model of others has and its copy will not: the first names, and how many more.
+void tell_left_out(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 8;
+  if (names.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    list += fmt::format("{}{}", i == 0 ? "" : ", ", Json(names[i]).dump(-1, ' ', true));
+  if (names.size() > most) list += fmt::format(" and {} more", names.size() - most);
+  fmt::print(stderr, "not written, since rapt computes nothing with them: {}\n", list);
+}
+
 void run(const ConvertCommand& command) {
   check_new_folder(command.out);
   const Pretrained opened = open_model(command.model, {WeightForm::f32});
@@ -21,6 +34,7 @@ void run(const ConvertCommand& command) {
   options.type = type_of(command.type);
   options.shard_bytes = static_cast<Index>(command.shard * 1e9);
   write_pretrained(command.out, opened.model, opened.tokenizer, options);
+  tell_left_out(opened.left_out);
   fmt::print(stderr, "{}: {} parameters in {}, for from_pretrained\n", command.out,
              opened.model.count(), command.type);
 }

@@ -127,10 +127,13 @@ void tell_long_prompts(const Pretrained& opened,
                        const std::vector<std::vector<std::int32_t>>& prompts) {
   const ModelConfig& config = opened.model.config();
   if (opened.family == "rapt" || config.positions != ModelConfig::Positions::rope) return;
-  for (const auto& prompt : prompts)
-    if (static_cast<Index>(prompt.size()) > config.max_tokens)
-      fmt::print(stderr, "the prompt has {} tokens, the model was made for {}\n", prompt.size(),
-                 config.max_tokens);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (static_cast<Index>(prompts[i].size()) <= config.max_tokens) continue;
+    const std::string which =
+        prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", i + 1, prompts.size());
+    fmt::print(stderr, "{} has {} tokens, the model was made for {}\n", which, prompts[i].size(),
+               config.max_tokens);
+  }
 }
 
 void run(GenerateCommand& command) {
@@ -145,6 +148,8 @@ void run(GenerateCommand& command) {
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& prompt : command.prompts)
     prompts.push_back(speech.ids_of(prompt, command));
+  if (command.chat && loaded.chat_template.empty())
+    fmt::print(stderr, "the model has no chat template; the form is ChatML, whose tokens it has\n");
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
   tell_long_prompts(loaded, prompts);

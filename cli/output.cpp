@@ -61,17 +61,6 @@ void check_writable(const std::filesystem::path& path) {
   std::filesystem::remove(probe, ignored);
 }
 
-void check_new_folder(const std::filesystem::path& path) {
-  namespace fs = std::filesystem;
-  if (fs::exists(path) && !(fs::is_directory(path) && fs::is_empty(path)))
-    throw std::invalid_argument(path.string() + ": exists already, expected a new or empty folder");
-  fs::path above = fs::absolute(path).lexically_normal();
-  while (!fs::exists(above)) above = above.parent_path();
-  if (!fs::is_directory(above) || access(above.c_str(), W_OK | X_OK) != 0)
-    throw std::runtime_error(path.string() + ": cannot be made, this user may not write to " +
-                             above.string());
-}
-
 std::string bytes_text(Index bytes) {
   constexpr std::array units = {"B", "kB", "MB", "GB", "TB"};
   if (bytes < 1000) return fmt::format("{} B", bytes);

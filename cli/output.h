@@ -42,9 +42,6 @@ void write_whole(const std::filesystem::path& path, const std::string& text);
 /// Throws std::runtime_error if it cannot be: before minutes of work.
 void check_writable(const std::filesystem::path& path);
 
-/// Likewise for a folder that is to be made: std::invalid_argument if something is there already.
-void check_new_folder(const std::filesystem::path& path);
-
 /// "3.2 GB"
 std::string bytes_text(Index bytes);
 

@@ -47,6 +47,9 @@ struct Pretrained {
   Pooling pooling = {};                   // the mean, unless the files say otherwise
   std::string chat_template = {};         // as the files have it; "": none
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
+  Index tokenizer_max_tokens = 0;  // model_max_length, as the tokenizer's files say; 0: nothing
+  /// Weights in the files that nothing is computed with here, so that they are not written either.
+  std::vector<std::string> left_out = {};
 };
 
 /// What the matrices of a model become as it is read.
@@ -121,14 +124,18 @@ struct WriteOptions {
   ModelTokens tokens = {};
   std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
   std::string chat_template = {};       // as it is; "": none
+  Index tokenizer_max_tokens = 0;       // model_max_length of the tokenizer; 0: none
 };
 /// Options that keep all that was read beside the weights of a model.
 RAPT_API WriteOptions write_options(const Pretrained& loaded);
 
+/// Whether a folder can be made, or is there and empty: asked before minutes of work. Throws
+/// std::invalid_argument if something is there already, std::runtime_error if it cannot be made.
+RAPT_API void check_new_folder(const std::string& folder);
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
-/// and, if there is a tokenizer, tokenizer.json and the chat template. The folder must not exist or
-/// be empty. Throws std::invalid_argument if no family of models is like this one, naming what
-/// stands in the way.
+/// and, if there is a tokenizer, tokenizer.json, its special tokens and the chat template. The
+/// folder is one for check_new_folder(). Throws std::invalid_argument if no family of models is
+/// like this one, naming what stands in the way.
 RAPT_API void write_pretrained(const std::string& folder, const Transformer& model,
                                const std::optional<Tokenizer>& tokenizer,
                                const WriteOptions& options = {});

@@ -165,14 +165,16 @@ std::vector<DerivedTensor> roformer_angles(const ModelConfig& config) {
   return made;
 }
 
-/// The pooler, which stands behind rows that come out here, tables that only count, tied copies.
-const std::vector<std::string> unused = {"pooler.",
-                                         "embeddings.position_ids",
-                                         "embeddings.token_type_ids",
-
-                                         "cls.predictions.decoder.",
-                                         "lm_head.decoder.",
+/// Tables that only count, tied copies.
+const std::vector<std::string> unused = {"embeddings.position_ids", "embeddings.token_type_ids",
+                                         "cls.predictions.decoder.", "lm_head.decoder.",
                                          "encoder.embed_positions."};
+
+/// The pooler stands behind rows that come out here.
+Family with_pooler(Family made) {
+  made.other_tasks = {"pooler."};
+  return made;
+}
 
 }  // namespace
 
@@ -181,20 +183,20 @@ Family bert_family() {
   made.harmless = {"directionality",       "pooler_fc_size",       "pooler_num_attention_heads",
                    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
                    "type_vocab_size"};
-  return made;
+  return with_pooler(made);
 }
 Family roberta_family() {
-  return {"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused};
+  return with_pooler({"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused});
 }
 Family roformer_family() {
-  return {"roformer", "roformer.", read_roformer,  write_roformer,
-          bert_names, unused,      roformer_angles};
+  return with_pooler({"roformer", "roformer.", read_roformer, write_roformer, bert_names, unused,
+                      roformer_angles});
 }
 Family longformer_family() {
   Family made{"longformer",     "longformer.", read_longformer,
               write_longformer, roberta_names, unused};
   made.harmless = {"attention_mode", "ignore_attention_mask", "onnx_export"};
-  return made;
+  return with_pooler(made);
 }
 
 }  // namespace rapt

@@ -42,7 +42,7 @@ struct Family {
   /// The reverse. May leave out what the config cannot say: whoever writes reads it back.
   Json (*write)(const ModelConfig& config);
   std::vector<NameRow> (*names)(const ModelConfig& config);
-  /// Beginnings of names, after the prefix, of tensors that are no weights of ours.
+  /// Beginnings of names, after the prefix, of tensors that say nothing new: tables, copies.
   std::vector<std::string> unused = {};
   /// Tensors that follow from the config, which others expect in a file; null: none.
   std::vector<DerivedTensor> (*derived)(const ModelConfig& config) = nullptr;
@@ -51,6 +51,8 @@ struct Family {
   /// Keys of config.json that change nothing that is computed here, beside those that every family
   /// has.
   std::vector<const char*> harmless = {};
+  /// Beginnings of names, after the prefix, of weights that only other tasks compute with.
+  std::vector<std::string> other_tasks = {};
 };
 
 /// All there are, the likeliest first.

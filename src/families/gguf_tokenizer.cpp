@@ -3,6 +3,7 @@
 #include "base/input.h"
 #include "families/pretrained.h"
 #include "formats/gguf.h"
+#include "formats/tokenizer_folder.h"
 #include "formats/tokenizer_parts.h"
 
 namespace rapt {
@@ -62,8 +63,7 @@ Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source
 }
 
 Tokenizer read_pretrained_tokenizer(const std::string& path) {
-  if (std::filesystem::is_directory(path))
-    return Tokenizer::read((std::filesystem::path(path) / "tokenizer.json").string());
+  if (std::filesystem::is_directory(path)) return read_tokenizer_folder(path).tokenizer;
   if (!path.ends_with(".gguf")) return Tokenizer::read(path);
   return gguf_tokenizer(GgufFile(path).metadata(), path);
 }

@@ -8,6 +8,7 @@
 #include "base/memory_use.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_folder.h"
 #include "model/parameters.h"
 
 namespace rapt {
@@ -64,7 +65,7 @@ ModelConfig without_missing_head(const FamilyConfig& what, const StoredTensors& 
 /// together.
 void tell_unused(const Family& family, const std::vector<NameRow>& names, const std::string& prefix,
                  const StoredTensors& tensors, const std::set<std::string>& used,
-                 std::vector<std::string>& notices) {
+                 Pretrained& made) {
   for (const std::string& name : tensors.names) {
     if (used.contains(name)) continue;
     for (const NameRow& row : names)
@@ -74,12 +75,16 @@ void tell_unused(const Family& family, const std::vector<NameRow>& names, const 
           fail_input(tensors.source, ": ", printable(name), " is a weight of a ", family.type,
                      " that config.json has no place for");
     const std::string bare = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-    const bool known = std::any_of(
-        family.unused.begin(), family.unused.end(),
-        [&](const std::string& pattern) { return begins(bare, pattern) || begins(name, pattern); });
-    if (!known)
-      notices.push_back(tensors.source + ": " + printable(name).text() +
-                        " is not used by a model of type " + family.type);
+    const auto among = [&](const std::vector<std::string>& patterns) {
+      return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+        return begins(bare, pattern) || begins(name, pattern);
+      });
+    };
+    if (among(family.unused)) continue;
+    made.left_out.push_back(name);
+    if (!among(family.other_tasks))
+      made.notices.push_back(tensors.source + ": " + printable(name).text() +
+                             " is not used by a model of type " + family.type);
   }
 }
 
@@ -154,8 +159,8 @@ Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, We
     take_weight(parameter, shape, tensors, parts, config, weights);
   };
   Pretrained made{family.type, Transformer(config, source), {}, what.special};
-  tell_unused(family, names, prefix, tensors, used, notices);
   made.notices = std::move(notices);
+  tell_unused(family, names, prefix, tensors, used, made);
   return made;
 }
 
@@ -239,8 +244,12 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
   made.pooling = read_pooling(path, made.model.config().width, options);
   made.chat_template = read_chat_template(path, made.notices);
-  if (std::filesystem::exists(path + "/tokenizer.json"))
-    made.tokenizer = Tokenizer::read(path + "/tokenizer.json");
+  if (std::filesystem::exists(path + "/tokenizer.json")) {
+    TokenizerFolder found = read_tokenizer_folder(path);
+    made.tokenizer = found.tokenizer;
+    made.tokenizer_max_tokens = found.max_tokens;
+    made.notices.insert(made.notices.end(), found.notices.begin(), found.notices.end());
+  }
   return made;
 }
 

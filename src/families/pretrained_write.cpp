@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include "families/pretrained.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
+#include "formats/tokenizer_names.h"
 #include "model/config_io.h"
 
 namespace rapt {
@@ -178,8 +181,6 @@ class NewFolder {
  public:
   explicit NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).lexically_normal()) {
     if (!wanted_.has_filename()) wanted_ = wanted_.parent_path();
-    check(!fs::exists(wanted_) || (fs::is_directory(wanted_) && fs::is_empty(wanted_)),
-          "write_pretrained: ", wanted, " exists and is not empty, expected a new folder");
     fs::create_directories(wanted_.parent_path());
     std::string name = wanted_.string() + ".part-XXXXXX";
     if (mkdtemp(name.data()) == nullptr)
@@ -207,27 +208,39 @@ class NewFolder {
 };
 
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
-Json tokenizer_config(const Tokenizer& tokenizer) {
-  const SpecialTokens& special = tokenizer.special();
+Json tokenizer_config(const Tokenizer& tokenizer, Index max_tokens) {
   Json made{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  const std::pair<const char*, std::optional<std::int32_t>> roles[] = {
-      {"unk_token", special.unknown},  {"bos_token", special.begin},
-      {"eos_token", special.end},      {"pad_token", special.padding},
-      {"cls_token", special.classify}, {"sep_token", special.separator},
-      {"mask_token", special.mask}};
-  for (const auto& [name, id] : roles)
-    if (id) made[name] = tokenizer.spelling_of(*id);
+  for (const TokenRole& role : token_roles)
+    if (const auto id = tokenizer.special().*role.id) made[role.key] = tokenizer.spelling_of(*id);
+  if (max_tokens > 0) made["model_max_length"] = max_tokens;
   return made;
 }
 
 void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
-                     const std::string& chat_template) {
+                     const WriteOptions& options) {
   tokenizer.write(folder + "/tokenizer.json");
-  replace_file(folder + "/tokenizer_config.json", tokenizer_config(tokenizer).dump(2) + "\n");
-  if (!chat_template.empty()) replace_file(folder + "/chat_template.jinja", chat_template);
+  replace_file(folder + "/tokenizer_config.json",
+               tokenizer_config(tokenizer, options.tokenizer_max_tokens).dump(2) + "\n");
+  if (!options.chat_template.empty())
+    replace_file(folder + "/chat_template.jinja", options.chat_template);
 }
 
 }  // namespace
+
+void check_new_folder(const std::string& folder) {
+  check(!folder.empty(), "the folder to write has no name, expected a new or empty folder");
+  std::error_code none;  // what cannot be looked at is told below, or when it is made
+  const bool there = fs::exists(folder, none), is_folder = fs::is_directory(folder, none);
+  check(!there || is_folder, folder, ": is a file, expected a new or empty folder");
+  check(!there || fs::is_empty(folder, none), folder,
+        ": is not empty, expected a new or empty folder");
+  fs::path above = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(above, none) && above.has_relative_path()) above = above.parent_path();
+  check_input(fs::is_directory(above, none), folder, ": cannot be made, ", above.string(),
+              " is a file");
+  check_input(access(above.c_str(), W_OK | X_OK) == 0, folder,
+              ": cannot be made, this user may not write to ", above.string());
+}
 
 WriteOptions write_options(const Pretrained& loaded) {
   WriteOptions options;
@@ -235,6 +248,7 @@ WriteOptions write_options(const Pretrained& loaded) {
   // A run of ours was never taught to give vectors.
   if (loaded.family != "rapt") options.pooling = loaded.pooling;
   options.chat_template = loaded.chat_template;
+  options.tokenizer_max_tokens = loaded.tokenizer_max_tokens;
   return options;
 }
 
@@ -242,10 +256,11 @@ void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
   Expression how = expressed(model.config(), options.tokens);
   how.config["dtype"] = torch_name(options.type);
+  check_new_folder(folder);
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
-  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options.chat_template);
+  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options);
   if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
     write_pooling(parts.path(), *options.pooling, options.type);
   replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");

@@ -85,6 +85,8 @@ inline constexpr Index max_entries = 10'000'000;
 /// Bytes; they bound the work per byte of text. Pieces of BPE are never searched for.
 inline constexpr std::size_t longest_token = 4096, longest_added = 128;
 
+/// A tokenizer.json. Throws std::runtime_error.
+std::shared_ptr<Tokenizer::Body> read_tokenizer_body(const std::string& path);
 /// A body with the 256 bytes and nothing else.
 std::shared_ptr<Tokenizer::Body> byte_body();
 /// Adds the two special tokens and finds what is derived.

@@ -224,6 +224,10 @@ class Reader {
 
 }  // namespace
 
-Tokenizer Tokenizer::read(const std::string& path) { return Body::made(Reader(path).read()); }
+std::shared_ptr<Tokenizer::Body> read_tokenizer_body(const std::string& path) {
+  return Reader(path).read();
+}
+
+Tokenizer Tokenizer::read(const std::string& path) { return Body::made(read_tokenizer_body(path)); }
 
 }  // namespace rapt

@@ -128,9 +128,9 @@ class Paths(Hostile):
     def test_to_write_to(self):  # CL-05
         self.refused(1, "Not a directory", *self.train(out=self.text))
         self.refused(2, "the run has no folder", *self.train(out=""))
-        for out in (self.text, self.model):
-            self.refused(2, "exists already, expected a new or empty folder", "convert", self.model, out)
-        self.refused(1, "cannot be made", "convert", self.model, self.text / "x")
+        for out, what in ((self.text, "is a file"), (self.model, "is not empty"), ("", "has no name")):
+            self.refused(2, f"{what}, expected a new or empty folder", "convert", self.model, out)
+        self.refused(1, f"cannot be made, {self.text} is a file", "convert", self.model, self.text / "x")
 
     def test_of_a_run_within_its_data(self):  # CL-05
         data = self.path / "data"

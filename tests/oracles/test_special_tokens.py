@@ -1,0 +1,33 @@
+"""Special tokens keep their roles through two conversions, as Transformers reads them."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+import tokenizers
+import transformers
+
+COMMAND = pathlib.Path(os.environ.get(
+    "RAPT_COMMAND", pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/rapt"))
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_a_folder_converted_twice_has_the_same_special_tokens(tmp_path):
+    words = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2, "a": 3, "b": 4}
+    body = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<|endoftext|>"))
+    body.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    source = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=body, bos_token="<|im_start|>", eos_token="<|im_end|>",
+        pad_token="<|im_end|>", unk_token="<|endoftext|>", model_max_length=99)
+    config = transformers.LlamaConfig(vocab_size=8, hidden_size=12, intermediate_size=20,
+                                      num_hidden_layers=1, num_attention_heads=3)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "a")
+    source.save_pretrained(tmp_path / "a")
+    for one, other in ("ab", "bc"):
+        subprocess.run([COMMAND, "convert", tmp_path / one, tmp_path / other], check=True)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "c")
+    assert again.special_tokens_map == source.special_tokens_map
+    assert again.model_max_length == 99
+    texts = ["a b a", "b"]
+    assert again(texts, padding=True)["input_ids"] == source(texts, padding=True)["input_ids"]
