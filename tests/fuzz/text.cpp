@@ -52,8 +52,8 @@ void use(std::size_t kind, std::string_view text, const Encoding& encoding) {
     expect(id >= 0 && id < tokenizer.entries(), "an id that is no token");
   stream(tokenizer, encoding.ids);
   if (kind < exact_ones) expect(tokenizer.decode(tokenizer.encode(text)) == text, "another text");
-  std::vector<std::int32_t> any;
-  for (const char byte : text)
+  std::vector<std::int32_t> any;  // a stream decodes a few tokens for each: more are slow, not new
+  for (const char byte : text.substr(0, 24))
     any.push_back(static_cast<unsigned char>(byte) %
                   static_cast<std::int32_t>(tokenizer.entries()));
   if (kind != with_byte_tokens) stream(tokenizer, any);
