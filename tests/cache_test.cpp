@@ -319,6 +319,33 @@ TEST(Cache, WhatDoesNotFitIsRefused) {
             "instruction set");
 }
 
+TEST(Cache, QueriesWhoseKeysWereNotAppendedAreRefused) {
+  for (const Context& context : every_isa()) {
+    KvCache cache({.kv_heads = 2, .dim = 8}, context);
+    const std::array both = {cache.add(), cache.add()};
+    const Tensor q = random_tensor({2, 4, 3, 8}, 1), k = random_tensor({1, 2, 3, 8}, 2);
+    cache.append(both[0], k, k);
+    const auto said = [&](const Attention& how) -> std::string {
+      try {
+        attend(q, cache, both, how, context);
+      } catch (const std::invalid_argument& error) {
+        return error.what();
+      }
+      return "";
+    };
+    EXPECT_NE(said({.pattern = causal()}).find("3 queries over sequence 1 of 0 tokens"),
+              std::string::npos)
+        << said({.pattern = causal()});
+    EXPECT_NE(said({}), "");  // nothing to see at all
+    cache.append(both[1], tokens_of(k, 0, 0, 2), tokens_of(k, 0, 0, 2));
+    EXPECT_NE(said({.pattern = causal()}).find("2 tokens, the first of which sees nothing"),
+              std::string::npos);
+    EXPECT_EQ(said({}), "");  // as a decoder that looks at its encoder
+    cache.append(both[1], tokens_of(k, 0, 2, 1), tokens_of(k, 0, 2, 1));
+    EXPECT_EQ(said({.pattern = causal()}), "");
+  }
+}
+
 TEST(Cache, NoSequencesAndNoQueriesGiveNothing) {
   for (const Context& context : every_isa()) {
     KvCache cache({.kv_heads = 2, .dim = 12}, context);

@@ -72,7 +72,18 @@ class CacheCall {
  private:
   Index rows() const { return q_.heads() * q_.tokens(); }
   const KvCache::Body::Tokens& tokens_of(Index item) const {
-    return body_.tokens_of(sequences_[static_cast<std::size_t>(item)], where);
+    const KvCache::Sequence sequence = sequences_[static_cast<std::size_t>(item)];
+    const KvCache::Body::Tokens& tokens = body_.tokens_of(sequence, where);
+    if (q_.tokens() > tokens.count) check_sees(sequence, tokens.count);
+    return tokens;
+  }
+  /// Queries before the first token are fine where order does not matter. Elsewhere somebody has
+  /// asked before he appended, and would get zeros.
+  void check_sees(KvCache::Sequence sequence, Index tokens) const {
+    const Ranges seen = among(how_.pattern, tokens).keys_of(0, {q_.tokens(), tokens});
+    check(!seen.empty(), where, ": ", q_.tokens(), " queries over sequence ", sequence, " of ",
+          tokens, " tokens, the first of which sees nothing under ", how_.pattern.text(),
+          "; expected their own keys and values to be appended before");
   }
 
   /// Every item is checked before any is computed. Each takes the way that its own length says: it

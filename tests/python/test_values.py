@@ -80,6 +80,8 @@ def test_a_cache_holds_what_was_appended(type_, tolerance):
         cache.tokens(first)
     with pytest.raises(ValueError, match="type|f32"):
         rapt.KvCache(kv_heads=2, dim=8, type="int4")
+    with pytest.raises(ValueError, match="1 queries over sequence .* of 0 tokens.*appended before"):
+        cache.attend(q[:, :, :1], [cache.add()], "causal")
 
 
 def test_rope_turns_pairs():
