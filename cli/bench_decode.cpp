@@ -164,9 +164,11 @@ void add_bench_decode(CLI::App& bench) {
   command->add_flag("--json", o->json,
                     "Print JSON: an object for one result, an array for several");
   command->footer(
-      "GB/s counts the keys and values of the cache, each once. Speed is that of the other "
-      "contender\n"
-      "compared with divided by ours: the median over the runs, each the best of either side.");
+      "GB/s counts the keys and values of the cache, each once. Speed is how many times as long "
+      "the\n"
+      "other takes: 0.9 of reading means that reading as many bytes takes 0.9 of our time. It is "
+      "the\n"
+      "median over runs, each of which compares the best of either side.");
   command->callback([o] { run(*o); });
 }
 

@@ -10,6 +10,7 @@ namespace {
 struct ConvertCommand {
   std::string model, out, type = "f32";
   double shard = 5;
+  bool allow_non_finite = false;
 };
 
 Type type_of(const std::string& word) {
@@ -29,7 +30,7 @@ void tell_left_out(const std::vector<std::string>& names) {
 
 void run(const ConvertCommand& command) {
   check_new_folder(command.out);
-  const Pretrained opened = open_model(command.model, {WeightForm::f32});
+  const Pretrained opened = open_model(command.model, {WeightForm::f32, command.allow_non_finite});
   WriteOptions options = write_options(opened);
   options.type = type_of(command.type);
   options.shard_bytes = static_cast<Index>(command.shard * 1e9);
@@ -57,6 +58,7 @@ void add_convert(CLI::App& app) {
       ->check(CLI::Range(1e-6, 1e6))
       ->check(finite_number())
       ->capture_default_str();
+  add_non_finite_option(*command, c->allow_non_finite);
   command->callback([c] { run(*c); });
 }
 

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/letters.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/signals.h"
@@ -77,6 +78,9 @@ void run(EmbedCommand& command) {
   if (command.cosine && command.texts.size() % 2 != 0)
     throw std::invalid_argument(
         fmt::format("embed: --cosine of {} texts, expected pairs", command.texts.size()));
+  if (loaded.tokenizer)
+    for (std::size_t i = 0; i < command.texts.size(); ++i)
+      check_letters(fmt::format("embed: text {}", i + 1), command.texts[i], *loaded.tokenizer);
   // So many at a time that vectors appear as they are made.
   constexpr std::size_t together = 1024;
   std::vector<std::string> texts;

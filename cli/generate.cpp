@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/letters.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/signals.h"
@@ -55,6 +56,7 @@ class Speech {
 
   std::vector<std::int32_t> ids_of(const std::string& prompt,
                                    const GenerateCommand& command) const {
+    if (opened_.tokenizer) check_letters("generate: the prompt", prompt, *opened_.tokenizer);
     if (command.chat) return chat_ids(opened_, prompt, command.system);
     return opened_.tokenizer ? prompt_ids(opened_, prompt) : numbers_in(prompt);
   }
@@ -81,21 +83,29 @@ class Speech {
 /// Prompts of more tokens take long enough for somebody to wonder.
 constexpr Index shortest_told = 512;
 
-/// When tokens came.
+/// When tokens came, of so many prompts. Whoever does not see them sees how many there are.
 class Clock {
  public:
+  Clock(std::size_t prompts, bool streams) : prompts_(prompts), streams_(streams) {}
+  void reading(Index prompt, Index read, Index tokens) const {
+    if (tokens <= shortest_told) return;
+    const std::string which =
+        prompts_ == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, prompts_);
+    progress(fmt::format("reading {}: {} of {} tokens", which, read, tokens));
+  }
   void count() {
     if (count_++ == 0) {
       first_ = Now::now();
       end_progress();
     }
+    if (!streams_) progress(fmt::format("{} tokens written", count_));
   }
   double seconds() const { return since(start_); }
   /// To people who watch: how fast it went after the first token.
   void tell() const {
     if (count_ < 2 || !someone_watches()) return;
-    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt took {:.2f} s\n", count_,
-               static_cast<double>(count_ - 1) / since(first_),
+    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt{} took {:.2f} s\n", count_,
+               static_cast<double>(count_ - 1) / since(first_), prompts_ == 1 ? "" : "s",
                std::chrono::duration<double>(first_ - start_).count());
   }
 
@@ -104,6 +114,8 @@ class Clock {
   static double since(Now::time_point then) {
     return std::chrono::duration<double>(Now::now() - then).count();
   }
+  std::size_t prompts_;
+  bool streams_;
   Now::time_point start_ = Now::now(), first_ = start_;
   Index count_ = 0;
 };
@@ -154,11 +166,10 @@ void run(GenerateCommand& command) {
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
   tell_long_prompts(loaded, prompts);
   const StopSignals signals;
-  Clock clock;
+  Clock clock(prompts.size(), alone);
   GenerateEvents events;
-  events.reading = [](Index, Index read, Index tokens) {
-    if (tokens > shortest_told)
-      progress(fmt::format("reading the prompt: {} of {} tokens", read, tokens));
+  events.reading = [&](Index prompt, Index read, Index tokens) {
+    clock.reading(prompt, read, tokens);
   };
   events.token = [&](Index, std::int32_t id) {
     clock.count();
@@ -168,6 +179,7 @@ void run(GenerateCommand& command) {
   const std::vector<Generated> made = generate(loaded.model, prompts, options_of(command, loaded),
                                                events, Context(command.threads));
   speech.end();
+  if (!alone) end_progress();
   const double taken = clock.seconds();
   std::vector<Json> cases;
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/health_text.h"
+#include "cli/letters.h"
 #include "cli/models.h"
 #include "cli/output.h"
 #include "cli/signals.h"
@@ -25,30 +26,12 @@ std::string content_of(const std::string& path) {
   return all_of(file, "inspect: " + path);
 }
 
-/// Where bytes stop being UTF-8, or are zero, which no text has; their count if they never do.
-std::size_t text_end(std::string_view bytes) {
-  const auto byte = [&](std::size_t at) {
-    return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0;
-  };
-  for (std::size_t at = 0; at < bytes.size();) {
-    const int lead = byte(at), second = byte(at + 1);
-    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    // Neither surrogates, nor more letters than there are, nor one in more bytes than it needs.
-    bool good = lead != 0 && (lead < 0x80 || lead > 0xC1) && lead < 0xF5;
-    good = good && (lead != 0xE0 || second > 0x9F) && (lead != 0xED || second < 0xA0);
-    good = good && (lead != 0xF0 || second > 0x8F) && (lead != 0xF4 || second < 0x90);
-    for (std::size_t i = 1; i < length; ++i) good = good && (byte(at + i) & 0xC0) == 0x80;
-    if (!good) return at;
-    at += length;
-  }
-  return bytes.size();
-}
-
 std::string words_in(const std::string& path) {
   std::string text = content_of(path);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     throw std::invalid_argument("inspect: " + path + " is empty, expected a text");
-  if (const std::size_t end = text_end(text); end < text.size())
+  // No text has zeros.
+  if (const std::size_t end = std::min(letters_end(text), text.find('\0')); end < text.size())
     throw std::invalid_argument(
         fmt::format("inspect: {} is no text: byte {} is {:#04x}, expected UTF-8; numbers of tokens "
                     "are read with --ids",

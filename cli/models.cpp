@@ -44,7 +44,11 @@ void add_load_options(CLI::App& command, LoadWords& words) {
                   "Matrices of a model of others (stored: few bits, bf16 and f16 stay)")
       ->check(CLI::IsMember(known))
       ->capture_default_str();
-  command.add_flag("--allow-non-finite", words.allow_non_finite,
+  add_non_finite_option(command, words.allow_non_finite);
+}
+
+void add_non_finite_option(CLI::App& command, bool& allow) {
+  command.add_flag("--allow-non-finite", allow,
                    "Read a model of others even if weights are infinite or NaN");
 }
 

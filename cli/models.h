@@ -20,5 +20,7 @@ struct LoadWords {
 };
 void add_load_options(CLI::App& command, LoadWords& words);
 LoadOptions load_options(const LoadWords& words);
+/// That of add_load_options, for a command without --weights.
+void add_non_finite_option(CLI::App& command, bool& allow);
 
 }  // namespace rapt::cli

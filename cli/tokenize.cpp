@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/letters.h"
 #include "cli/output.h"
 #include "rapt/pretrained.h"
 
@@ -30,8 +31,9 @@ std::vector<std::int32_t> ids_in(std::string text) {
   while (!(in >> std::ws).eof()) {
     ids.emplace_back();
     if (!(in >> ids.back()))
-      throw std::invalid_argument(
-          fmt::format("tokenize: --decode of \"{}\", expected numbers", text.substr(0, 100)));
+      throw std::invalid_argument(fmt::format(
+          "tokenize: --decode of {}, expected numbers",
+          Json(text.substr(0, 100)).dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return ids;
 }
@@ -70,8 +72,13 @@ void run(const TokenizeCommand& command) {
                     "takes several",
                     command.ids.size() + 1));
   const std::string text = command.text ? *command.text : input();
-  if (command.decode)
-    return decode(command, tokenizer, fmt::format("{} {}", text, fmt::join(command.ids, " ")));
+  if (command.decode) {
+    std::vector<std::string> words = {text};
+    words.insert(words.end(), command.ids.begin(), command.ids.end());
+    return decode(command, tokenizer, fmt::format("{}", fmt::join(words, " ")));
+  }
+  check_letters("tokenize: what is given", text, tokenizer);
+  if (command.pair) check_letters("tokenize: --pair", *command.pair, tokenizer);
   const Encoding encoding = command.pair
                                 ? tokenizer.encode_pair(text, *command.pair, command.encode)
                                 : tokenizer.encode(text, command.encode);

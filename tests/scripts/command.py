@@ -305,6 +305,13 @@ class Tokenize(unittest.TestCase):
         self.assertNotIn("2", rapt("tokenize", self.path, "[SEP]").stdout.split())
         self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--special").stdout, "2\n")
 
+    def test_refuses_bytes_that_would_be_left_out(self):
+        for given, words in (([b"pl\xffay"], "what is given is no text: byte 2 is 0xff"),
+                             (["play", "--pair", b"\xe6"], "--pair is no text: byte 0 is 0xe6")):
+            done = rapt("tokenize", self.path, *given)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(words + ", expected UTF-8", done.stderr)
+
     def test_refusals(self):
         for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 1),
                                 (["tokenize", self.path, "a", "--decode"], 2),

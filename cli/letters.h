@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rapt/tokenizer.h"
+
+namespace rapt::cli {
+
+/// Where bytes stop being UTF-8; their count if they never do.
+std::size_t letters_end(std::string_view bytes);
+
+/// Throws std::invalid_argument, "WHERE is no text: byte 3 is 0xff, expected UTF-8", for bytes that
+/// a tokenizer would leave out without a word. One whose tokens are bytes keeps them all.
+void check_letters(const std::string& where, const std::string& text, const Tokenizer& tokenizer);
+
+}  // namespace rapt::cli
