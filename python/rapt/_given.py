@@ -70,15 +70,24 @@ def context(where, value):
     return value or _core.Context()
 
 
+def text(where, value):
+    """A text that has UTF-8."""
+    if not isinstance(value, str):
+        raise TypeError(f"{where} is {said(value)}, expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where} is {said(value)}, whose character {error.start} is half of a surrogate pair; "
+                         "expected a text that UTF-8 can hold") from None
+    return value
+
+
 def texts(where, value):
     """A text or a list of texts, as a list."""
     if isinstance(value, str):
-        return [value]
+        return [text(where, value)]
     made = list_of(where, value, "a text or a list of texts")
-    for i, text in enumerate(made):
-        if not isinstance(text, str):
-            raise TypeError(f"{where}[{i}] is {said(text)}, expected a text")
-    return made
+    return [text(f"{where}[{i}]", each) for i, each in enumerate(made)]
 
 
 def list_of(where, value, expected):

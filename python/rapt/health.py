@@ -6,7 +6,7 @@ import html
 import json
 import os
 
-from rapt import _core
+from rapt import _core, _given
 from rapt._files import write_whole
 from rapt.model import Model, load
 
@@ -23,18 +23,26 @@ def inspect(model, text=None, *, ids=None, target=None, target_ids=None, limit=0
     >>> report = rapt.inspect("minilm", "a cat sleeps on the mat")    # doctest: +SKIP
     >>> pandas.DataFrame(report.heads).sort_values("reach90")         # doctest: +SKIP
     """
-    if not isinstance(model, Model):
-        name, model = os.fspath(model), load(model)
+    if isinstance(model, Model):
+        called = model.family
     else:
-        name = model.family
-    given = _core.health_text(text or "", target or "", _list(ids), _list(target_ids), limit)
-    core = _core.examine(model._core, given, 256 if maps else 0, trials, context or _core.Context())
-    core.model = name
+        path, model = model, load(model)
+        called = os.fsdecode(path)
+    texts = [_text(f"inspect: {name}", value) for name, value in (("text", text), ("target", target))]
+    lists = [_ids(f"inspect: {name}", value, model.vocabulary)
+             for name, value in (("ids", ids), ("target_ids", target_ids))]
+    given = _core.health_text(*texts, *lists, _given.whole("inspect: limit", limit))
+    core = _core.examine(model._core, given, 256 if maps else 0, bool(trials), _given.context("inspect", context))
+    core.model = called
     return Health(core)
 
 
-def _list(ids):
-    return [] if ids is None else [int(i) for i in ids]
+def _text(where, value):
+    return "" if value is None else _given.text(where, value)
+
+
+def _ids(where, value, vocabulary):
+    return [] if value is None else _given.ids(where, value, vocabulary)
 
 
 def _columns(rows):

@@ -95,37 +95,53 @@ class Model:
     def generate(self, prompts, *, tokens=_usual("tokens"), temperature=_usual("temperature"),
                  top_k=_usual("top_k"), top_p=_usual("top_p"), min_p=_usual("min_p"),
                  repetition=_usual("repetition"), seed=_usual("seed"), beams=_usual("beams"),
-                 cache=_usual("cache"), token=None, context=None):
+                 cache=_usual("cache"), chat=False, system=None, window=_usual("window"),
+                 overflow=_usual("overflow"), pinned=_usual("pinned"), token=None, context=None):
         """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
         are the answers. token(prompt, id) is called as tokens come; true ends the writing.
 
         Defaults are those of `rapt generate`: at most 128 tokens, drawn at temperature 0.8; temperature=0
         is always the likeliest. The same seed writes the same text.
+
+        With chat=True prompts are questions to a model that was trained to chat, and system is what it is
+        told first. window is how many tokens are seen at a time (0: all the model can); where they are full,
+        overflow says "stop", or "slide", which keeps the first `pinned` ones.
         """
         asked, alone = _prompts(prompts)
+        self._check_chat(asked, chat, system)
         text = any(isinstance(prompt, str) for prompt in asked)
         if text and self.tokenizer is None:
             raise ValueError("generate: the model has no tokenizer, expected lists of ids")
-        ids = [self._prompt(p) if isinstance(p, str)
-               else _given.ids("generate: prompts" if alone else f"generate: prompts[{i}]", p, self.vocabulary)
-               for i, p in enumerate(asked)]
+        names = ["generate: prompts"] if alone else [f"generate: prompts[{i}]" for i in range(len(asked))]
+        ids = [self._prompt(_given.text(name, p), chat, system) if isinstance(p, str)
+               else _given.ids(name, p, self.vocabulary) for name, p in zip(names, asked)]
         if token is not None and not callable(token):
             raise TypeError(f"generate: token is {_given.said(token)}, expected a function token(prompt, id)")
         options = _core.GenerateOptions()
-        for name, value in (("tokens", tokens), ("top_k", top_k), ("beams", beams)):
+        for name, value in (("tokens", tokens), ("top_k", top_k), ("beams", beams), ("window", window),
+                            ("pinned", pinned)):
             setattr(options, name, _given.whole(f"generate: {name}", value))
         for name, value in (("temperature", temperature), ("top_p", top_p), ("min_p", min_p),
                             ("repetition", repetition)):
             setattr(options, name, _given.real(f"generate: {name}", value))
         options.seed = _given.whole("generate: seed", seed, 0, 2**64 - 1)
         options.cache = _given.word("generate: cache", cache, "bf16")
-        made = self._core._generate(ids, options, token, _given.context("generate", context))
+        options.overflow = _given.word("generate: overflow", overflow, "slide")
+        made = self._core._generate(ids, options, bool(chat), token, _given.context("generate", context))
         answers = [self.tokenizer.decode(i) for i in made] if text else made
         return answers[0] if alone else answers
 
-    def _prompt(self, text):
+    def _prompt(self, text, chat, system):
         """As `rapt generate` reads it."""
-        return self._core._prompt(text)
+        return self._core._chat(text, system) if chat else self._core._prompt(text)
+
+    def _check_chat(self, prompts, chat, system):
+        if not chat and system is not None:
+            raise ValueError(f"generate: system is {_given.said(system)} without chat, expected chat=True")
+        if system is not None:
+            _given.text("generate: system", system)
+        if chat and not all(isinstance(prompt, str) for prompt in prompts):
+            raise TypeError("generate: chat with lists of ids, expected texts, which it puts into the model's form")
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""

@@ -92,8 +92,9 @@ nb::object embed(Pretrained& self, const std::vector<std::string>& texts, const 
 
 /// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
 std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, GenerateOptions options,
-                       nb::object token, const Context& context) {
+                       bool chat, nb::object token, const Context& context) {
   if (options.ends.empty()) options.ends = self.special.ends;
+  if (chat) options.ends.push_back(chat_end(self));
   if (self.tokenizer && options.entries == 0) options.entries = self.tokenizer->entries();
   options.start = self.special.decoder_start.value_or(self.special.padding.value_or(0));
   bool ended = false;
@@ -120,6 +121,16 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
   return ids;
 }
 
+std::string overflow_of(const GenerateOptions& options) {
+  return options.overflow == GenerateOptions::Overflow::slide ? "slide" : "stop";
+}
+void set_overflow(GenerateOptions& options, const std::string& word) {
+  if (word != "stop" && word != "slide")
+    wrong_value("generate: overflow is \"", word, "\", expected \"stop\" or \"slide\"");
+  options.overflow =
+      word == "slide" ? GenerateOptions::Overflow::slide : GenerateOptions::Overflow::stop;
+}
+
 /// The options that Python has: their defaults are what a new object says.
 void bind_generate_options(nb::module_& module) {
   using Options = GenerateOptions;
@@ -127,6 +138,9 @@ void bind_generate_options(nb::module_& module) {
   bound.def(nb::init<>())
       .def_rw("tokens", &Options::tokens)
       .def_rw("beams", &Options::beams)
+      .def_rw("window", &Options::context)
+      .def_rw("pinned", &Options::pinned)
+      .def_prop_rw("overflow", &overflow_of, &set_overflow)
       .def_prop_rw(
           "cache", [](const Options& self) { return text(self.cache); },
           [](Options& self, const std::string& word) { self.cache = parse_cache_type(word); });
@@ -211,36 +225,76 @@ void save(const Pretrained& self, const std::string& folder, const std::string& 
   write_pretrained(folder, self.model, self.tokenizer, options);
 }
 
+/// What people gave, checked by the functions that check what models are given.
+template <class... Given>
+nb::object checked(const char* function, const Given&... given) {
+  return nb::module_::import_("rapt._given").attr(function)(given...);
+}
+std::string text_in(const char* where, nb::handle given) {
+  return nb::cast<std::string>(checked("text", where, given));
+}
+std::string path_in(const char* where, nb::handle given) {
+  return nb::cast<std::string>(checked("path", where, given, "the path of a tokenizer.json"));
+}
+
+nb::object decoded(const Tokenizer& self, nb::handle ids, bool special) {
+  const nb::object known = checked("ids", "decode: ids", ids, self.entries());
+  const std::string text = self.decode(nb::cast<Ids>(known), DecodeOptions{special});
+  return nb::steal<nb::object>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 void bind_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", "Text to numbers and back.")
-      .def_static("read", &Tokenizer::read, "path"_a, "A tokenizer.json.")
+      .def_static(
+          "read",
+          [](nb::handle path) { return Tokenizer::read(path_in("Tokenizer.read: path", path)); },
+          "path"_a.none(), nb::sig("def read(path: str | os.PathLike) -> Tokenizer"),
+          "A tokenizer.json.")
       .def_static("bytes", &Tokenizer::bytes, "Every byte is a token.")
-      .def("write", &Tokenizer::write, "path"_a)
+      .def(
+          "write",
+          [](const Tokenizer& self, nb::handle path) {
+            self.write(path_in("Tokenizer.write: path", path));
+          },
+          "path"_a.none(), nb::sig("def write(self, path: str | os.PathLike) -> None"))
       .def(
           "encode",
-          [](const Tokenizer& self, const std::string& text, bool frame, bool special) {
-            return self.encode(text, EncodeOptions{frame, special}).ids;
+          [](const Tokenizer& self, nb::handle text, bool frame, bool special) {
+            return self.encode(text_in("encode: text", text), EncodeOptions{frame, special}).ids;
           },
-          "text"_a, "frame"_a = true, "special"_a = false,
+          "text"_a.none(), "frame"_a = true, "special"_a = false,
+          nb::sig("def encode(self, text: str, frame: bool = True, special: bool = False) -> "
+                  "list[int]"),
           "Ids; `frame` puts the tokens around a text that models expect, `special` finds special "
           "tokens that the text spells out.")
       .def(
           "encode_pair",
-          [](const Tokenizer& self, const std::string& first, const std::string& second) {
-            Encoding made = self.encode_pair(first, second);
+          [](const Tokenizer& self, nb::handle first, nb::handle second) {
+            Encoding made = self.encode_pair(text_in("encode_pair: first", first),
+                                             text_in("encode_pair: second", second));
             return nb::make_tuple(made.ids, made.types);
           },
-          "first"_a, "second"_a, "Ids and types of two texts.")
+          "first"_a.none(), "second"_a.none(),
+          nb::sig("def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]"),
+          "Ids and types of two texts.")
       .def(
-          "decode",
-          [](const Tokenizer& self, const Ids& ids, bool special) {
-            const std::string text = self.decode(ids, DecodeOptions{special});
-            return nb::steal<nb::object>(
-                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+          "decode", &decoded, "ids"_a.none(), "special"_a = false,
+          nb::sig(
+              "def decode(self, ids: collections.abc.Sequence[int], special: bool = False) -> str"))
+      .def(
+          "id_of",
+          [](const Tokenizer& self, nb::handle token) {
+            return self.id_of(text_in("id_of: token", token));
           },
-          "ids"_a, "special"_a = false)
-      .def("id_of", &Tokenizer::id_of, "token"_a)
-      .def("spelling_of", &Tokenizer::spelling_of, "id"_a)
+          "token"_a.none(), nb::sig("def id_of(self, token: str) -> int | None"))
+      .def(
+          "spelling_of",
+          [](const Tokenizer& self, nb::handle id) {
+            const nb::object known = checked("whole", "spelling_of: id", id, 0, self.entries() - 1);
+            return self.spelling_of(nb::cast<std::int32_t>(known));
+          },
+          "id"_a.none(), nb::sig("def spelling_of(self, id: int) -> str"))
       .def("__len__", &Tokenizer::entries);
 }
 
@@ -267,9 +321,14 @@ void bind_model(nb::module_& module) {
       .def("parameters", &parameters, "framework"_a)
       .def("_forward", &forward)
       .def("_embed", &embed)
-      .def("_generate", &write, "prompts"_a, "options"_a, "token"_a.none(), "context"_a)
+      .def("_generate", &write, "prompts"_a, "options"_a, "chat"_a, "token"_a.none(), "context"_a)
       .def("_prompt",
            [](const Pretrained& self, const std::string& text) { return prompt_ids(self, text); })
+      .def(
+          "_chat",
+          [](const Pretrained& self, const std::string& question,
+             const std::optional<std::string>& system) { return chat_ids(self, question, system); },
+          "question"_a, "system"_a.none())
       .def("_save", &save);
   module.def("load", &opened, "path"_a, "weights"_a, "folders"_a, "allow_non_finite"_a);
   module.def("find_model", &find_model, "name"_a, "folders"_a = std::vector<std::string>());

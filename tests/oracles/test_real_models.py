@@ -142,7 +142,15 @@ def test_smollm2_chats_as_its_source_does(smollm2):
                                "--temperature", "0", "--weights", "f32"],
                               capture_output=True, text=True, check=True).stdout
 
-    assert answer(smollm2[1].name_or_path) == answer(found("smollm2"))
+    said = answer(found("smollm2"))
+    assert answer(smollm2[1].name_or_path) == said
+    model = rapt.load(found("smollm2"), weights="f32")
+    assert model.generate(QUESTION, chat=True, tokens=12, temperature=0) + "\n" == said
+    ids = model.tokenizer.encode("The capital of France is")
+    asked = {"tokens": 12, "temperature": 0, "window": len(ids) + 4}
+    stopped = model.generate(ids, **asked)
+    slid = model.generate(ids, overflow="slide", pinned=2, **asked)
+    assert len(stopped) == 4 and len(slid) == 12 and slid[:4] == stopped
 
 
 def test_smollm2_in_few_bits_stays_near(smollm2):

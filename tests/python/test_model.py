@@ -124,6 +124,44 @@ def test_generate(folder):
         model.generate([1, 2, 3], token=broken)
 
 
+def test_a_full_context_stops(folder):
+    model = rapt.load(folder)
+    assert len(model.generate([1, 2, 3], tokens=20, temperature=0, window=8)) == 5
+    with pytest.raises(ValueError, match="positions are learnt for 32 tokens, so the context cannot slide"):
+        model.generate([1, 2, 3], overflow="slide")
+
+
+def test_tokenizer(tmp_path):
+    tokenizer = rapt.Tokenizer.bytes()
+    assert tokenizer.decode(np.array(tokenizer.encode("ab"))) == "ab"
+    assert tokenizer.spelling_of(tokenizer.id_of("a")) == "a" and tokenizer.id_of("no token") is None
+    tokenizer.write(tmp_path / "tokenizer.json")
+    assert rapt.Tokenizer.read(tmp_path / "tokenizer.json").encode("ab") == tokenizer.encode("ab")
+
+
+TOKENIZER_MISTAKES = [
+    ("encode", (5,), TypeError, r"encode: text is 5 \(int\), expected a text"),
+    ("encode", ("a\ud800",), ValueError, "encode: text is .*character 1 is half of a surrogate pair"),
+    ("encode_pair", ("a", None), TypeError, "encode_pair: second is None, expected a text"),
+    ("decode", ("ab",), TypeError, "decode: ids is 'ab'.*expected a list of token ids"),
+    ("decode", ([1.5],), TypeError, r"decode: ids\[0\] is 1.5 \(float\), expected a token id"),
+    ("decode", ([1, 900],), ValueError, r"decode: ids\[1\] is 900, expected 0 to 257"),
+    ("id_of", (3,), TypeError, r"id_of: token is 3 \(int\), expected a text"),
+    ("spelling_of", ("a",), TypeError, "spelling_of: id is 'a'.*expected a whole number"),
+    ("spelling_of", (900,), ValueError, "spelling_of: id is 900, expected 0 to 257"),
+    ("read", (5,), TypeError, r"read: path is 5 \(int\), expected the path of a tokenizer.json"),
+    ("read", ("/no/such.json",), RuntimeError, "cannot be opened"),
+    ("write", (None,), TypeError, "write: path is None, expected the path"),
+]
+
+
+@pytest.mark.parametrize("mistake", TOKENIZER_MISTAKES, ids=lambda m: m[0] + str(m[1]))
+def test_mistakes_of_tokenizers(mistake):
+    method, given, error, words = mistake
+    with pytest.raises(error, match=words):
+        getattr(rapt.Tokenizer.bytes(), method)(*given)
+
+
 def test_saved_and_loaded_again(folder, tmp_path):
     model = rapt.load(folder)
     model.save(tmp_path / "again")
@@ -142,7 +180,8 @@ def test_saved_and_loaded_again(folder, tmp_path):
 def test_defaults_are_those_of_the_library():
     usual = rapt._core.GenerateOptions()
     defaults = {name: p.default for name, p in inspect.signature(rapt.Model.generate).parameters.items()}
-    for name in ("tokens", "temperature", "top_k", "top_p", "min_p", "repetition", "seed", "beams", "cache"):
+    for name in ("tokens", "temperature", "top_k", "top_p", "min_p", "repetition", "seed", "beams", "cache",
+                 "window", "overflow", "pinned"):
         assert defaults[name] == getattr(usual, name)
     assert defaults["temperature"] == 0.8
 
@@ -221,6 +260,15 @@ MISTAKES = [
     ("generate", ("a",), {"cache": None}, TypeError, "cache is None, expected a word"),
     ("generate", ("a",), {"beams": 0}, ValueError, "0 beams, expected 1 to"),
     ("generate", ("a",), {"token": 5}, TypeError, "token is 5.*expected a function"),
+    ("generate", ("a\ud800",), {}, ValueError, "character 1 is half of a surrogate pair"),
+    ("generate", ("a",), {"system": "be brief"}, ValueError, "system is 'be brief'.*without chat, expected chat=True"),
+    ("generate", ("a",), {"chat": True, "system": 5}, TypeError, r"system is 5 \(int\), expected a text"),
+    ("generate", ([1, 2],), {"chat": True}, TypeError, "chat with lists of ids, expected texts"),
+    ("generate", ("a",), {"chat": True}, ValueError, "chat: the model has no"),
+    ("generate", ("a",), {"overflow": "wrap"}, ValueError, 'overflow is "wrap", expected "stop" or "slide"'),
+    ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
+    ("generate", ("a",), {"window": "8"}, TypeError, "window is '8'.*expected a whole number"),
+    ("embed", ("\udfff",), {}, ValueError, "character 0 is half of a surrogate pair"),
     ("save", ("a\0b",), {}, ValueError, r"folder is 'a\\x00b'.*expected the path.*without a zero byte"),
     ("save", (None,), {}, TypeError, "folder is None, expected the path"),
     ("save", ("new",), {"dtype": "float32"}, ValueError, '"float32" given, expected f32, bf16 or f16'),
@@ -271,6 +319,10 @@ def test_inspect_says_what_is_wrong(folder):
     model = rapt.load(folder)
     with pytest.raises(ValueError, match="empty"):
         rapt.inspect(model, "")
+    with pytest.raises(TypeError, match=r"inspect: ids is b'ab' \(bytes\), expected a list of token ids"):
+        rapt.inspect(model, ids=b"ab")
+    with pytest.raises(TypeError, match=r"inspect: text is 5 \(int\), expected a text"):
+        rapt.inspect(model, 5)
     with pytest.raises(ValueError, match="33 tokens.*reads 32"):
         rapt.inspect(model, "a" * 33)
     assert rapt.inspect(model, "a" * 33, limit=32, maps=False, trials=False).trials == {}
