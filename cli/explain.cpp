@@ -13,7 +13,7 @@ struct ExplainOptions {
   std::string cache;
   Index threads = 0;
   std::string isa;
-  bool json = false;
+  bool strict = false, json = false;
 };
 
 std::string text_of(const ExplainOptions& options, const Attention& how, const Context& context) {
@@ -33,7 +33,8 @@ std::string text_of(const ExplainOptions& options, const Attention& how, const C
 void run(const ExplainOptions& options) {
   const Case& c = options.c;
   const Context context(options.threads, options.isa);
-  const Rule rule = rule_of(c);
+  Rule rule = rule_of(c);
+  rule.how.strict = options.strict;
   const std::string text = text_of(options, rule.how, context);
   if (options.json) {
     print({{"pattern", to_string(rule.how.pattern)},
@@ -59,6 +60,9 @@ void add_explain(CLI::App& app) {
   add_case_options(*command, options->c);
   command->add_option("--cache", options->cache, "Over a cache that stores f32, bf16 or int8")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}));
+  command
+      ->add_flag("--strict", options->strict, "Over a cache: the same bits as a whole prompt has")
+      ->needs("--cache");
   command->add_option("--threads", options->threads, "Threads (default: RAPT_THREADS or all CPUs)")
       ->check(whole_number(1));
   command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");

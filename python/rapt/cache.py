@@ -41,3 +41,15 @@ class KvCache(_core.KvCache):
                strict, context)
         result = self._attend(q, sequences, how, layout, wanted)
         return with_stats(result, wanted) if wanted & WANT_STATS else result
+
+    def explain(self, q, tokens, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
+                sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
+        """Which way attend goes over sequences of so many tokens, in words.
+
+        q is a shape [batch, heads, queries, dim], or an array that has one.
+
+        >>> "cache     int8" in KvCache(kv_heads=2, dim=64, type="int8").explain((1, 8, 1, 64), 4096, "causal")
+        True
+        """
+        how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
+        return self._explain(list(getattr(q, "shape", q)), tokens, how, dtype)

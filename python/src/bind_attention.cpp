@@ -18,13 +18,6 @@ using namespace nb::literals;
 namespace rapt::python {
 namespace {
 
-Shape shape_of(const std::vector<Index>& sizes, const char* name) {
-  if (sizes.size() != 4)
-    wrong_value("explain: ", name, " has ", sizes.size(),
-                " sizes, expected 4: [batch, heads, tokens, dim]");
-  return {sizes[0], sizes[1], sizes[2], sizes[3]};
-}
-
 /// Row-major in the caller's layout.
 Shape out_shape(const AnyView& q, const AnyView& v, Layout layout) {
   if (layout == Layout::bhld) return {q.batch(), q.heads(), q.tokens(), v.dim()};

@@ -94,6 +94,15 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   return parts(answer, std::move(out), std::move(attended), wanted);
 }
 
+std::string explain_cache(const SharedCache& self, const std::vector<Index>& q, Index tokens,
+                          nb::tuple options, const std::string& type) {
+  const How how(options);
+  return self.look([&](const KvCache& cache) {
+    return explain(shape_of(q, "q"), cache.options(), tokens, how.attention(), how.context(),
+                   parse_type(type));
+  });
+}
+
 Index count(const SharedCache& self, Index (KvCache::*what)() const) {
   return self.look([&](const KvCache& cache) { return (cache.*what)(); });
 }
@@ -156,6 +165,7 @@ void bind_cache(nb::module_& module) {
       .def_prop_ro(
           "bytes", [](const SharedCache& self) { return count(self, &KvCache::bytes); },
           "Memory of the pages.")
+      .def("_explain", &explain_cache)
       .def("_attend", &attend_cache)
       .def("__repr__", &repr);
 }

@@ -135,4 +135,11 @@ void How::take_bias(nb::handle given) {
     bias.dense = DenseBias{table(dense[0], "dense_bias: values", 4), nb::cast<bool>(dense[1])};
 }
 
+Shape shape_of(const std::vector<Index>& sizes, const char* name) {
+  if (sizes.size() != 4)
+    wrong_value("explain: ", name, " has ", sizes.size(),
+                " sizes, expected 4: [batch, heads, tokens, dim]");
+  return {sizes[0], sizes[1], sizes[2], sizes[3]};
+}
+
 }  // namespace rapt::python

@@ -51,5 +51,7 @@ Scale scale_of(nb::handle given);
 /// An array or a sequence of numbers, one for each head.
 std::vector<float> floats_of(nb::handle given, const char* name);
 std::vector<Index> indices_of(nb::handle given, const char* name);
+/// Four sizes of an operand that is only talked about.
+Shape shape_of(const std::vector<Index>& sizes, const char* name);
 
 }  // namespace rapt::python

@@ -84,6 +84,15 @@ def test_a_cache_holds_what_was_appended(type_, tolerance):
         cache.attend(q[:, :, :1], [cache.add()], "causal")
 
 
+def test_a_cache_explains_its_way():
+    cache = rapt.KvCache(kv_heads=2, dim=64, type="bf16")
+    said = cache.explain((1, 8, 1, 64), 4096, "causal")
+    assert "cache     bf16" in said and "way       short" in said
+    assert "way       short" not in cache.explain(np.zeros((1, 8, 1, 64)), 4096, "causal", strict=True)
+    with pytest.raises(ValueError, match="q has 3 sizes, expected 4"):
+        cache.explain((1, 8, 64), 4096)
+
+
 def test_rope_turns_pairs():
     x = numbers(2, 3, 10, 8)
     rope = rapt.positions.Rope(8)
