@@ -1,10 +1,9 @@
 // Products of matrices of any size: blocks of the result from packed strips and panels.
 //
 // Traffic per step of the depth with m rows and n vectors: m broadcasts and n vector loads for m n
-// multiply-adds. A panel stays in the first cache while all strips of a block pass, the strips stay
-// in the second. Sums take three levels, so that rounding errors do not grow with the depth: chains
-// of 16 terms in registers, their sums over one block of the depth in a tile on the stack, and the
-// blocks in the result.
+// multiply-adds. Panel and strips of a block stay in the second cache. Sums take three levels, so
+// that rounding errors do not grow with the depth: chains of 16 terms in registers, their sums over
+// one block of the depth in a tile on the stack, and the blocks in the result.
 //
 // Panels are f32, or f16 that is widened on its way into registers: the same bits, from half the
 // memory, for three conversions more a step.
@@ -35,8 +34,9 @@ inline constexpr Index matrix_strip = 4;
 #endif
 inline constexpr int matrix_vectors = 3;
 inline constexpr Index matrix_panel = matrix_vectors * lane_count;
-/// Depth of a block: a panel takes at most 24 KiB.
-inline constexpr Index matrix_depth = lane_count == 16 ? 128 : 256;
+/// Depth of a block: a panel takes at most 72 KiB and comes from the second cache, which is fast
+/// enough; blocks of 128, whose panels fit the first, pass the result three times as often.
+inline constexpr Index matrix_depth = lane_count == 16 ? 384 : 256;
 
 /// Terms of one chain of f32 sums. Longer ones are slower too: straight-line code of 32 terms
 /// leaves the cache of decoded instructions.
@@ -80,12 +80,11 @@ HWY_INLINE void StoreStretch(const VF (&acc)[rows][vectors], float* HWY_RESTRICT
   }
 }
 
-/// A whole stretch, straight-line: the first step multiplies where the others add.
-template <int rows, int vectors, Store store, class Right>
+/// The sums of a whole stretch, straight-line: the first step multiplies where the others add.
+template <int rows, int vectors, class Right>
 HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b,
-                             float* HWY_RESTRICT sums) {
+                             VF (&acc)[rows][vectors]) {
   const DF d;
-  VF acc[rows][vectors];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
     const VF left = hn::Set(d, a[m]);
@@ -95,15 +94,13 @@ HWY_INLINE void WholeStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTR
 #pragma GCC unroll 64
   for (Index k = 1; k < matrix_stretch; ++k)
     MatrixStep<rows, vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
-  StoreStretch<rows, vectors, store>(acc, sums);
 }
 
 /// The end of a block that is no whole stretch.
-template <int rows, int vectors, Store store, class Right>
+template <int rows, int vectors, class Right>
 HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b, Index depth,
-                            float* HWY_RESTRICT sums) {
+                            VF (&acc)[rows][vectors]) {
   const DF d;
-  VF acc[rows][vectors];
 #pragma GCC unroll 8
   for (int m = 0; m < rows; ++m) {
 #pragma GCC unroll 8
@@ -111,25 +108,6 @@ HWY_INLINE void LastStretch(const float* HWY_RESTRICT a, const Right* HWY_RESTRI
   }
   for (Index k = 0; k < depth; ++k)
     MatrixStep<rows, vectors>(acc, a + k * matrix_strip, b + k * vectors * lane_count);
-  StoreStretch<rows, vectors, store>(acc, sums);
-}
-
-/// sums[rows][width] of the first rows of one strip and one panel.
-template <int rows, int vectors, class Right>
-HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b, Index depth,
-                           float* HWY_RESTRICT sums) {
-  constexpr Index a_step = matrix_stretch * matrix_strip;
-  constexpr Index b_step = matrix_stretch * vectors * lane_count;
-  if (depth < matrix_stretch) return LastStretch<rows, vectors, Store::set>(a, b, depth, sums);
-  WholeStretch<rows, vectors, Store::set>(a, b, sums);
-  Index k = 2 * matrix_stretch;
-  for (; k <= depth; k += matrix_stretch) {
-    a += a_step;
-    b += b_step;
-    WholeStretch<rows, vectors, Store::add>(a, b, sums);
-  }
-  const Index rest = depth % matrix_stretch;
-  if (rest > 0) LastStretch<rows, vectors, Store::add>(a + a_step, b + b_step, rest, sums);
 }
 
 /// A tile of sums, `width` apart, to rows [row, row + rows) and columns [column, column + columns)
@@ -160,17 +138,72 @@ HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Inde
   }
 }
 
-/// The first rows of a strip: one and two alone, as a token that is generated; more cost a whole
-/// strip.
-template <int vectors, class Right>
-HWY_INLINE void MatrixStrip(const float* strip, const Right* panel, Index depth, Index rows,
-                            float* sums) {
-  if (rows > 2) return MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums);
-  if (rows == 2) return MatrixTile<2, vectors>(strip, panel, depth, sums);
-  MatrixTile<1, vectors>(strip, panel, depth, sums);
+/// A tile that lies whole in the result: before + (sums + acc), `before` being rows `step` apart,
+/// or null.
+template <int rows, int vectors, bool added>
+HWY_INLINE void StoreWhole(const VF (&acc)[rows][vectors], const float* HWY_RESTRICT sums,
+                           const float* before, Index step, float* out, Index stride) {
+  const DF d;
+#pragma GCC unroll 8
+  for (int m = 0; m < rows; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < vectors; ++n) {
+      VF sum = hn::Add(hn::Load(d, sums + (m * vectors + n) * lane_count), acc[m][n]);
+      if constexpr (added) sum = hn::Add(hn::LoadU(d, before + m * step + n * lane_count), sum);
+      hn::StoreU(sum, d, out + m * stride + n * lane_count);
+    }
+  }
 }
 
-/// All strips of a block with one panel.
+/// The place of a tile in a result.
+struct TilePlace {
+  const MatrixResult& to;
+  Index row, rows, column, columns;
+
+  /// The sums of the last stretch and, if there were others, of those before.
+  template <int strip_rows, int vectors>
+  HWY_INLINE void Take(const VF (&acc)[strip_rows][vectors], float* sums, bool others) const {
+    constexpr Index width = vectors * lane_count;
+    float* out = to.data + row * to.stride + column;
+    if (!others) {
+      StoreStretch<strip_rows, vectors, Store::set>(acc, sums);
+    } else if (rows < strip_rows || columns < width) {
+      StoreStretch<strip_rows, vectors, Store::add>(acc, sums);
+    } else if (to.add) {
+      return StoreWhole<strip_rows, vectors, true>(acc, sums, out, to.stride, out, to.stride);
+    } else if (to.bias != nullptr) {
+      return StoreWhole<strip_rows, vectors, true>(acc, sums, to.bias + column, 0, out, to.stride);
+    } else {
+      return StoreWhole<strip_rows, vectors, false>(acc, sums, nullptr, 0, out, to.stride);
+    }
+    StoreTile(sums, width, to, row, rows, column, columns);
+  }
+};
+
+/// The first rows of one strip with one panel, to their place. Stretches add up in `sums`, but for
+/// the last one: the result takes it from registers. One copy of the straight-line code serves all.
+template <int rows, int vectors, class Right>
+HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const Right* HWY_RESTRICT b, Index depth,
+                           float* HWY_RESTRICT sums, const TilePlace& place) {
+  for (Index k = matrix_stretch; k <= depth; k += matrix_stretch) {
+    VF acc[rows][vectors];
+    WholeStretch<rows, vectors>(a, b, acc);
+    if (k == depth) return place.Take<rows, vectors>(acc, sums, k > matrix_stretch);
+    if (k == matrix_stretch) {
+      StoreStretch<rows, vectors, Store::set>(acc, sums);
+    } else {
+      StoreStretch<rows, vectors, Store::add>(acc, sums);
+    }
+    a += matrix_stretch * matrix_strip;
+    b += matrix_stretch * vectors * lane_count;
+  }
+  VF acc[rows][vectors];
+  LastStretch<rows, vectors>(a, b, depth % matrix_stretch, acc);
+  place.Take<rows, vectors>(acc, sums, depth > matrix_stretch);
+}
+
+/// All strips of a block with one panel. Of the last strip one or two rows go alone, as a token
+/// that is generated; more cost a whole strip.
 template <int vectors, class Right>
 inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, Index depth,
                                      const MatrixResult& to, Index column) {
@@ -179,9 +212,16 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, In
   const Index columns = std::min(width, to.columns - column);
   for (Index row = 0; row < to.rows; row += matrix_strip) {
     const Index rows = std::min(matrix_strip, to.rows - row);
+    const float* strip = strips + row * depth;
+    const TilePlace place{to, row, rows, column, columns};
     PrefetchTile(to, row, rows, column, columns);
-    MatrixStrip<vectors>(strips + row * depth, panel, depth, rows, sums);
-    StoreTile(sums, width, to, row, rows, column, columns);
+    if (rows > 2) {
+      MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums, place);
+    } else if (rows == 2) {
+      MatrixTile<2, vectors>(strip, panel, depth, sums, place);
+    } else {
+      MatrixTile<1, vectors>(strip, panel, depth, sums, place);
+    }
   }
 }
 

@@ -39,10 +39,10 @@ void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Co
 
 /// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
-/// at most 16 of them make a block, and blocks are 128 deep or more; of few rows, chains have 32
+/// at most 24 of them make a block, and blocks are 256 deep or more; of few rows, chains have 32
 /// terms and all else is f64.
 constexpr double multiply_error(Index depth) {
-  return (36 + static_cast<double>((depth + 127) / 128)) * 0x1p-24;
+  return (44 + static_cast<double>((depth + 255) / 256)) * 0x1p-24;
 }
 
 /// The same of products of bf16, `rounded` of whose operands (0, 1 or 2) had other numbers before.

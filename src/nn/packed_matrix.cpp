@@ -13,8 +13,8 @@
 namespace rapt {
 namespace {
 
-/// Rows that a task packs at a time: with 256 of depth 256 KiB, which the second cache holds.
-constexpr Index most_rows = 256;
+/// Numbers of rows that a task multiplies at a time: 256 KiB, which the second cache holds.
+constexpr Index rows_at_once = Index{1} << 16;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 17;
 /// Panels that a task reads at least: fewer would not pay for packing the rows once more. One strip
@@ -32,6 +32,7 @@ Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kerne
   Cut cut{};
   const bool small = workers == 1 || rows * columns < small_product / std::max<Index>(1, depth);
   const Index tasks = small ? 1 : 4 * workers;
+  const Index most_rows = rows_at_once / kernels.depth / kernels.strip * kernels.strip;
   // Many rows are cut evenly: the last round of tasks keeps all threads busy.
   const Index even = rows >= tasks * most_rows / 4 ? divide_up(rows, tasks) : rows;
   cut.rows = std::min(most_rows, round_up(even, kernels.strip));
@@ -196,32 +197,69 @@ void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
   }
 }
 
+/// Rows of the left operand in strips. Where several tasks multiply the same rows these are packed
+/// once for all of them, before; else each task packs its own, block after block.
+template <class T>
+class PackedMatrix::Left {
+ public:
+  Left(const Matrix& a, const Cut& cut, const BlockKernels<T>& kernels, const Context& context)
+      : rows_(rows_of(a)), cut_(cut), kernels_(kernels) {
+    if (cut.column_parts == 1 || a.rows <= kernels.strip) return;
+    const Index blocks = divide_up(a.columns, kernels.depth);
+    shared_ = Buffer<T>(cut.row_parts * cut.rows * round_up(a.columns, kernels.depth_unit));
+    for_each_task(context, cut.row_parts * blocks, [&](Index task, Index) {
+      const Index row = task / blocks * cut.rows, at = task % blocks * kernels.depth;
+      pack(row, at, shared_.data() + place(row, at));
+    });
+  }
+
+  /// Those that begin at a row, in the block that begins at a depth; `room` if it is needed.
+  const T* strips(Index row, Index at, T* room) const {
+    if (shared_.size() > 0) return shared_.data() + place(row, at);
+    pack(row, at, room);
+    return room;
+  }
+
+ private:
+  Index place(Index row, Index at) const {
+    return row * round_up(rows_.depth, kernels_.depth_unit) + at * cut_.rows;
+  }
+  void pack(Index row, Index at, T* to) const {
+    kernels_.pack_strips(part_of(rows_, row, std::min(cut_.rows, rows_.count - row), at,
+                                 std::min(kernels_.depth, rows_.depth - at)),
+                         to);
+  }
+
+  const MatrixLines rows_;
+  const Cut& cut_;
+  const BlockKernels<T>& kernels_;
+  Buffer<T> shared_;
+};
+
 template <class T>
 void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context& context) const {
   const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
   const Cut cut = cut_for(a.rows, out_, in_, kernels, workers(context));
+  const Left<T> left(a, cut, kernels, context);
   Crew<Room<T>> crew(context);
   for_each_task(context, cut.row_parts * cut.column_parts, [&](Index task, Index worker) {
     const PairSession session(session_of<T>(*kernels_));
     const Index row = task / cut.column_parts * cut.rows;
     const Index column = task % cut.column_parts * cut.columns;
-    const Index rows = std::min(cut.rows, a.rows - row);
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
     // Panels first: they lie on a boundary then, as strips do behind them.
     const Index widened = type_ == Type::f16 ? panels_together * kernels.panel * most : 0;
     T* wide = crew.get(worker, widened + cut.rows * most).numbers.data();
-    T* strips = wide + widened;
     MatrixResult result{.data = to.data + row * to.stride + column,
                         .stride = to.stride,
-                        .rows = rows,
+                        .rows = std::min(cut.rows, a.rows - row),
                         .columns = std::min(cut.columns, out_ - column),
                         .add = false,
                         .bias = to.bias == nullptr ? nullptr : to.bias + column};
     for (Index at = 0; at < in_; at += kernels.depth) {
       const Index deep = std::min(kernels.depth, in_ - at);
       const Index padded = round_up(deep, kernels.depth_unit);
-      kernels.pack_strips(part_of(rows_of(a), row, rows, at, deep), strips);
-      multiply_block<T>({at, padded, column, strips, wide}, result,
+      multiply_block<T>({at, padded, column, left.strips(row, at, wide + widened), wide}, result,
                         at + deep == in_ ? to.finish : nullptr);
       result.add = true;
     }

@@ -31,6 +31,8 @@ class PackedMatrix {
   template <class T>
   void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
   template <class T>
+  class Left;
+  template <class T>
   struct Block;
   template <class T>
   void multiply_block(const Block<T>& block, const MatrixResult& to,
