@@ -94,7 +94,8 @@ class RAPT_API KvCache {
 
 /// Attention of q [batch, heads, queries, dim] over a cache: item i sees sequence sequences[i],
 /// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
-/// go is std::invalid_argument.
+/// go is std::invalid_argument, and so are more queries than tokens if the first of them sees
+/// nothing for standing before all keys: what they ask for has not been appended.
 ///
 /// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
 /// bit for bit with how.strict, which keeps a few queries from taking a shorter way.

@@ -74,16 +74,24 @@ class CacheCall {
   const KvCache::Body::Tokens& tokens_of(Index item) const {
     const KvCache::Sequence sequence = sequences_[static_cast<std::size_t>(item)];
     const KvCache::Body::Tokens& tokens = body_.tokens_of(sequence, where);
-    if (q_.tokens() > tokens.count) check_sees(sequence, tokens.count);
+    if (q_.tokens() > tokens.count) check_stands(sequence, tokens.count);
     return tokens;
   }
-  /// Queries before the first token are fine where order does not matter. Elsewhere somebody has
-  /// asked before he appended, and would get zeros.
-  void check_sees(KvCache::Sequence sequence, Index tokens) const {
-    const Ranges seen = among(how_.pattern, tokens).keys_of(0, {q_.tokens(), tokens});
-    check(!seen.empty(), where, ": ", q_.tokens(), " queries over sequence ", sequence, " of ",
-          tokens, " tokens, the first of which sees nothing under ", how_.pattern.text(),
-          "; expected their own keys and values to be appended before");
+  /// More queries than tokens are fine where it does not matter where they stand, and for a query
+  /// that sees something. Elsewhere somebody has asked before he appended, and would get zeros.
+  void check_stands(KvCache::Sequence sequence, Index tokens) const {
+    const Index keys = std::max<Index>(1, tokens);
+    const Pattern pattern = among(how_.pattern, keys);
+    std::vector<Ranges> scratch = scratch_for(*pattern.node());
+    const auto sees = [&](Index position) {
+      Ranges seen;
+      pattern.node()->keys_of({0, position, keys}, scratch, seen);
+      return !seen.empty();
+    };
+    if (sees(tokens - q_.tokens()) || !sees(keys - 1)) return;
+    fail(where, ": q has ", q_.tokens(), " tokens and sequence ", sequence, " has ", tokens,
+         ", so that the first query stands before all keys and sees none; expected its own key and "
+         "value to be appended before");
   }
 
   /// Every item is checked before any is computed. Each takes the way that its own length says: it
