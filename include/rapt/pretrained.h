@@ -98,8 +98,12 @@ RAPT_API std::string find_model(const std::string& name,
 /// One vector for each text, [texts, width], as `pooling` says; behind dense layers as wide as the
 /// last of them. Texts are read side by side and none is padded; a text gives the same vector alone
 /// and in company within rounding. `pause` is called between passes; what it throws ends the work.
+/// `cut` is told of every text that has more tokens than the model reads: which one, and how many.
 RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
-                            const Context& context = {}, const std::function<void()>& pause = {});
+                            const Context& context = {}, const std::function<void()>& pause = {},
+                            const std::function<void(Index text, Index tokens)>& cut = {});
+/// The most tokens of a text that embed_texts reads, those of its frame among them; 0: any number.
+RAPT_API Index embed_limit(const Pretrained& loaded);
 
 /// A text as the model expects to go on from it: with the tokens around it that its tokenizer has
 /// for that. An empty one is the token that texts begin with, or else the one that ends them.

@@ -53,7 +53,7 @@ const ChatForm& form_of(const Pretrained& loaded) {
   for (const ChatForm& known : forms) names += std::string(names.empty() ? "" : ", ") + known.name;
   check(form != nullptr, "chat: the model has ",
         loaded.chat_template.empty() ? "no chat template" : "a chat template of another form",
-        ", expected one of ", names, "; without --chat the prompt is read as it stands");
+        ", expected one of ", names, "; a prompt that is no chat is read as it stands");
   check(form != &forms[0] || chatml,
         "chat: the template is ChatML, but the tokenizer has no <|im_start|> and <|im_end|>");
   return *form;

@@ -45,12 +45,11 @@ Tensor finished(Tensor rows, const Pooling& pooling, const Context& context) {
   return rows;
 }
 
-/// Ids of a text, cut to the length that the model reads; what frames it stays around it.
-std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& text) {
-  const ModelConfig& config = loaded.model.config();
-  Index longest = loaded.pooling.max_tokens;
-  if (config.positions == ModelConfig::Positions::learned)
-    longest = longest == 0 ? config.max_tokens : std::min(longest, config.max_tokens);
+/// Ids of a text, cut to the length that the model reads, which `cut` is told then; what frames it
+/// stays around it.
+std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& text,
+                                 const std::function<void(Index)>& cut) {
+  const Index longest = embed_limit(loaded);
   // Special tokens may be spelled out in a text, as everywhere where such models are used.
   EncodeOptions framed, bare;
   framed.special = bare.special = true;
@@ -59,6 +58,7 @@ std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& te
   std::vector<std::int32_t> ids = tokenizer.encode(text, framed).ids;
   check(!ids.empty(), "embed: the text ", printable(text), " has no tokens, expected at least one");
   if (longest == 0 || std::ssize(ids) <= longest) return ids;
+  cut(std::ssize(ids));
   cut_framed(ids, tokenizer.encode(text, bare).ids, longest);
   return ids;
 }
@@ -77,13 +77,24 @@ void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>&
   ids.erase(start + (longest - before - after), start + std::ssize(inside));
 }
 
+Index embed_limit(const Pretrained& loaded) {
+  const ModelConfig& config = loaded.model.config();
+  const Index asked = loaded.pooling.max_tokens;
+  if (config.positions != ModelConfig::Positions::learned) return asked;
+  return asked == 0 ? config.max_tokens : std::min(asked, config.max_tokens);
+}
+
 Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context,
-                   const std::function<void()>& pause) {
+                   const std::function<void()>& pause,
+                   const std::function<void(Index text, Index tokens)>& cut) {
   check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
   check(loaded.model.config().kind == ModelConfig::Kind::encoder,
         "embed: the model is no encoder, expected one like BERT");
   std::vector<std::vector<std::int32_t>> ids;
-  for (const std::string& text : texts) ids.push_back(ids_of(loaded, text));
+  for (const std::string& text : texts)
+    ids.push_back(ids_of(loaded, text, [&](Index tokens) {
+      if (cut) cut(std::ssize(ids), tokens);
+    }));
   // Texts of one length next to one another: they are items of a batch without a mask.
   std::vector<std::size_t> order(texts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -107,7 +107,9 @@ std::string find_model(const std::string& name, const std::vector<std::string>& 
   for (const Package& package : packages)
     known += std::string(known.empty() ? "" : " or ") + package.name;
   fail_input("model ", printable(name), ": no such file or folder, ", where, ", and it is not ",
-             known, ", which Python packages carry");
+             known,
+             ", which Python packages carry; rapt downloads nothing, so a model of others is ",
+             "given by the path of its folder");
 }
 
 }  // namespace rapt

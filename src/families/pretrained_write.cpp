@@ -208,19 +208,21 @@ class NewFolder {
 };
 
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
-Json tokenizer_config(const Tokenizer& tokenizer, Index max_tokens) {
+Json tokenizer_config(const Tokenizer& tokenizer, Index max_tokens, bool types) {
   Json made{{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  // Without this Transformers leaves out which of two texts a token belongs to.
+  if (types) made["model_input_names"] = {"input_ids", "token_type_ids", "attention_mask"};
   for (const TokenRole& role : token_roles)
     if (const auto id = tokenizer.special().*role.id) made[role.key] = tokenizer.spelling_of(*id);
   if (max_tokens > 0) made["model_max_length"] = max_tokens;
   return made;
 }
 
-void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer,
+void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer, bool types,
                      const WriteOptions& options) {
   tokenizer.write(folder + "/tokenizer.json");
   replace_file(folder + "/tokenizer_config.json",
-               tokenizer_config(tokenizer, options.tokenizer_max_tokens).dump(2) + "\n");
+               tokenizer_config(tokenizer, options.tokenizer_max_tokens, types).dump(2) + "\n");
   if (!options.chat_template.empty())
     replace_file(folder + "/chat_template.jinja", options.chat_template);
 }
@@ -260,7 +262,7 @@ void write_pretrained(const std::string& folder, const Transformer& model,
   NewFolder parts(folder);
   write_tensors(parts.path(), stored_tensors(model, *how.family, options.type),
                 options.shard_bytes);
-  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, options);
+  if (tokenizer) write_tokenizer(parts.path(), *tokenizer, model.config().token_types > 1, options);
   if (options.pooling && model.config().kind == ModelConfig::Kind::encoder)
     write_pooling(parts.path(), *options.pooling, options.type);
   replace_file(parts.path() + "/config.json", how.config.dump(2) + "\n");

@@ -31,3 +31,19 @@ def test_a_folder_converted_twice_has_the_same_special_tokens(tmp_path):
     assert again.model_max_length == 99
     texts = ["a b a", "b"]
     assert again(texts, padding=True)["input_ids"] == source(texts, padding=True)["input_ids"]
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_pairs_of_texts_keep_their_types(tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "dog"]))
+    source = transformers.BertTokenizer(vocab=str(vocabulary))
+    config = transformers.BertConfig(vocab_size=8, hidden_size=12, intermediate_size=20, num_hidden_layers=1,
+                                     num_attention_heads=3)
+    transformers.BertModel(config).save_pretrained(tmp_path / "a")
+    source.save_pretrained(tmp_path / "a")
+    subprocess.run([COMMAND, "convert", tmp_path / "a", tmp_path / "b"], check=True)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "b")
+    before = dict(source(["a cat", "a"], ["a dog", "cat cat"], padding=True))
+    assert any(1 in types for types in before["token_type_ids"])
+    assert dict(again(["a cat", "a"], ["a dog", "cat cat"], padding=True)) == before
