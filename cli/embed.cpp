@@ -63,6 +63,22 @@ void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
   }
 }
 
+/// Texts that were cut to what the model reads: how many, and the first of them.
+struct CutTexts {
+  std::size_t count = 0, first = 0;
+  Index tokens = 0;
+
+  void add(std::size_t text, Index has) {
+    if (count++ == 0) first = text, tokens = has;
+  }
+  void tell(Index limit) const {
+    if (count > 0)
+      fmt::print(stderr,
+                 "{} of the texts {} cut to the {} tokens that the model reads; text {} has {}\n",
+                 count, count == 1 ? "is" : "are", limit, first + 1, tokens);
+  }
+};
+
 void stop_if_asked() {
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
@@ -71,7 +87,7 @@ void run(EmbedCommand& command) {
   const StopSignals signals;
   Pretrained loaded = open_model(command.model, load_options(command.load));
   loaded.model.pack(Context(command.threads));
-  if (command.texts.empty()) {
+  if (command.texts.empty() || is_standard_input(command.texts)) {
     say_what_is_read("texts, one on a line,");
     command.texts = lines_of(std::cin);
   }
@@ -81,6 +97,7 @@ void run(EmbedCommand& command) {
   if (loaded.tokenizer)
     for (std::size_t i = 0; i < command.texts.size(); ++i)
       check_letters(fmt::format("embed: text {}", i + 1), command.texts[i], *loaded.tokenizer);
+  CutTexts cut;
   // So many at a time that vectors appear as they are made.
   constexpr std::size_t together = 1024;
   std::vector<std::string> texts;
@@ -89,10 +106,12 @@ void run(EmbedCommand& command) {
     const std::size_t end = std::min(texts.size(), first + together);
     command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
                          texts.begin() + static_cast<std::ptrdiff_t>(end));
-    const Tensor vectors =
-        embed_texts(loaded, command.texts, Context(command.threads), stop_if_asked);
+    const Tensor vectors = embed_texts(
+        loaded, command.texts, Context(command.threads), stop_if_asked,
+        [&](Index text, Index tokens) { cut.add(first + static_cast<std::size_t>(text), tokens); });
     command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);
   }
+  cut.tell(embed_limit(loaded));
 }
 
 }  // namespace
@@ -101,7 +120,7 @@ void add_embed(CLI::App& app) {
   CLI::App* command = app.add_subcommand("embed", "One vector for each text");
   const auto c = std::make_shared<EmbedCommand>();
   command->add_option("model", c->model, "Folder of an encoder, or a name: minilm")->required();
-  command->add_option("text", c->texts, "Texts (default: lines of standard input)");
+  command->add_option("text", c->texts, "Texts (default, and -: lines of standard input)");
   command->add_flag("--cosine", c->cosine, "Of pairs of texts, how alike they are: -1 to 1");
   add_load_options(*command, c->load);
   command->add_option("--threads", c->threads, "Threads (default: all CPUs)")

@@ -35,6 +35,13 @@ const char* text(Generated::Finish finish) {
   }
 }
 
+/// As `echo` puts one behind what it was told to say.
+std::string without_line_end(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
 /// Task models know numbers only: "12 7 7".
 std::vector<std::int32_t> numbers_in(const std::string& text) {
   std::istringstream in(text);
@@ -48,15 +55,19 @@ std::vector<std::int32_t> numbers_in(const std::string& text) {
   return ids;
 }
 
+std::string prompt_name(std::size_t prompt, std::size_t count) {
+  return count == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, count);
+}
+
 class Speech {
  public:
   Speech(const Pretrained& opened, bool streams) : opened_(opened), streams_(streams) {
     if (opened.tokenizer) stream_.emplace(*opened.tokenizer);
   }
 
-  std::vector<std::int32_t> ids_of(const std::string& prompt,
+  std::vector<std::int32_t> ids_of(const std::string& which, const std::string& prompt,
                                    const GenerateCommand& command) const {
-    if (opened_.tokenizer) check_letters("generate: the prompt", prompt, *opened_.tokenizer);
+    if (opened_.tokenizer) check_letters("generate: " + which, prompt, *opened_.tokenizer);
     if (command.chat) return chat_ids(opened_, prompt, command.system);
     return opened_.tokenizer ? prompt_ids(opened_, prompt) : numbers_in(prompt);
   }
@@ -83,29 +94,33 @@ class Speech {
 /// Prompts of more tokens take long enough for somebody to wonder.
 constexpr Index shortest_told = 512;
 
-/// When tokens came, of so many prompts. Whoever does not see them sees how many there are.
+/// When tokens came, of so many prompts. Whoever does not see them sees how many there are, but for
+/// those of beam search, which come in the end.
 class Clock {
  public:
   Clock(std::size_t prompts, bool streams) : prompts_(prompts), streams_(streams) {}
   void reading(Index prompt, Index read, Index tokens) const {
     if (tokens <= shortest_told) return;
-    const std::string which =
-        prompts_ == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, prompts_);
-    progress(fmt::format("reading {}: {} of {} tokens", which, read, tokens));
+    progress(fmt::format("reading {}: {} of {} tokens",
+                         prompt_name(static_cast<std::size_t>(prompt), prompts_), read, tokens));
   }
   void count() {
     if (count_++ == 0) {
       first_ = Now::now();
       end_progress();
     }
-    if (!streams_) progress(fmt::format("{} tokens written", count_));
+    if (!streams_) progress(fmt::format("tokens written: {}", count_));
   }
   double seconds() const { return since(start_); }
   /// To people who watch: how fast it went after the first token.
   void tell() const {
     if (count_ < 2 || !someone_watches()) return;
-    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt{} took {:.2f} s\n", count_,
-               static_cast<double>(count_ - 1) / since(first_), prompts_ == 1 ? "" : "s",
+    if (prompts_ > 1) {  // some are read after the first token of others
+      fmt::print(stderr, "{} tokens for {} prompts in {:.2f} s\n", count_, prompts_, seconds());
+      return;
+    }
+    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt took {:.2f} s\n", count_,
+               static_cast<double>(count_ - 1) / since(first_),
                std::chrono::duration<double>(first_ - start_).count());
   }
 
@@ -141,25 +156,26 @@ void tell_long_prompts(const Pretrained& opened,
   if (opened.family == "rapt" || config.positions != ModelConfig::Positions::rope) return;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (static_cast<Index>(prompts[i].size()) <= config.max_tokens) continue;
-    const std::string which =
-        prompts.size() == 1 ? "the prompt" : fmt::format("prompt {} of {}", i + 1, prompts.size());
-    fmt::print(stderr, "{} has {} tokens, the model was made for {}\n", which, prompts[i].size(),
-               config.max_tokens);
+    fmt::print(stderr, "{} has {} tokens, the model was made for {}\n",
+               prompt_name(i, prompts.size()), prompts[i].size(), config.max_tokens);
   }
 }
 
 void run(GenerateCommand& command) {
   Pretrained loaded = open_model(command.model, load_options(command.load));
   loaded.model.pack(Context(command.threads));
-  if (command.prompts.empty()) {
+  if (command.prompts.empty() || is_standard_input(command.prompts)) {
     say_what_is_read("the prompt");
-    command.prompts.push_back(all_of(std::cin, "generate: standard input"));
+    command.prompts = {without_line_end(all_of(std::cin, "generate: standard input"))};
   }
   const bool alone = command.prompts.size() == 1 && !command.json && command.options.beams == 1;
   Speech speech(loaded, alone);
   std::vector<std::vector<std::int32_t>> prompts;
-  for (const std::string& prompt : command.prompts)
-    prompts.push_back(speech.ids_of(prompt, command));
+  if (command.system && loaded.tokenizer)
+    check_letters("generate: --system", *command.system, *loaded.tokenizer);
+  for (std::size_t i = 0; i < command.prompts.size(); ++i)
+    prompts.push_back(
+        speech.ids_of(prompt_name(i, command.prompts.size()), command.prompts[i], command));
   if (command.chat && loaded.chat_template.empty())
     fmt::print(stderr, "the model has no chat template; the form is ChatML, whose tokens it has\n");
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
@@ -211,7 +227,9 @@ void add_generate(CLI::App& app) {
       ->add_option("model", c->model,
                    "Folder of a run or of a model, GGUF file, or a name: smollm2")
       ->required();
-  command->add_option("prompt", c->prompts, "Texts to go on from (default: standard input)");
+  command->add_option(
+      "prompt", c->prompts,
+      "Texts to go on from (default, and -: standard input, without the end of its last line)");
   command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
   command
       ->add_option("--system", c->system,

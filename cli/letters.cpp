@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <stdexcept>
 
 namespace rapt::cli {
@@ -24,9 +25,12 @@ std::size_t letters_end(std::string_view bytes) {
   return bytes.size();
 }
 
-void check_letters(const std::string& where, const std::string& text, const Tokenizer& tokenizer) {
+void check_letters(const std::string& where, std::string_view text, const Tokenizer& tokenizer) {
   const std::size_t end = letters_end(text);
-  if (end == text.size() || tokenizer.decode(tokenizer.encode(text)) == text) return;
+  if (end == text.size()) return;
+  std::string bytes(256, '\0');
+  std::iota(bytes.begin(), bytes.end(), '\0');
+  if (tokenizer.decode(tokenizer.encode(bytes)) == bytes) return;
   throw std::invalid_argument(fmt::format("{} is no text: byte {} is {:#04x}, expected UTF-8",
                                           where, end, static_cast<unsigned char>(text[end])));
 }

@@ -91,6 +91,10 @@ CLI::Validator finite_number() {
   return CLI::Validator(complaint, "", "number");
 }
 
+bool is_standard_input(const std::vector<std::string>& given) {
+  return given.size() == 1 && given.front() == "-";
+}
+
 std::string all_of(std::istream& in, const std::string& name) {
   constexpr std::size_t most = std::size_t{1} << 30;
   std::string text;

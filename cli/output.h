@@ -34,6 +34,8 @@ std::string progress_bar(double done, const std::string& what);
 
 /// All that is to be read. Throws std::invalid_argument where it does not end: devices may not.
 std::string all_of(std::istream& in, const std::string& name);
+/// Whether "-" is all that was given.
+bool is_standard_input(const std::vector<std::string>& given);
 /// Says that standard input is waited for, to somebody who would have to type it.
 void say_what_is_read(const std::string& what);
 

@@ -71,7 +71,7 @@ void run(const TokenizeCommand& command) {
         fmt::format("tokenize: {} texts, expected one (in quotes, if it has spaces); only --decode "
                     "takes several",
                     command.ids.size() + 1));
-  const std::string text = command.text ? *command.text : input();
+  const std::string text = command.text && *command.text != "-" ? *command.text : input();
   if (command.decode) {
     std::vector<std::string> words = {text};
     words.insert(words.end(), command.ids.begin(), command.ids.end());
@@ -100,7 +100,7 @@ void add_tokenize(CLI::App& app) {
                    "tokenizer.json, a folder that has one, a GGUF file, or the name of a model")
       ->required();
   command->add_option("text", options->text,
-                      "Text, or with --decode ids (default: standard input)");
+                      "Text, or with --decode ids (default, and -: standard input)");
   command->add_option("ids", options->ids, "With --decode: more ids");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
   command->add_flag("--tokens", options->tokens,

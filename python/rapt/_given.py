@@ -31,6 +31,10 @@ def path(where, value, expected):
         raise TypeError(f"{where} is {said(value)}, expected {expected}") from None
     if "\0" in made:  # where C would end it
         raise ValueError(f"{where} is {said(value)}, expected {expected}, without a zero byte")
+    try:
+        made.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where} is {said(value)}, which is no UTF-8; expected {expected}, in UTF-8") from None
     return made
 
 
@@ -90,6 +94,12 @@ def texts(where, value):
     return [text(f"{where}[{i}]", each) for i, each in enumerate(made)]
 
 
+def shape(where, value):
+    """Sizes, or those of an array."""
+    sizes = list_of(where, getattr(value, "shape", value), "a shape [batch, heads, tokens, dim], or an array")
+    return [whole(f"{where}[{i}]", size) for i, size in enumerate(sizes)]
+
+
 def list_of(where, value, expected):
     """Bytes would become numbers, and a dict its keys."""
     if not isinstance(value, (*_BYTES, dict)):
@@ -132,8 +142,10 @@ def _text(where, value, expected):
 
 
 def _id(where, value, vocabulary):
-    if not hasattr(value, "__index__"):
-        raise TypeError(f"{where} is {said(value)}, expected a token id, a whole number")
-    if not 0 <= operator.index(value) < vocabulary:
-        raise ValueError(f"{where} is {shown(operator.index(value))}, expected 0 to {vocabulary - 1}: "
+    try:
+        id = operator.index(value)
+    except TypeError:  # rows of an array have an __index__ that says so
+        raise TypeError(f"{where} is {said(value)}, expected a token id, a whole number") from None
+    if not 0 <= id < vocabulary:
+        raise ValueError(f"{where} is {shown(id)}, expected 0 to {vocabulary - 1}: "
                          f"the vocabulary has {vocabulary} tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import WANT_LSE, WANT_STATS, check_dropout, torch_side, with_stats
 from rapt.bias import as_bias
 
@@ -44,7 +44,8 @@ class KvCache(_core.KvCache):
 
     def explain(self, q, tokens, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
                 sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
-        """Which way attend goes over sequences of so many tokens, in words.
+        """Which way attend would go over a sequence of so many tokens, in words: a number, not a sequence of
+        this cache, whose length is cache.tokens(sequence).
 
         q is a shape [batch, heads, queries, dim], or an array that has one.
 
@@ -52,4 +53,5 @@ class KvCache(_core.KvCache):
         True
         """
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
-        return self._explain(list(getattr(q, "shape", q)), tokens, how, dtype)
+        return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens), how,
+                             _given.word("explain: dtype", dtype, "bf16"))

@@ -23,6 +23,8 @@ def inspect(model, text=None, *, ids=None, target=None, target_ids=None, limit=0
     >>> report = rapt.inspect("minilm", "a cat sleeps on the mat")    # doctest: +SKIP
     >>> pandas.DataFrame(report.heads).sort_values("reach90")         # doctest: +SKIP
     """
+    if text is None and ids is None:
+        raise ValueError("inspect: neither text nor ids are given, expected one of them: what the model is to read")
     if isinstance(model, Model):
         called = model.family
     else:

@@ -89,8 +89,15 @@ class Model:
 
     def embed(self, texts, *, context=None):
         """[texts, width]: one vector for each text, as the model's folder says; behind dense layers of a
-        sentence-transformers folder as wide as the last of them."""
-        return self._core._embed(_given.texts("embed: texts", texts), _given.context("embed", context))
+        sentence-transformers folder as wide as the last of them. A warning says which texts are longer than
+        what the model reads."""
+        vectors, cut = self._core._embed(_given.texts("embed: texts", texts), _given.context("embed", context))
+        if cut:
+            which, tokens = cut[0]
+            warnings.warn(f"embed: {len(cut)} of the texts {'is' if len(cut) == 1 else 'are'} cut to the "
+                          f"{self._core.embed_limit} tokens that the model reads; texts[{which}] has {tokens}",
+                          stacklevel=2)
+        return vectors
 
     def generate(self, prompts, *, tokens=_usual("tokens"), temperature=_usual("temperature"),
                  top_k=_usual("top_k"), top_p=_usual("top_p"), min_p=_usual("min_p"),
@@ -104,8 +111,9 @@ class Model:
         is always the likeliest. The same seed writes the same text.
 
         With chat=True prompts are questions to a model that was trained to chat, and system is what it is
-        told first. window is how many tokens are seen at a time (0: all the model can); where they are full,
-        overflow says "stop", or "slide", which keeps the first `pinned` ones.
+        told first; it is one turn. window is how many tokens are seen at a time (0: all that the model has
+        positions for, which RoPE and ALiBi do not limit); where it is full, overflow says "stop", or "slide",
+        which keeps the first `pinned` ones.
         """
         asked, alone = _prompts(prompts)
         self._check_chat(asked, chat, system)
@@ -127,7 +135,8 @@ class Model:
         options.seed = _given.whole("generate: seed", seed, 0, 2**64 - 1)
         options.cache = _given.word("generate: cache", cache, "bf16")
         options.overflow = _given.word("generate: overflow", overflow, "slide")
-        made = self._core._generate(ids, options, bool(chat), token, _given.context("generate", context))
+        self._warn(ids, chat)
+        made = self._core._generate(ids, options, bool(chat), token, _threads(context))
         answers = [self.tokenizer.decode(i) for i in made] if text else made
         return answers[0] if alone else answers
 
@@ -140,8 +149,21 @@ class Model:
             raise ValueError(f"generate: system is {_given.said(system)} without chat, expected chat=True")
         if system is not None:
             _given.text("generate: system", system)
-        if chat and not all(isinstance(prompt, str) for prompt in prompts):
-            raise TypeError("generate: chat with lists of ids, expected texts, which it puts into the model's form")
+        for i, prompt in enumerate(prompts if chat else []):
+            if not isinstance(prompt, str):
+                raise TypeError(f"generate: chat with prompts[{i}] {_given.said(prompt)}, expected a text: the user's "
+                                "one question; what the model is told first is system=")
+
+    def _warn(self, prompts, chat):
+        """What `rapt generate` says before it begins."""
+        if chat and not self._core.has_chat_template:
+            warnings.warn("generate: the model has no chat template; the form is ChatML, whose tokens it has",
+                          stacklevel=3)
+        most = self._core.made_for
+        for i, prompt in enumerate(prompts):
+            if 0 < most < len(prompt):
+                warnings.warn(f"generate: prompts[{i}] has {len(prompt)} tokens, the model was made for {most}",
+                              stacklevel=3)
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""
@@ -153,6 +175,13 @@ class Model:
         finally:
             if not self._viewed:
                 self._core.pack(_core.Context())
+
+
+def _threads(context):
+    if isinstance(context, int):
+        raise TypeError(f"generate: context is {context} (int), expected None or a rapt.Context; how many tokens are "
+                        f"seen is window={context}")
+    return _given.context("generate", context)
 
 
 def _prompts(given):

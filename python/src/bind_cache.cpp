@@ -97,9 +97,10 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
 std::string explain_cache(const SharedCache& self, const std::vector<Index>& q, Index tokens,
                           nb::tuple options, const std::string& type) {
   const How how(options);
+  const bool own = options[options.size() - 1].is_none();  // of the cache, as attend asks for it
   return self.look([&](const KvCache& cache) {
-    return explain(shape_of(q, "q"), cache.options(), tokens, how.attention(), how.context(),
-                   parse_type(type));
+    return explain(shape_of(q, "q"), cache.options(), tokens, how.attention(),
+                   own ? cache.context() : how.context(), parse_type(type));
   });
 }
 

@@ -1,5 +1,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -81,13 +82,30 @@ nb::object forward(Pretrained& self, const std::vector<Ids>& sequences,
   return array_of(std::move(rows));
 }
 
-nb::object embed(Pretrained& self, const std::vector<std::string>& texts, const Context& context) {
+/// Vectors, and the texts that were cut with how many tokens they have.
+nb::tuple embed(Pretrained& self, const std::vector<std::string>& texts, const Context& context) {
   Tensor vectors;
+  std::vector<std::pair<Index, Index>> cut;
   {
     const nb::gil_scoped_release release;
-    vectors = embed_texts(self, texts, context, check_signals);
+    vectors = embed_texts(self, texts, context, check_signals,
+                          [&](Index text, Index tokens) { cut.emplace_back(text, tokens); });
   }
-  return array_of(std::move(vectors));
+  return nb::make_tuple(array_of(std::move(vectors)), cut);
+}
+
+/// Tokens that a model whose positions go on for ever has been trained with; 0: it has an end, or
+/// is a run of ours.
+Index made_for(const Pretrained& self) {
+  const ModelConfig& config = self.model.config();
+  const bool endless = config.positions == ModelConfig::Positions::rope && self.family != "rapt";
+  return endless ? config.max_tokens : 0;
+}
+
+bool flag(nb::handle given) {
+  const int yes = PyObject_IsTrue(given.ptr());
+  if (yes < 0) throw nb::python_error();
+  return yes > 0;
 }
 
 /// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
@@ -234,12 +252,13 @@ std::string text_in(const char* where, nb::handle given) {
   return nb::cast<std::string>(checked("text", where, given));
 }
 std::string path_in(const char* where, nb::handle given) {
-  return nb::cast<std::string>(checked("path", where, given, "the path of a tokenizer.json"));
+  return nb::cast<std::string>(
+      checked("path", where, given, "the path of a tokenizer.json, or a name"));
 }
 
-nb::object decoded(const Tokenizer& self, nb::handle ids, bool special) {
+nb::object decoded(const Tokenizer& self, nb::handle ids, nb::handle special) {
   const nb::object known = checked("ids", "decode: ids", ids, self.entries());
-  const std::string text = self.decode(nb::cast<Ids>(known), DecodeOptions{special});
+  const std::string text = self.decode(nb::cast<Ids>(known), DecodeOptions{flag(special)});
   return nb::steal<nb::object>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -248,9 +267,15 @@ void bind_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", "Text to numbers and back.")
       .def_static(
           "read",
-          [](nb::handle path) { return Tokenizer::read(path_in("Tokenizer.read: path", path)); },
+          [](nb::handle path) {
+            const std::string name = path_in("Tokenizer.read: path", path);
+            const auto folders = nb::cast<std::vector<std::string>>(
+                nb::module_::import_("rapt.model").attr("_packages")());
+            return read_pretrained_tokenizer(find_model(name, folders));
+          },
           "path"_a.none(), nb::sig("def read(path: str | os.PathLike) -> Tokenizer"),
-          "A tokenizer.json.")
+          "A tokenizer.json, that of a folder or of a GGUF file, or of a model that a name stands "
+          "for, as \"smollm2\".")
       .def_static("bytes", &Tokenizer::bytes, "Every byte is a token.")
       .def(
           "write",
@@ -260,10 +285,12 @@ void bind_tokenizer(nb::module_& module) {
           "path"_a.none(), nb::sig("def write(self, path: str | os.PathLike) -> None"))
       .def(
           "encode",
-          [](const Tokenizer& self, nb::handle text, bool frame, bool special) {
-            return self.encode(text_in("encode: text", text), EncodeOptions{frame, special}).ids;
+          [](const Tokenizer& self, nb::handle text, nb::handle frame, nb::handle special) {
+            return self
+                .encode(text_in("encode: text", text), EncodeOptions{flag(frame), flag(special)})
+                .ids;
           },
-          "text"_a.none(), "frame"_a = true, "special"_a = false,
+          "text"_a.none(), "frame"_a.none() = true, "special"_a.none() = false,
           nb::sig("def encode(self, text: str, frame: bool = True, special: bool = False) -> "
                   "list[int]"),
           "Ids; `frame` puts the tokens around a text that models expect, `special` finds special "
@@ -279,7 +306,7 @@ void bind_tokenizer(nb::module_& module) {
           nb::sig("def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]"),
           "Ids and types of two texts.")
       .def(
-          "decode", &decoded, "ids"_a.none(), "special"_a = false,
+          "decode", &decoded, "ids"_a.none(), "special"_a.none() = false,
           nb::sig(
               "def decode(self, ids: collections.abc.Sequence[int], special: bool = False) -> str"))
       .def(
@@ -295,7 +322,10 @@ void bind_tokenizer(nb::module_& module) {
             return self.spelling_of(nb::cast<std::int32_t>(known));
           },
           "id"_a.none(), nb::sig("def spelling_of(self, id: int) -> str"))
-      .def("__len__", &Tokenizer::entries);
+      .def("__len__", &Tokenizer::entries)
+      .def("__repr__", [](const Tokenizer& self) {
+        return "<rapt.Tokenizer: " + std::to_string(self.entries()) + " tokens>";
+      });
 }
 
 }  // namespace
@@ -310,6 +340,10 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("width", [](const Pretrained& self) { return self.model.config().width; })
       .def_prop_ro("vocabulary",
                    [](const Pretrained& self) { return self.model.config().vocabulary; })
+      .def_prop_ro("embed_limit", &embed_limit)
+      .def_prop_ro("made_for", &made_for)
+      .def_prop_ro("has_chat_template",
+                   [](const Pretrained& self) { return !self.chat_template.empty(); })
       .def_prop_ro("count", [](const Pretrained& self) { return self.model.count(); })
       .def("refresh", [](Pretrained& self) { self.model.refresh(); })
       .def("pack",

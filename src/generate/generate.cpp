@@ -197,8 +197,9 @@ GenerateOptions completed(const Transformer& model, GenerateOptions options) {
     options.context = options.context == 0 ? learnt : std::min(options.context, learnt);
   }
   check(options.overflow == GenerateOptions::Overflow::stop || options.context > options.pinned,
-        "generate: a context of ", options.context, " tokens slides, expected more than the ",
-        options.pinned, " pinned ones");
+        "generate: overflow = slide with a context of ", options.context,
+        " tokens, expected more than the ", options.pinned,
+        " pinned ones: give --context, in Python window");
   check(config.kind != ModelConfig::Kind::encoder,
         "generate: the model is an encoder, expected one that writes tokens");
   return options;
@@ -210,6 +211,7 @@ void check_prompts(const ModelConfig& config, std::span<const std::vector<std::i
   const bool source = config.kind == ModelConfig::Kind::encoder_decoder;
   const Index learnt = source ? learnt_positions(config) : 0;
   const bool stops = options.overflow == GenerateOptions::Overflow::stop && !source;
+  const bool slides = learnt_positions(config) == 0;  // would, if it were told to
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const auto require = [&](bool ok, const auto&... parts) {
       check(ok, "generate: prompt ", i + 1, " of ", prompts.size(), parts...);
@@ -220,7 +222,8 @@ void check_prompts(const ModelConfig& config, std::span<const std::vector<std::i
             learnt, " that positions were learnt for");
     // Behind a prompt that is no source there has to be room for a token.
     require(!stops || options.context == 0 || count < options.context, " has ", count,
-            " tokens, expected fewer than the ", options.context, " of the context");
+            " tokens, expected fewer than the ", options.context, " of the context",
+            slides ? "; overflow = slide forgets the oldest" : "");
     for (const std::int32_t id : prompts[i])
       require(0 <= id && id < config.vocabulary, " has the token ", id, ", expected 0 to ",
               config.vocabulary - 1);

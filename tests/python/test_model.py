@@ -135,6 +135,7 @@ def test_tokenizer(tmp_path):
     tokenizer = rapt.Tokenizer.bytes()
     assert tokenizer.decode(np.array(tokenizer.encode("ab"))) == "ab"
     assert tokenizer.spelling_of(tokenizer.id_of("a")) == "a" and tokenizer.id_of("no token") is None
+    assert tokenizer.encode("a", frame=np.False_) == [tokenizer.id_of("a")] and "258 tokens" in repr(tokenizer)
     tokenizer.write(tmp_path / "tokenizer.json")
     assert rapt.Tokenizer.read(tmp_path / "tokenizer.json").encode("ab") == tokenizer.encode("ab")
 
@@ -150,7 +151,9 @@ TOKENIZER_MISTAKES = [
     ("spelling_of", ("a",), TypeError, "spelling_of: id is 'a'.*expected a whole number"),
     ("spelling_of", (900,), ValueError, "spelling_of: id is 900, expected 0 to 257"),
     ("read", (5,), TypeError, r"read: path is 5 \(int\), expected the path of a tokenizer.json"),
-    ("read", ("/no/such.json",), RuntimeError, "cannot be opened"),
+    ("read", ("/no/such.json",), RuntimeError, "no such file or folder.*downloads nothing"),
+    ("read", (b"/no/\xff",), ValueError, "no UTF-8; expected the path"),
+    ("decode", (np.array([[1, 2], [3, 4]]),), TypeError, r"ids\[0\] is array.*expected a token id"),
     ("write", (None,), TypeError, "write: path is None, expected the path"),
 ]
 
@@ -263,7 +266,9 @@ MISTAKES = [
     ("generate", ("a\ud800",), {}, ValueError, "character 1 is half of a surrogate pair"),
     ("generate", ("a",), {"system": "be brief"}, ValueError, "system is 'be brief'.*without chat, expected chat=True"),
     ("generate", ("a",), {"chat": True, "system": 5}, TypeError, r"system is 5 \(int\), expected a text"),
-    ("generate", ([1, 2],), {"chat": True}, TypeError, "chat with lists of ids, expected texts"),
+    ("generate", ([1, 2],), {"chat": True}, TypeError, r"chat with prompts\[0\] \[1, 2\] \(list\), expected a text"),
+    ("generate", ([{"role": "user"}],), {"chat": True}, TypeError, r"chat with prompts\[0\] .*\(dict\), expected a text"),
+    ("generate", ("a",), {"context": 8}, TypeError, r"context is 8 \(int\).*seen is window=8"),
     ("generate", ("a",), {"chat": True}, ValueError, "chat: the model has no"),
     ("generate", ("a",), {"overflow": "wrap"}, ValueError, 'overflow is "wrap", expected "stop" or "slide"'),
     ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
@@ -319,6 +324,8 @@ def test_inspect_says_what_is_wrong(folder):
     model = rapt.load(folder)
     with pytest.raises(ValueError, match="empty"):
         rapt.inspect(model, "")
+    with pytest.raises(ValueError, match="neither text nor ids are given"):
+        rapt.inspect(model)
     with pytest.raises(TypeError, match=r"inspect: ids is b'ab' \(bytes\), expected a list of token ids"):
         rapt.inspect(model, ids=b"ab")
     with pytest.raises(TypeError, match=r"inspect: text is 5 \(int\), expected a text"):

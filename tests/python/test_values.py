@@ -80,7 +80,7 @@ def test_a_cache_holds_what_was_appended(type_, tolerance):
         cache.tokens(first)
     with pytest.raises(ValueError, match="type|f32"):
         rapt.KvCache(kv_heads=2, dim=8, type="int4")
-    with pytest.raises(ValueError, match="1 queries over sequence .* of 0 tokens.*appended before"):
+    with pytest.raises(ValueError, match="q has 1 tokens and sequence .* has 0.*appended before"):
         cache.attend(q[:, :, :1], [cache.add()], "causal")
 
 
@@ -89,8 +89,14 @@ def test_a_cache_explains_its_way():
     said = cache.explain((1, 8, 1, 64), 4096, "causal")
     assert "cache     bf16" in said and "way       short" in said
     assert "way       short" not in cache.explain(np.zeros((1, 8, 1, 64)), 4096, "causal", strict=True)
+    older = rapt.KvCache(kv_heads=2, dim=64, context=rapt.Context(isa="scalar"))
+    assert "isa       scalar" in older.explain((1, 8, 1, 64), 4096)
     with pytest.raises(ValueError, match="q has 3 sizes, expected 4"):
         cache.explain((1, 8, 64), 4096)
+    with pytest.raises(TypeError, match=r"explain: tokens is \[0\] \(list\), expected a whole number"):
+        cache.explain((1, 8, 1, 64), [0])
+    with pytest.raises(TypeError, match=r"explain: q is 5 \(int\), expected a shape"):
+        cache.explain(5, 4096)
 
 
 def test_rope_turns_pairs():

@@ -312,6 +312,11 @@ class Tokenize(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(words + ", expected UTF-8", done.stderr)
 
+    def test_reads_standard_input(self):
+        done = subprocess.run([RAPT, "tokenize", self.path, "-"], input="playing!", stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "3 4 5\n"), done.stderr)
+
     def test_refusals(self):
         for arguments, code in ((["tokenize"], 2), (["tokenize", "nowhere.json", "a"], 1),
                                 (["tokenize", self.path, "a", "--decode"], 2),
