@@ -80,6 +80,19 @@ def test_minilm_alone_and_in_company():
     assert numpy.abs(together - alone).max() <= 1e-6
 
 
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_minilm_tells_what_it_does_not_read():
+    def embed(text):
+        return subprocess.run([COMMAND, "embed", found("minilm"), "-"], input=text, capture_output=True)
+
+    cut = embed(b"short\n" + b"word " * 900)
+    assert cut.returncode == 0 and len(cut.stdout.splitlines()) == 2
+    assert cut.stderr == b"1 of the texts is cut to the 256 tokens that the model reads; text 2 has 902\n"
+    bad = embed(b"short\nna\xefve\n")
+    assert (bad.returncode, bad.stdout) == (2, b"")
+    assert b"embed: text 2 is no text: byte 2 is 0xef, expected UTF-8" in bad.stderr
+
+
 PROMPT_LIST = [
     "The capital of France is", "Once upon a time", "def fibonacci(n):", "Water boils at",
     "In 1969,", "The largest planet in the solar system is", "To be or not to be,",
