@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/context.h"
 #include "rapt/model.h"
 #include "support/bound.h"
 #include "support/engine.h"
@@ -61,6 +62,33 @@ TEST(PackedMatrix, ProductsAreWithinTheBoundOnEveryIsa) {
                               product(x, PackedMatrix(weight, context), added, context),
                               context.isa());
         }
+}
+
+TEST(PackedMatrix, SeveralBlocksOfTheDepthAreWithinTheBound) {
+  for (const Context& context : every_isa()) {
+    const Tensor x = random_tensor({19, 1000}, 1), weight = random_tensor({100, 1000}, 2);
+    const Tensor bias = random_tensor({100}, 3);
+    expect_within_bound(x, weight, &bias, product(x, PackedMatrix(weight, context), &bias, context),
+                        context.isa());
+  }
+}
+
+/// Several tasks multiply the same rows: with more threads columns are shared out as well.
+TEST(PackedMatrix, RowsThatArePackedForSeveralTasksHaveTheSameBits) {
+  for (const std::string& isa : supported_isas())
+    for (const Type type : {Type::f32, Type::f16, Type::bf16})
+      for (const Index rows : {9, 50, 300}) {
+        const Context alone(1, isa);
+        if (type == Type::bf16 && kernels_of(alone).pairs == nullptr) continue;
+        const Tensor x = random_tensor({rows, 900}, 1), bias = random_tensor({700}, 2);
+        const PackedMatrix packed(random_tensor({700, 900}, 3).converted(type), alone);
+        const Tensor want = product(x, packed, &bias, alone);
+        for (const Index threads : {2, 3, 7}) {
+          const Tensor got = product(x, packed, &bias, Context(threads, isa));
+          EXPECT_TRUE(same_bits(got.data(), want.data(), want.elements()))
+              << rows << " rows, " << threads << " threads, " << text(type) << " on " << isa;
+        }
+      }
 }
 
 TEST(PackedMatrix, ExpandsToTheNumbersItWasMadeOf) {
