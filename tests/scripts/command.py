@@ -363,6 +363,10 @@ class Everything(unittest.TestCase):
         done = rapt("explain", "--tokens", "128", "--isa", "scalar", "--threads", "3")
         self.assertEqual(done.returncode, 0)
         self.assertIn("scalar", done.stdout)
+        over_cache = ("explain", "--tokens", "4096", "--queries", "1", "--cache", "bf16")
+        self.assertIn("way       short", rapt(*over_cache).stdout)
+        self.assertIn("strict was asked for", rapt(*over_cache, "--strict").stdout)
+        self.assertEqual(rapt("explain", "--tokens", "64", "--strict").returncode, 2)
 
     def test_help_is_a_result(self):
         for command in ([], ["plan"], ["bench"], ["bench", "peak"], ["bench", "attention"],
