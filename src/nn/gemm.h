@@ -39,8 +39,9 @@ void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Co
 
 /// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
-/// at most 24 of them make a block, and blocks are 256 deep or more; of few rows, chains have 32
-/// terms and all else is f64.
+/// at most 24 of them make a block, and blocks are 256 deep or more: a term goes through 16 + 23
+/// roundings and one for each block. Of few rows, chains have 32 terms, 16 lanes are added up and
+/// all else is f64: 37. The rest is for terms of second order.
 constexpr double multiply_error(Index depth) {
   return (44 + static_cast<double>((depth + 255) / 256)) * 0x1p-24;
 }

@@ -113,9 +113,12 @@ void PackedMatrix::pack(const Tensor& weight, const Context& context) {
   width_ = round_up(out_, kernels.unit);
   Buffer<T> numbers(width_ * round_up(in_, kernels.depth_unit));
   const MatrixLines columns{weight.memory(), type_, out_, in_, in_, 1};
-  for_each_task(context, divide_up(in_, kernels.depth), [&](Index task, Index) {
-    const Index at = task * kernels.depth, deep = std::min(kernels.depth, in_ - at);
-    kernels.pack_panels(part_of(columns, 0, out_, at, deep), numbers.data() + at * width_);
+  const Index together = panels_together * kernels.panel, parts = divide_up(out_, together);
+  for_each_task(context, divide_up(in_, kernels.depth) * parts, [&](Index task, Index) {
+    const Index at = task / parts * kernels.depth, first = task % parts * together;
+    const Index deep = std::min(kernels.depth, in_ - at);
+    kernels.pack_panels(part_of(columns, first, std::min(together, out_ - first), at, deep),
+                        numbers.data() + at * width_ + first * round_up(deep, kernels.depth_unit));
   });
   if constexpr (std::is_same_v<T, Bf16>) {
     pairs_ = std::move(numbers);
@@ -197,6 +200,11 @@ void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
   }
 }
 
+/// Numbers of rows that are packed for all tasks: 8 MiB of f32, which the last cache holds.
+constexpr Index most_shared = Index{1} << 21;
+/// Strips that are packed together.
+constexpr Index strips_together = 4;
+
 /// Rows of the left operand in strips. Where several tasks multiply the same rows these are packed
 /// once for all of them, before; else each task packs its own, block after block.
 template <class T>
@@ -204,19 +212,28 @@ class PackedMatrix::Left {
  public:
   Left(const Matrix& a, const Cut& cut, const BlockKernels<T>& kernels, const Context& context)
       : rows_(rows_of(a)), cut_(cut), kernels_(kernels) {
-    if (cut.column_parts == 1 || a.rows <= kernels.strip) return;
-    const Index blocks = divide_up(a.columns, kernels.depth);
-    shared_ = Buffer<T>(cut.row_parts * cut.rows * round_up(a.columns, kernels.depth_unit));
-    for_each_task(context, cut.row_parts * blocks, [&](Index task, Index) {
-      const Index row = task / blocks * cut.rows, at = task % blocks * kernels.depth;
-      pack(row, at, shared_.data() + place(row, at));
-    });
+    const Index size = cut.row_parts * cut.rows * round_up(a.columns, kernels.depth_unit);
+    if (cut.column_parts == 1 || a.rows <= kernels.strip || size > most_shared) return;
+    shared_ = Buffer<T>(size);
+    const Index together = strips_together * kernels.strip, pieces = divide_up(cut.rows, together);
+    for_each_task(
+        context, divide_up(a.columns, kernels.depth) * cut.row_parts * pieces,
+        [&](Index task, Index) {
+          const Index at = task / pieces / cut.row_parts * kernels.depth;
+          const Index part = task / pieces % cut.row_parts * cut.rows;
+          const Index first = task % pieces * together;
+          const Index rows = std::min(cut.rows, a.rows - part) - first;
+          const Index deep = std::min(kernels.depth, a.columns - at);
+          if (rows > 0)
+            pack({part + first, std::min(together, rows)}, at,
+                 shared_.data() + place(part, at) + first * round_up(deep, kernels.depth_unit));
+        });
   }
 
   /// Those that begin at a row, in the block that begins at a depth; `room` if it is needed.
   const T* strips(Index row, Index at, T* room) const {
     if (shared_.size() > 0) return shared_.data() + place(row, at);
-    pack(row, at, room);
+    pack({row, std::min(cut_.rows, rows_.count - row)}, at, room);
     return room;
   }
 
@@ -224,10 +241,12 @@ class PackedMatrix::Left {
   Index place(Index row, Index at) const {
     return row * round_up(rows_.depth, kernels_.depth_unit) + at * cut_.rows;
   }
-  void pack(Index row, Index at, T* to) const {
-    kernels_.pack_strips(part_of(rows_, row, std::min(cut_.rows, rows_.count - row), at,
-                                 std::min(kernels_.depth, rows_.depth - at)),
-                         to);
+  struct Rows {
+    Index first, count;
+  };
+  void pack(Rows rows, Index at, T* to) const {
+    const Index deep = std::min(kernels_.depth, rows_.depth - at);
+    kernels_.pack_strips(part_of(rows_, rows.first, rows.count, at, deep), to);
   }
 
   const MatrixLines rows_;
