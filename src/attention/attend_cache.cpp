@@ -80,18 +80,39 @@ class CacheCall {
   /// More queries than tokens are fine where it does not matter where they stand, and for a query
   /// that sees something. Elsewhere somebody has asked before he appended, and would get zeros.
   void check_stands(KvCache::Sequence sequence, Index tokens) const {
-    const Index keys = std::max<Index>(1, tokens);
-    const Pattern pattern = among(how_.pattern, keys);
-    std::vector<Ranges> scratch = scratch_for(*pattern.node());
-    const auto sees = [&](Index position) {
-      Ranges seen;
-      pattern.node()->keys_of({0, position, keys}, scratch, seen);
-      return !seen.empty();
-    };
-    if (sees(tokens - q_.tokens()) || !sees(keys - 1)) return;
+    if (!blind_for_standing(tokens)) return;
     fail(where, ": q has ", q_.tokens(), " tokens and sequence ", sequence, " has ", tokens,
          ", so that the first query stands before all keys and sees none; expected its own key and "
          "value to be appended before");
+  }
+  /// Whether the first query sees nothing before all keys, and would see something elsewhere.
+  bool blind_for_standing(Index tokens) const {
+    // Of an empty sequence: as if it had one token.
+    const Lengths lengths = tokens > 0 ? Lengths{q_.tokens(), tokens} : Lengths{q_.tokens() + 1, 1};
+    const Pattern pattern = among(how_.pattern, lengths.keys);
+    if (tokens > 0) {
+      pattern.check(lengths);
+    } else if (!fits(pattern, lengths)) {  // masks and documents without keys
+      return false;
+    }
+    std::vector<Ranges> scratch = scratch_for(*pattern.node());
+    Ranges seen;
+    const auto sees = [&](Index position) {
+      pattern.node()->keys_of({0, position, lengths.keys}, scratch, seen);
+      return !seen.empty();
+    };
+    if (sees(lengths.position(0))) return false;
+    for (Index position = 0; position < lengths.keys; ++position)
+      if (sees(position)) return true;
+    return false;
+  }
+  static bool fits(const Pattern& pattern, Lengths lengths) {
+    try {
+      pattern.check(lengths);
+      return true;
+    } catch (const std::invalid_argument&) {
+      return false;
+    }
   }
 
   /// Every item is checked before any is computed. Each takes the way that its own length says: it
