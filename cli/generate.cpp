@@ -37,7 +37,8 @@ const char* text(Generated::Finish finish) {
 
 /// As `echo` puts one behind what it was told to say.
 std::string without_line_end(std::string text) {
-  if (text.ends_with('\n')) text.pop_back();
+  if (!text.ends_with('\n')) return text;
+  text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
   return text;
 }

@@ -40,6 +40,7 @@ TEST_F(TokensOfAFolder, ComeBackWithTheirRoles) {
   write_pretrained(folder_ / "b", loaded.model, loaded.tokenizer, write_options(loaded));
   EXPECT_EQ(parse_json(get(folder_ / "b/tokenizer_config.json"), "b"),
             Json({{"tokenizer_class", "PreTrainedTokenizerFast"},
+                  {"model_input_names", {"input_ids", "attention_mask"}},
                   {"bos_token", "<|padding|>"},
                   {"unk_token", "<|endoftext|>"},
                   {"model_max_length", 77}}));

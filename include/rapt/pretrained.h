@@ -48,6 +48,7 @@ struct Pretrained {
   std::string chat_template = {};         // as the files have it; "": none
   std::vector<std::string> notices = {};  // what the user should know, but what stops nobody
   Index tokenizer_max_tokens = 0;  // model_max_length, as the tokenizer's files say; 0: nothing
+  std::vector<std::string> tokenizer_inputs = {};  // model_input_names, as they say; empty: nothing
   /// Weights in the files that nothing is computed with here, so that they are not written either.
   std::vector<std::string> left_out = {};
 };
@@ -129,6 +130,8 @@ struct WriteOptions {
   std::optional<Pooling> pooling = {};  // of an encoder: sentence-transformers reads it
   std::string chat_template = {};       // as it is; "": none
   Index tokenizer_max_tokens = 0;       // model_max_length of the tokenizer; 0: none
+  /// model_input_names of the tokenizer; empty: as the model has token types or not.
+  std::vector<std::string> tokenizer_inputs = {};
 };
 /// Options that keep all that was read beside the weights of a model.
 RAPT_API WriteOptions write_options(const Pretrained& loaded);

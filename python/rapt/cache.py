@@ -53,5 +53,5 @@ class KvCache(_core.KvCache):
         True
         """
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
-        return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens), how,
+        return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens, 0), how,
                              _given.word("explain: dtype", dtype, "bf16"))

@@ -178,7 +178,7 @@ class Model:
 
 
 def _threads(context):
-    if isinstance(context, int):
+    if hasattr(context, "__index__") and not isinstance(context, bool):
         raise TypeError(f"generate: context is {context} (int), expected None or a rapt.Context; how many tokens are "
                         f"seen is window={context}")
     return _given.context("generate", context)

@@ -231,6 +231,12 @@ bool is_folder(const std::string& path) {
   return folder;
 }
 
+/// What a tokenizer gives to its model, for those who read the model we write.
+std::vector<std::string> tokenizer_inputs_in(const std::string& path) {
+  if (!std::filesystem::exists(path)) return {};
+  return Fields(read_json(path), path).texts("model_input_names", std::vector<std::string>());
+}
+
 }  // namespace
 
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
@@ -248,6 +254,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
     TokenizerFolder found = read_tokenizer_folder(path);
     made.tokenizer = found.tokenizer;
     made.tokenizer_max_tokens = found.max_tokens;
+    made.tokenizer_inputs = tokenizer_inputs_in(path + "/tokenizer_config.json");
     made.notices.insert(made.notices.end(), found.notices.begin(), found.notices.end());
   }
   return made;

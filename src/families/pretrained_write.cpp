@@ -208,13 +208,16 @@ class NewFolder {
 };
 
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
-Json tokenizer_config(const Tokenizer& tokenizer, Index max_tokens, bool types) {
+Json tokenizer_config(const Tokenizer& tokenizer, const WriteOptions& options, bool types) {
   Json made{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  // Without this Transformers leaves out which of two texts a token belongs to.
-  if (types) made["model_input_names"] = {"input_ids", "token_type_ids", "attention_mask"};
+  // Versions of Transformers differ in whether they tell by themselves which of two texts a token
+  // belongs to, and models in whether they want to hear it.
+  std::vector<std::string> inputs = {"input_ids", "attention_mask"};
+  if (types) inputs.insert(inputs.begin() + 1, "token_type_ids");
+  made["model_input_names"] = options.tokenizer_inputs.empty() ? inputs : options.tokenizer_inputs;
   for (const TokenRole& role : token_roles)
     if (const auto id = tokenizer.special().*role.id) made[role.key] = tokenizer.spelling_of(*id);
-  if (max_tokens > 0) made["model_max_length"] = max_tokens;
+  if (options.tokenizer_max_tokens > 0) made["model_max_length"] = options.tokenizer_max_tokens;
   return made;
 }
 
@@ -222,7 +225,7 @@ void write_tokenizer(const std::string& folder, const Tokenizer& tokenizer, bool
                      const WriteOptions& options) {
   tokenizer.write(folder + "/tokenizer.json");
   replace_file(folder + "/tokenizer_config.json",
-               tokenizer_config(tokenizer, options.tokenizer_max_tokens, types).dump(2) + "\n");
+               tokenizer_config(tokenizer, options, types).dump(2) + "\n");
   if (!options.chat_template.empty())
     replace_file(folder + "/chat_template.jinja", options.chat_template);
 }
@@ -251,6 +254,7 @@ WriteOptions write_options(const Pretrained& loaded) {
   if (loaded.family != "rapt") options.pooling = loaded.pooling;
   options.chat_template = loaded.chat_template;
   options.tokenizer_max_tokens = loaded.tokenizer_max_tokens;
+  options.tokenizer_inputs = loaded.tokenizer_inputs;
   return options;
 }
 

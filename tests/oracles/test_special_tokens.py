@@ -1,5 +1,6 @@
 """Special tokens keep their roles through two conversions, as Transformers reads them."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -47,3 +48,9 @@ def test_pairs_of_texts_keep_their_types(tmp_path):
     before = dict(source(["a cat", "a"], ["a dog", "cat cat"], padding=True))
     assert any(1 in types for types in before["token_type_ids"])
     assert dict(again(["a cat", "a"], ["a dog", "cat cat"], padding=True)) == before
+    # What a model's own file says about it counts, even if the model has types.
+    said = json.loads((tmp_path / "a/tokenizer_config.json").read_text())
+    (tmp_path / "a/tokenizer_config.json").write_text(
+        json.dumps(said | {"model_input_names": ["input_ids", "attention_mask"]}))
+    subprocess.run([COMMAND, "convert", tmp_path / "a", tmp_path / "c"], check=True)
+    assert list(transformers.AutoTokenizer.from_pretrained(tmp_path / "c")("a")) == ["input_ids", "attention_mask"]
