@@ -89,6 +89,10 @@ TEST_F(GgufModel, CountsThatCannotBe) {
   refused(with("block_count", 0), {"llama.block_count is 0, expected 1 to 4096"});
   refused(with("block_count", 1u << 31), {"llama.block_count is 2147483648"});
   refused(with("block_count", 4096), {"no weight of layer 4095 of the 4096"});
+  // Found by fuzzing: a weight of the last layer alone, and memory for all of them.
+  Parts last = with("block_count", 4096);
+  last.tensors.push_back({"blk.4095.attn_norm.weight", {4}});
+  refused(last, {"no weight of layer 4094 of the 4096"});
   refused(with("feed_forward_length", 3), {"has shape [2, 4], expected [3, 4]"});
   refused(with("embedding_length", 1u << 31), {"a head has 1073741824 numbers"});
   refused(with("attention.key_length", 1u << 30), {"a head has 1073741824 numbers"});

@@ -237,6 +237,24 @@ std::vector<std::string> tokenizer_inputs_in(const std::string& path) {
   return Fields(read_json(path), path).texts("model_input_names", std::vector<std::string>());
 }
 
+/// Whether the files have any weight of a layer of "encoder" or "decoder"; nothing if no row speaks
+/// of its layers.
+std::optional<bool> has_layer(const std::string& stack, Index layer,
+                              const std::vector<NameRow>& names, const std::string& prefix,
+                              const StoredTensors& tensors) {
+  std::optional<bool> there;
+  for (const NameRow& row : names) {
+    if (!row.ours.starts_with(stack + ".layers.*")) continue;
+    std::string name = row.theirs.front();
+    if (name.starts_with('@')) name = prefix + name.substr(1);
+    name.replace(name.find('*'), 1, std::to_string(layer));
+    const auto at = std::lower_bound(tensors.names.begin(), tensors.names.end(), name);
+    there = at != tensors.names.end() && at->starts_with(name);
+    if (*there) return there;
+  }
+  return there;
+}
+
 }  // namespace
 
 Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
@@ -265,20 +283,11 @@ void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
   for (const std::string stack : {"encoder", "decoder"}) {
     const bool second = stack == "encoder" && config.kind == ModelConfig::Kind::encoder_decoder;
     const Index layers = second ? config.encoder_layers : config.layers;
-    const std::string last = std::to_string(layers - 1);
-    bool asked = false, there = false;
-    for (const NameRow& row : names) {
-      if (!row.ours.starts_with(stack + ".layers.*")) continue;
-      asked = true;
-      std::string name = row.theirs.front();
-      if (name.starts_with('@')) name = prefix + name.substr(1);
-      name.replace(name.find('*'), 1, last);
-      const auto at = std::lower_bound(tensors.names.begin(), tensors.names.end(), name);
-      there = there || (at != tensors.names.end() && at->starts_with(name));
-    }
-    if (asked && !there)
-      fail_input(tensors.source, ": there is no weight of layer ", last, " of the ", layers,
-                 " that the config speaks of");
+    // The last one first: a config may speak of many more than there are.
+    for (Index layer = layers - 1; layer >= 0; --layer)
+      if (has_layer(stack, layer, names, prefix, tensors) == false)
+        fail_input(tensors.source, ": there is no weight of layer ", layer, " of the ", layers,
+                   " that the config speaks of");
   }
 }
 
