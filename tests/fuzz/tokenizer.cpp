@@ -1,27 +1,10 @@
-#include "rapt/tokenizer.h"
-
-#include "families/pretrained.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/target.h"
 #include "fuzz/tokenizer_files.h"
-#include "support/gguf.h"
+#include "fuzz/tokenizer_use.h"
 
 namespace rapt::fuzz {
 namespace {
-
-/// Whatever a file has become, ids are tokens, and what was encoded can be decoded.
-void use(const Tokenizer& tokenizer, std::string_view text) {
-  const EncodeOptions special{.special = true};
-  const Encoding encoding = tokenizer.encode_pair(text, "bab", special);
-  expect(encoding.ids.size() == encoding.types.size(), "ids without types");
-  TextStream stream(tokenizer);
-  for (const std::int32_t id : encoding.ids) {
-    expect(id >= 0 && id < tokenizer.entries(), "an id that is no token");
-    stream.add(id);
-  }
-  stream.finish();
-  tokenizer.decode(encoding.ids, {.special = true});
-}
 
 /// A tokenizer.json, a zero byte, which JSON does not have, and a text.
 std::vector<std::string> seeds() {
@@ -51,64 +34,12 @@ std::function<void()> open(std::string_view input) {
   const std::size_t zero = input.find('\0');
   const Tokenizer tokenizer = Tokenizer::read(in_memory(input.substr(0, zero)));
   const std::string text(zero == std::string_view::npos ? "ab" : input.substr(zero + 1));
-  return [tokenizer, text] { use(tokenizer, text); };
-}
-
-std::vector<std::string> gguf_seeds() {
-  const auto begin = [](std::uint64_t entries, const char* model) {
-    test::GgufBytes b;
-    b.begin(0, entries).text_entry("tokenizer.ggml.model", model);
-    return b;
-  };
-  std::vector<std::string> made;
-  made.push_back(
-      begin(5, "llama")
-          .texts_entry("tokenizer.ggml.tokens",
-                       {"<unk>", "<s>", "</s>", "<0xE6>", "\u2581", "a", "b", "ab"})
-          .list_entry<float>("tokenizer.ggml.scores", 6, {0, 0, 0, 0, -1, -2, -3, -4})
-          .list_entry<std::int32_t>("tokenizer.ggml.token_type", 5, {2, 3, 3, 6, 1, 1, 1, 1})
-          .entry<std::uint32_t>("tokenizer.ggml.bos_token_id", 4, 1)
-          .bytes());
-  made.push_back(begin(6, "gpt2")
-                     .text_entry("tokenizer.ggml.pre", "smollm")
-                     .texts_entry("tokenizer.ggml.tokens", {"a", "b", "ab", "\u0120", "<|end|>"})
-                     .texts_entry("tokenizer.ggml.merges", {"a b"})
-                     .list_entry<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 1, 3})
-                     .entry<std::uint8_t>("tokenizer.ggml.add_bos_token", 7, 0)
-                     .bytes());
-  made.push_back(begin(4, "bert")
-                     .texts_entry("tokenizer.ggml.tokens",
-                                  {"[UNK]", "[CLS]", "[SEP]", "\u2581a", "b", "\u2581ab"})
-                     .entry<std::uint32_t>("tokenizer.ggml.unknown_token_id", 4, 0)
-                     .entry<std::uint32_t>("tokenizer.ggml.cls_token_id", 4, 1)
-                     .bytes());
-  return made;
-}
-
-std::vector<std::string> gguf_words() {
-  std::vector<std::string> made;
-  for (const char* key : {"model", "pre", "tokens", "merges", "scores", "token_type",
-                          "bos_token_id", "eos_token_id", "unknown_token_id", "add_space_prefix"})
-    made.push_back("tokenizer.ggml." + std::string(key));
-  for (const char* word : {"llama", "gpt2", "bert", "llama-bpe", "qwen2", "a b", "<0x41>"})
-    made.emplace_back(word);
-  return made;
-}
-
-std::function<void()> open_gguf(std::string_view input) {
-  const GgufHeader header = read_gguf_header(
-      {"fuzz", static_cast<Index>(input.size()), [input](Index offset, std::span<std::byte> room) {
-         std::copy_n(reinterpret_cast<const std::byte*>(input.data()) + offset, room.size(),
-                     room.data());
-       }});
-  const Tokenizer tokenizer = gguf_tokenizer(header.metadata, "fuzz");
-  return [tokenizer] { use(tokenizer, "ab A\u0301b <s> \xFF\xE6 \u65e5 aaaab"); };
+  return [tokenizer, text] { use_tokenizer(tokenizer, text); };
 }
 
 }  // namespace
 
 /// As much as an expression in it may take.
 const Target tokenizer_target = {"tokenizer", seeds, words, open, 16 << 20};
-const Target gguf_tokenizer_target = {"gguf_tokenizer", gguf_seeds, gguf_words, open_gguf};
 
 }  // namespace rapt::fuzz
