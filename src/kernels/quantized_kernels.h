@@ -20,11 +20,12 @@ struct ActivationBlock {
   std::int32_t codes_sum;  // the sum of the codes
 };
 
-/// Activations: rows one after the other.
+/// Activations, block after block, so that the rows of a tile lie side by side.
 struct ActivationRows {
-  const std::int8_t* codes;       // [rows][blocks][32]
-  const ActivationBlock* blocks;  // [rows][blocks]
+  const std::int8_t* codes;       // [blocks][step][32]
+  const ActivationBlock* blocks;  // [blocks][step]
   Index rows, blocks_per_row;
+  Index step;  // rows there is room for: at least as many as there are
 };
 
 /// Where a product of eight weight rows after the other goes.
@@ -37,8 +38,9 @@ struct QuantizedResult {
 
 /// Inner loops for one instruction set.
 struct QuantizedKernels {
-  /// `count` numbers as blocks, the last one filled up with zeros.
-  void (*round)(const float* x, Index count, std::int8_t* codes, ActivationBlock* blocks) noexcept;
+  /// `count` numbers of one row as blocks, `step` apart, the last one filled up with zeros.
+  void (*round)(const float* x, Index count, std::int8_t* codes, ActivationBlock* blocks,
+                Index step) noexcept;
   /// to = x · groups' + bias. By how a weight is made of its code: scale * code; the same + shift;
   /// scale * (code - 8) with 4 bits; scale * code + shift with 4 bits.
   ///

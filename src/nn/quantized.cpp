@@ -50,20 +50,25 @@ F16 load_half(const std::byte* from) {
   return x;
 }
 
-/// What a product reads of its left operand.
+/// What a product reads of its left operand, `rows_at_once` rows after the other.
 struct Activations {
   Activations(Index row_count, Index block_count)
-      : rows(row_count),
+      : step(std::min(row_count, rows_at_once)),
         blocks(block_count),
-        codes(checked_product({rows, blocks, quantized_block})),
-        about(rows * blocks) {}
+        codes(checked_product({divide_up(row_count, step), step, blocks, quantized_block})),
+        about(divide_up(row_count, step) * step * blocks) {}
 
+  /// `first` is a multiple of rows_at_once.
   ActivationRows part(Index first, Index count) const {
     return {codes.data() + first * blocks * quantized_block, about.data() + first * blocks, count,
-            blocks};
+            blocks, step};
+  }
+  void round(const QuantizedKernels& kernels, Index row, const float* x, Index columns) {
+    const Index place = row / step * step * blocks + row % step;
+    kernels.round(x, columns, codes.data() + place * quantized_block, about.data() + place, step);
   }
 
-  const Index rows, blocks;
+  const Index step, blocks;
   Buffer<std::int8_t> codes;
   Buffer<ActivationBlock> about;
 };
@@ -79,11 +84,18 @@ Activations rounded(const Matrix& a, const Context& context) {
   const QuantizedKernels& kernels = quantized_kernels_of(context);
   for_each_row_block(context, a.rows, a.columns, [&](Index first, Index count) {
     for (Index row = first; row < first + count; ++row)
-      kernels.round(static_cast<const float*>(a.data) + row * a.row_step, a.columns,
-                    out.codes.data() + row * out.blocks * quantized_block,
-                    out.about.data() + row * out.blocks);
+      out.round(kernels, row, static_cast<const float*>(a.data) + row * a.row_step, a.columns);
   });
   return out;
+}
+
+/// Weight rows of a task: pairs of groups, shared out evenly over an even number of tasks.
+Index weight_rows_per_task(const QuantizedMatrix::Body& w) {
+  const Index pairs = divide_up(w.rows, 2 * quantized_rows);
+  const Index most =
+      std::max<Index>(1, weights_per_task / (2 * quantized_rows * std::max<Index>(1, w.columns)));
+  const Index tasks = divide_up(divide_up(pairs, most), 2) * 2;
+  return divide_up(pairs, tasks) * 2 * quantized_rows;
 }
 
 }  // namespace
@@ -146,18 +158,17 @@ void multiply(const Matrix& a, const QuantizedMatrix& weights, const Product& to
   const FlushDenormals guard;
   const Activations x = rounded(a, context);
   const auto product = quantized_kernels_of(context).product[static_cast<std::size_t>(w.type)];
-  const Index groups_per_task =
-      std::max<Index>(1, weights_per_task / (quantized_rows * std::max<Index>(1, w.columns)));
-  const Index columns_per = groups_per_task * quantized_rows;
-  for_each_task(context, divide_up(w.rows, columns_per), [&](Index task, Index) {
-    const Index column = task * columns_per;
+  const Index columns_per = weight_rows_per_task(w);
+  const Index column_tasks = divide_up(w.rows, columns_per);
+  const Index row_tasks = divide_up(a.rows, rows_at_once);
+  for_each_task(context, column_tasks * row_tasks, [&](Index task, Index) {
+    const Index column = task / row_tasks * columns_per, row = task % row_tasks * rows_at_once;
     const std::byte* groups = w.memory.data() + column / quantized_rows * w.blocks * w.block_bytes;
-    for (Index row = 0; row < a.rows; row += rows_at_once)
-      product(x.part(row, std::min(rows_at_once, a.rows - row)), groups,
-              {.data = to.data + row * to.stride + column,
-               .stride = to.stride,
-               .columns = std::min(columns_per, w.rows - column),
-               .bias = to.bias == nullptr ? nullptr : to.bias + column});
+    product(x.part(row, std::min(rows_at_once, a.rows - row)), groups,
+            {.data = to.data + row * to.stride + column,
+             .stride = to.stride,
+             .columns = std::min(columns_per, w.rows - column),
+             .bias = to.bias == nullptr ? nullptr : to.bias + column});
   });
 }
 
