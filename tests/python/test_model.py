@@ -274,6 +274,7 @@ MISTAKES = [
     ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
     ("generate", ("a",), {"window": "8"}, TypeError, "window is '8'.*expected a whole number"),
     ("embed", ("\udfff",), {}, ValueError, "character 0 is half of a surrogate pair"),
+    ("save", ("new.gguf",), {}, ValueError, "new.gguf: is the name of a GGUF file.*GGUF is read, not written"),
     ("save", ("a\0b",), {}, ValueError, r"folder is 'a\\x00b'.*expected the path.*without a zero byte"),
     ("save", (None,), {}, TypeError, "folder is None, expected the path"),
     ("save", ("new",), {"dtype": "float32"}, ValueError, '"float32" given, expected f32, bf16 or f16'),

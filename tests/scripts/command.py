@@ -18,7 +18,7 @@ BENCH_KEYS = """case pattern tokens heads dim dtype threads pass time_ms gflops 
 
 
 def rapt(*arguments, stdout=subprocess.PIPE, **environment):
-    return subprocess.run([RAPT, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
+    return subprocess.run([RAPT, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, errors="replace",
                           env={**os.environ, **environment}, timeout=300)
 
 
@@ -274,6 +274,37 @@ class Health(unittest.TestCase):
             out, error = work.communicate(timeout=60)
         self.assertEqual((work.returncode, out), (130, ""), error)
 
+
+class Models(unittest.TestCase):
+    """Names of models, what they write, and where."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.run_folder, cls.llama = str(cls.path / "run"), str(cls.path / "llama")
+        small = ["train.steps=1", "data.evaluations=1", "data.tokens=16", "model.width=16", "model.layers=1",
+                 "model.heads=2", "model.max_tokens=16", "model.gated=true", 'model.norm="rms"']
+        done = rapt("train", "--data", str(ROOT / "docs"), "--out", cls.run_folder,
+                    *(word for key in small for word in ("--set", key)))
+        assert done.returncode == 0, done.stderr
+        done = rapt("convert", cls.run_folder, cls.llama)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def refused(self, code, words, *arguments, **environment):
+        done = rapt(*arguments, **environment)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (code, "", 1), done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_gguf_is_not_written(self):
+        for name in ("new.gguf", "in/new.gguf"):
+            self.refused(2, "new.gguf: is the name of a GGUF file, expected that of a new folder: GGUF is read, "
+                         "not written", "convert", self.run_folder, str(self.path / name))
+        self.assertFalse({"new.gguf", "in"} & set(os.listdir(self.path)))
 
 class Tokenize(unittest.TestCase):
     def setUp(self):
