@@ -199,6 +199,7 @@ LOAD_MISTAKES = [
     (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
     (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
+    (("minlm",), {}, RuntimeError, 'did you mean "minilm"'),
     (("{folder}",), {"weights": None}, TypeError, "weights is None, expected a word"),
 ]
 

@@ -306,6 +306,17 @@ class Models(unittest.TestCase):
                          "not written", "convert", self.run_folder, str(self.path / name))
         self.assertFalse({"new.gguf", "in"} & set(os.listdir(self.path)))
 
+    def test_names_that_are_nearly_right(self):
+        self.refused(1, 'model "minlm": no such file or folder, RAPT_MODELS names no folders; did you mean "minilm"?',
+                     "embed", "minlm", "a", RAPT_MODELS="")
+        self.refused(1, 'not in $RAPT_MODELS either; did you mean "llama"?', "generate", "lama", "a",
+                     RAPT_MODELS=f"/nowhere:{self.path}")
+        with tempfile.TemporaryDirectory() as models:
+            pathlib.Path(models, "mistral-7b.gguf").touch()
+            self.refused(1, 'did you mean "mistral-7b"?', "tokenize", "mistral7b", "a", RAPT_MODELS=models)
+        for name in ("nothing-like-it", "./minlm"):
+            self.refused(1, "rapt downloads nothing", "embed", name, "a", RAPT_MODELS="")
+
 class Tokenize(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
