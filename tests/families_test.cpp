@@ -352,15 +352,5 @@ TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
   expect_broken([&] { modules("2_Pooling"); }, {"2_Pooling/config.json", "missing"});
 }
 
-TEST(FindModel, SaysWhereItLookedAndWhatToInstall) {
-  EXPECT_NE(thrown([] { find_model("no-such-model"); }).find("minilm or smollm2"),
-            std::string::npos);
-  const TemporaryFolder folder;
-  write_text(folder.path() + "/mine.gguf", "x");
-  setenv("RAPT_MODELS", (":/nowhere:" + folder.path()).c_str(), 1);
-  EXPECT_EQ(find_model("mine"), folder.path() + "/mine.gguf");
-  unsetenv("RAPT_MODELS");
-}
-
 }  // namespace
 }  // namespace rapt::test

@@ -224,6 +224,10 @@ namespace {
 /// A GGUF file holds a whole model, one of safetensors only its weights.
 bool is_folder(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
+  const bool bare = path.find('/') == std::string::npos && !path.ends_with(".gguf");
+  check_input(folder || !bare || std::filesystem::exists(path), printable(path),
+              ": no such file or folder, expected the path of a model; find_model gives that of ",
+              "one that a name stands for");
   check_input(folder || !path.ends_with(".safetensors"), path,
               ": holds weights alone, expected the folder that has its config.json too");
   check_input(folder || !path.ends_with(".json"), path,
