@@ -110,6 +110,10 @@ RAPT_API Index embed_limit(const Pretrained& loaded);
 /// for that. An empty one is the token that texts begin with, or else the one that ends them.
 RAPT_API std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text);
 
+/// How many tokens a model of others was made for whose positions go on beyond them, as RoPE's do;
+/// 0: they end by themselves, or nothing is said of it.
+RAPT_API Index made_for(const Pretrained& loaded);
+
 /// A question as a model that was trained to chat expects it. Templates are recognised by their
 /// marks and written by rapt itself, never run: ChatML, Llama 3, Gemma, Llama 2, Mistral, Phi and
 /// Zephyr. `system` is what the model is told first; without it, what the template says. Throws

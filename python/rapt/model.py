@@ -135,7 +135,7 @@ class Model:
         options.seed = _given.whole("generate: seed", seed, 0, 2**64 - 1)
         options.cache = _given.word("generate: cache", cache, "bf16")
         options.overflow = _given.word("generate: overflow", overflow, "slide")
-        self._warn(ids, chat)
+        self._warn(ids, chat, options)
         made = self._core._generate(ids, options, bool(chat), token, _threads(context))
         answers = [self.tokenizer.decode(i) for i in made] if text else made
         return answers[0] if alone else answers
@@ -154,16 +154,17 @@ class Model:
                 raise TypeError(f"generate: chat with prompts[{i}] {_given.said(prompt)}, expected a text: the user's "
                                 "one question; what the model is told first is system=")
 
-    def _warn(self, prompts, chat):
+    def _warn(self, prompts, chat, options):
         """What `rapt generate` says before it begins."""
         if chat and not self._core.has_chat_template:
             warnings.warn("generate: the model has no chat template; the form is ChatML, whose tokens it has",
                           stacklevel=3)
         most = self._core.made_for
-        for i, prompt in enumerate(prompts):
-            if 0 < most < len(prompt):
-                warnings.warn(f"generate: prompts[{i}] has {len(prompt)} tokens, the model was made for {most}",
-                              stacklevel=3)
+        which, longest = max(enumerate(prompts), key=lambda each: len(each[1]), default=(0, ()))
+        if 0 < most < options.most_seen(len(longest)):
+            written = "" if len(longest) > most else f" and up to {options.tokens} may follow"
+            warnings.warn(f"generate: prompts[{which}] has {len(longest)} tokens{written}, the model was made for "
+                          f"{most}", stacklevel=3)
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""

@@ -94,14 +94,6 @@ nb::tuple embed(Pretrained& self, const std::vector<std::string>& texts, const C
   return nb::make_tuple(array_of(std::move(vectors)), cut);
 }
 
-/// Tokens that a model whose positions go on for ever has been trained with; 0: it has an end, or
-/// is a run of ours.
-Index made_for(const Pretrained& self) {
-  const ModelConfig& config = self.model.config();
-  const bool endless = config.positions == ModelConfig::Positions::rope && self.family != "rapt";
-  return endless ? config.max_tokens : 0;
-}
-
 bool flag(nb::handle given) {
   const int yes = PyObject_IsTrue(given.ptr());
   if (yes < 0) throw nb::python_error();
@@ -154,6 +146,7 @@ void bind_generate_options(nb::module_& module) {
   using Options = GenerateOptions;
   nb::class_<Options> bound(module, "GenerateOptions");
   bound.def(nb::init<>())
+      .def("most_seen", &Options::most_seen, "prompt"_a)
       .def_rw("tokens", &Options::tokens)
       .def_rw("beams", &Options::beams)
       .def_rw("window", &Options::context)

@@ -4,6 +4,7 @@ import inspect
 import json
 import struct
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -122,6 +123,41 @@ def test_generate(folder):
 
     with pytest.raises(KeyError, match="mine"):
         model.generate([1, 2, 3], token=broken)
+
+
+def write_llama(made):
+    """Positions of RoPE: 16 tokens is what it was made for."""
+    rng = np.random.default_rng(2)
+    shapes = {"embed_tokens": (VOCABULARY, WIDTH), "norm": (WIDTH,), "layers.0.input_layernorm": (WIDTH,),
+              "layers.0.post_attention_layernorm": (WIDTH,), "layers.0.mlp.gate_proj": (20, WIDTH),
+              "layers.0.mlp.up_proj": (20, WIDTH), "layers.0.mlp.down_proj": (WIDTH, 20),
+              **{f"layers.0.self_attn.{name}_proj": (WIDTH, WIDTH) for name in "qkvo"}}
+    made.mkdir()
+    write_safetensors(made / "model.safetensors",
+                      {f"model.{name}.weight": rng.standard_normal(shape, dtype=np.float32)
+                       for name, shape in shapes.items()})
+    (made / "config.json").write_text(json.dumps({
+        "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 1,
+        "num_attention_heads": 3, "intermediate_size": 20, "max_position_embeddings": 16,
+        "tie_word_embeddings": True}))
+    return made
+
+
+def test_a_text_that_outgrows_the_model_is_told_once(tmp_path):
+    model = rapt.load(write_llama(tmp_path / "llama"))
+
+    def told(prompts, **how):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.generate(prompts, temperature=0, **how)
+        return [str(each.message) for each in caught]
+
+    assert told([1] * 8, tokens=8) == []
+    assert told([1] * 8, tokens=9) == ["generate: prompts[0] has 8 tokens and up to 9 may follow, the model was "
+                                       "made for 16"]
+    assert told([[1], [1] * 17, [1] * 16], tokens=1) == ["generate: prompts[1] has 17 tokens, the model was made for 16"]
+    assert told([1] * 8, tokens=9, window=16) == []
+    assert told([1] * 8, tokens=2**63 - 1, token=lambda prompt, id: True) != []
 
 
 def test_a_full_context_stops(folder):

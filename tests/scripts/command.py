@@ -317,6 +317,32 @@ class Models(unittest.TestCase):
         for name in ("nothing-like-it", "./minlm"):
             self.refused(1, "rapt downloads nothing", "embed", name, "a", RAPT_MODELS="")
 
+    def test_several_answers_have_a_line_each(self):
+        generate = ["generate", self.run_folder, "--tokens", "3", "--temperature", "0"]
+        apart = [rapt(*generate, prompt) for prompt in ("one", "two")]
+        self.assertNotIn("==>", apart[0].stdout)
+        both = rapt(*generate, "one", "two")
+        self.assertEqual((both.returncode, both.stderr), (0, ""))
+        self.assertEqual(both.stdout, f"==> prompt 1 of 2 <==\n{apart[0].stdout}\n"
+                                      f"==> prompt 2 of 2 <==\n{apart[1].stdout}")
+        self.assertEqual([each["text"] + "\n" for each in rapt_json(*generate, "one", "two")],
+                         [each.stdout for each in apart])
+        self.assertNotIn("==>", rapt(*generate, "one", "--beams", "2").stdout)
+
+    def test_a_text_that_outgrows_the_model_is_told_once(self):
+        def told(model, *more):
+            done = rapt("generate", model, "--temperature", "0", *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+
+        self.assertEqual(told(self.llama, "--tokens", "8", "12345678"), "")
+        self.assertEqual(told(self.llama, "--tokens", "9", "12345678"),
+                         "the prompt has 8 tokens and up to 9 may follow, the model was made for 16\n")
+        self.assertEqual(told(self.llama, "--tokens", "1", "a", "b" * 17, "b" * 16),
+                         "prompt 2 of 3 has 17 tokens, the model was made for 16\n")
+        self.assertEqual(told(self.llama, "--tokens", "9", "--context", "16", "12345678"), "")
+        self.assertEqual(told(self.run_folder, "--tokens", "9", "12345678"), "")
+
 class Tokenize(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
