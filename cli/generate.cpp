@@ -23,19 +23,6 @@ struct GenerateCommand {
   bool json = false;
 };
 
-const char* text(Generated::Finish finish) {
-  switch (finish) {
-    case Generated::Finish::end:
-      return "end";
-    case Generated::Finish::length:
-      return "length";
-    case Generated::Finish::context:
-      return "context";
-    default:
-      return "cancelled";
-  }
-}
-
 /// As `echo` puts one behind what it was told to say.
 std::string without_line_end(std::string text) {
   if (!text.ends_with('\n')) return text;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import List, NamedTuple, Optional
 
 from rapt import _core, _given
 
@@ -38,6 +39,15 @@ def _packages():
 
 def _usual(option):
     return getattr(_USUAL, option, None)
+
+
+class Generated(NamedTuple):
+    """What a model wrote behind a prompt, and why it ended."""
+
+    text: Optional[str]  # None for models without a tokenizer
+    ids: List[int]  # of the new tokens; the one that ended it is not among them
+    finish: str  # "end": an end token; "length": all tokens asked for; "context": it is full; "cancelled"
+    log_probability: float  # of the tokens, under the model itself
 
 
 class Model:
@@ -103,7 +113,7 @@ class Model:
                  top_k=_usual("top_k"), top_p=_usual("top_p"), min_p=_usual("min_p"),
                  repetition=_usual("repetition"), seed=_usual("seed"), beams=_usual("beams"),
                  cache=_usual("cache"), chat=False, system=None, window=_usual("window"),
-                 overflow=_usual("overflow"), pinned=_usual("pinned"), token=None, context=None):
+                 overflow=_usual("overflow"), pinned=_usual("pinned"), token=None, details=False, context=None):
         """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
         are the answers. token(prompt, id) is called as tokens come; true ends the writing.
 
@@ -114,6 +124,8 @@ class Model:
         told first; it is one turn. window is how many tokens are seen at a time (0: all that the model has
         positions for, which RoPE and ALiBi do not limit); where it is full, overflow says "stop", or "slide",
         which keeps the first `pinned` ones.
+
+        With details=True an answer is a rapt.Generated: its text, its ids, and why it ended.
         """
         asked, alone = _prompts(prompts)
         self._check_chat(asked, chat, system)
@@ -137,8 +149,15 @@ class Model:
         options.overflow = _given.word("generate: overflow", overflow, "slide")
         self._warn(ids, chat, options)
         made = self._core._generate(ids, options, bool(chat), token, _threads(context))
-        answers = [self.tokenizer.decode(i) for i in made] if text else made
+        answers = [self._answer(each, text, details) for each in made]
         return answers[0] if alone else answers
+
+    def _answer(self, made, text, details):
+        """An answer to a prompt, from (ids, finish, log_probability)."""
+        spoken = self.tokenizer.decode(made[0]) if self.tokenizer is not None and (text or details) else None
+        if details:
+            return Generated(spoken, *made)
+        return spoken if text else made[0]
 
     def _prompt(self, text, chat, system):
         """As `rapt generate` reads it."""

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -100,9 +101,13 @@ bool flag(nb::handle given) {
   return yes > 0;
 }
 
+/// Ids, why they ended, and their log-probability.
+using Written = std::tuple<Ids, std::string, double>;
+
 /// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
-std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, GenerateOptions options,
-                       bool chat, nb::object token, const Context& context) {
+std::vector<Written> write(Pretrained& self, const std::vector<Ids>& prompts,
+                           GenerateOptions options, bool chat, nb::object token,
+                           const Context& context) {
   if (options.ends.empty()) options.ends = self.special.ends;
   if (chat) options.ends.push_back(chat_end(self));
   if (self.tokenizer && options.entries == 0) options.entries = self.tokenizer->entries();
@@ -126,9 +131,10 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
     const nb::gil_scoped_release release;
     made = rapt::generate(self.model, prompts, options, events, context);
   }
-  std::vector<Ids> ids;
-  for (Generated& each : made) ids.push_back(std::move(each.ids));
-  return ids;
+  std::vector<Written> written;
+  for (Generated& each : made)
+    written.emplace_back(std::move(each.ids), text(each.finish), each.log_probability);
+  return written;
 }
 
 std::string overflow_of(const GenerateOptions& options) {

@@ -125,6 +125,31 @@ def test_generate(folder):
         model.generate([1, 2, 3], token=broken)
 
 
+def test_generate_says_why_it_ended(folder):
+    model = rapt.load(folder)
+    ids = model.generate([1, 2, 3], tokens=5, temperature=0)
+    said = model.generate([1, 2, 3], tokens=5, temperature=0, details=True)
+    assert isinstance(said, rapt.Generated)
+    assert (said.ids, said.finish, said.text) == (ids, "length", model.tokenizer.decode(ids))
+    rows = np.float64(model.forward([[1, 2, 3] + ids], logits=True)[2:-1])
+    expected = rows[range(len(ids)), ids] - np.log(np.exp(rows).sum(-1))
+    assert said.log_probability == pytest.approx(expected.sum(), abs=1e-4)
+    texts = model.generate(["ab", "c"], tokens=5, temperature=0)
+    assert [each.text for each in model.generate(["ab", "c"], tokens=5, temperature=0, details=True)] == texts
+    assert model.generate([1, 2, 3], window=8, temperature=0, details=True).finish == "context"
+    assert model.generate([1, 2, 3], token=lambda prompt, id: True, details=True).finish == "cancelled"
+    model.tokenizer = None
+    assert model.generate([1, 2, 3], tokens=5, temperature=0, details=True).text is None
+
+
+def test_generate_says_when_an_end_token_ended_it(folder):
+    first = rapt.load(folder).generate([1, 2, 3], tokens=1, temperature=0)[0]
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": first}))
+    said = rapt.load(folder).generate([1, 2, 3], temperature=0, details=True)
+    assert (said.ids, said.finish) == ([], "end")
+
+
 def write_llama(made):
     """Positions of RoPE: 16 tokens is what it was made for."""
     rng = np.random.default_rng(2)
