@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rapt import _core, _given
-from rapt.attention import WANT_LSE, WANT_STATS, check_dropout, torch_side, with_stats
+from rapt.attention import WANT_STATS, check_dropout, torch_side, wants, with_stats
 from rapt.bias import as_bias
 
 
@@ -36,7 +36,8 @@ class KvCache(_core.KvCache):
         side = torch_side(q)
         if side is not None:
             side.refuse_gradients("KvCache.attend", q)
-        wanted = (return_lse and WANT_LSE) | (return_stats and WANT_STATS)
+        wanted = wants("KvCache.attend", return_lse, return_stats)
+        strict = _given.flag("KvCache.attend: strict", strict)
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, seed,
                strict, context)
         result = self._attend(q, sequences, how, layout, wanted)

@@ -26,7 +26,7 @@ def load(path, weights="stored", allow_non_finite=False):
                            "build it again")
     where = _given.path("load: path", path, "a folder, a GGUF file, or a name such as \"smollm2\"")
     model = _core.load(where, _given.word("load: weights", weights, "f32"), _packages(),
-                       bool(allow_non_finite))
+                       _given.flag("load: allow_non_finite", allow_non_finite))
     for line in model.notices:
         warnings.warn(line, stacklevel=2)
     return Model(model)
@@ -95,7 +95,8 @@ class Model:
         what an encoder-decoder's encoder reads, one for each sequence."""
         given = _given.sequences("forward: sequences", sequences, self.vocabulary)
         read = None if sources is None else _given.sequences("forward: sources", sources, self.vocabulary)
-        return self._core._forward(given, read, bool(logits), _given.context("forward", context))
+        return self._core._forward(given, read, _given.flag("forward: logits", logits),
+                                   _given.context("forward", context))
 
     def embed(self, texts, *, context=None):
         """[texts, width]: one vector for each text, as the model's folder says; behind dense layers of a
@@ -128,6 +129,7 @@ class Model:
         With details=True an answer is a rapt.Generated: its text, its ids, and why it ended.
         """
         asked, alone = _prompts(prompts)
+        chat, details = _given.flag("generate: chat", chat), _given.flag("generate: details", details)
         self._check_chat(asked, chat, system)
         text = any(isinstance(prompt, str) for prompt in asked)
         if text and self.tokenizer is None:
@@ -148,7 +150,7 @@ class Model:
         options.cache = _given.word("generate: cache", cache, "bf16")
         options.overflow = _given.word("generate: overflow", overflow, "slide")
         self._warn(ids, chat, options)
-        made = self._core._generate(ids, options, bool(chat), token, _threads(context))
+        made = self._core._generate(ids, options, chat, token, _threads(context))
         answers = [self._answer(each, text, details) for each in made]
         return answers[0] if alone else answers
 

@@ -95,12 +95,6 @@ nb::tuple embed(Pretrained& self, const std::vector<std::string>& texts, const C
   return nb::make_tuple(array_of(std::move(vectors)), cut);
 }
 
-bool flag(nb::handle given) {
-  const int yes = PyObject_IsTrue(given.ptr());
-  if (yes < 0) throw nb::python_error();
-  return yes > 0;
-}
-
 /// Ids, why they ended, and their log-probability.
 using Written = std::tuple<Ids, std::string, double>;
 
@@ -255,9 +249,14 @@ std::string path_in(const char* where, nb::handle given) {
       checked("path", where, given, "the path of a tokenizer.json, or a name"));
 }
 
+bool flag_in(const char* where, nb::handle given) {
+  return nb::cast<bool>(checked("flag", where, given));
+}
+
 nb::object decoded(const Tokenizer& self, nb::handle ids, nb::handle special) {
   const nb::object known = checked("ids", "decode: ids", ids, self.entries());
-  const std::string text = self.decode(nb::cast<Ids>(known), DecodeOptions{flag(special)});
+  const std::string text =
+      self.decode(nb::cast<Ids>(known), DecodeOptions{flag_in("decode: special", special)});
   return nb::steal<nb::object>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -285,9 +284,9 @@ void bind_tokenizer(nb::module_& module) {
       .def(
           "encode",
           [](const Tokenizer& self, nb::handle text, nb::handle frame, nb::handle special) {
-            return self
-                .encode(text_in("encode: text", text), EncodeOptions{flag(frame), flag(special)})
-                .ids;
+            const EncodeOptions options{flag_in("encode: frame", frame),
+                                        flag_in("encode: special", special)};
+            return self.encode(text_in("encode: text", text), options).ids;
           },
           "text"_a.none(), "frame"_a.none() = true, "special"_a.none() = false,
           nb::sig("def encode(self, text: str, frame: bool = True, special: bool = False) -> "

@@ -213,6 +213,9 @@ TOKENIZER_MISTAKES = [
     ("spelling_of", (900,), ValueError, "spelling_of: id is 900, expected 0 to 257"),
     ("read", (5,), TypeError, r"read: path is 5 \(int\), expected the path of a tokenizer.json"),
     ("read", ("/no/such.json",), RuntimeError, "no such file or folder.*downloads nothing"),
+    ("encode", ("a", "no"), TypeError, r"encode: frame is 'no' \(str\), expected True or False"),
+    ("encode", ("a", True, 1), TypeError, r"encode: special is 1 \(int\), expected True or False"),
+    ("decode", ([1], None), TypeError, "decode: special is None, expected True or False"),
     ("read", (b"/no/\xff",), ValueError, "no UTF-8; expected the path"),
     ("decode", (np.array([[1, 2], [3, 4]]),), TypeError, r"ids\[0\] is array.*expected a token id"),
     ("write", (None,), TypeError, "write: path is None, expected the path"),
@@ -261,6 +264,7 @@ LOAD_MISTAKES = [
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
     (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
     (("minlm",), {}, RuntimeError, 'did you mean "minilm"'),
+    (("{folder}",), {"allow_non_finite": "no"}, TypeError, "allow_non_finite is 'no'.*expected True or False"),
     (("{folder}",), {"weights": None}, TypeError, "weights is None, expected a word"),
 ]
 
@@ -336,6 +340,9 @@ MISTAKES = [
     ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
     ("generate", ("a",), {"window": "8"}, TypeError, "window is '8'.*expected a whole number"),
     ("embed", ("\udfff",), {}, ValueError, "character 0 is half of a surrogate pair"),
+    ("forward", ([[1]],), {"logits": "no"}, TypeError, r"forward: logits is 'no' \(str\), expected True or False"),
+    ("generate", ("a",), {"chat": "no"}, TypeError, r"generate: chat is 'no' \(str\), expected True or False"),
+    ("generate", ("a",), {"details": 1}, TypeError, r"generate: details is 1 \(int\), expected True or False"),
     ("save", ("new.gguf",), {}, ValueError, "new.gguf: is the name of a GGUF file.*GGUF is read, not written"),
     ("save", ("a\0b",), {}, ValueError, r"folder is 'a\\x00b'.*expected the path.*without a zero byte"),
     ("save", (None,), {}, TypeError, "folder is None, expected the path"),

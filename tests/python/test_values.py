@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rapt
+from rapt.compat.flash_attn import flash_attn_func
 
 
 def numbers(*shape, seed=0):
@@ -97,6 +98,33 @@ def test_a_cache_explains_its_way():
         cache.explain((1, 8, 1, 64), [0])
     with pytest.raises(TypeError, match=r"explain: q is 5 \(int\), expected a shape"):
         cache.explain(5, 4096)
+
+
+FLAGS = [
+    ("attend: return_lse", lambda x, no: rapt.attend(x, x, x, return_lse=no)),
+    ("attend: return_rows", lambda x, no: rapt.attend(x, x, x, return_rows=no)),
+    ("dense_bias: fixed", lambda x, no: rapt.dense_bias(x, fixed=no)),
+    ("longformer: causal", lambda x, no: rapt.longformer(x, x, x, causal=no)),
+    ("longformer: return_rows", lambda x, no: rapt.longformer(x, x, x, return_rows=no)),
+    ("local: causal", lambda x, no: rapt.local(x, x, x, causal=no)),
+    ("attend_bigbird: return_rows", lambda x, no: rapt.attend_bigbird(x, x, x, return_rows=no)),
+    ("lsh: once", lambda x, no: rapt.lsh(x, x, once=no)),
+    ("sinusoidal: inclusive", lambda x, no: rapt.positions.sinusoidal(4, 8, like=x, inclusive=no)),
+    ("axial: column_major", lambda x, no: rapt.positions.axial(x[0, 0], x[0, 0], 4, column_major=no)),
+    ("scaled_dot_product_attention: is_causal",
+     lambda x, no: rapt.scaled_dot_product_attention(x, x, x, is_causal=no)),
+    ("flex_attention: return_lse", lambda x, no: rapt.flex_attention(x, x, x, return_lse=no)),
+    ("flash_attn: causal", lambda x, no: flash_attn_func(x, x, x, causal=no)),
+]
+
+
+@pytest.mark.parametrize("name, call", FLAGS, ids=[name for name, _ in FLAGS])
+def test_flags_are_true_or_false(name, call):
+    x = numbers(1, 2, 4, 8)
+    for given, shown in (("no", r"'no' \(str\)"), (0, r"0 \(int\)"), (None, "None")):
+        with pytest.raises(TypeError, match=f"{name} is {shown}, expected True or False"):
+            call(x, given)
+    call(x, np.False_)
 
 
 def test_rope_turns_pairs():
