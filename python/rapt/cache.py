@@ -27,6 +27,39 @@ class KvCache(_core.KvCache):
     (1, 2, 1, 4)
     """
 
+    def __init__(self, kv_heads, dim, value_dim=0, type="f32", window=0, pinned=0, context=None, lsh=None,
+                 lsh_tokens=0, rotations=None):
+        sizes = {"kv_heads": kv_heads, "dim": dim, "value_dim": value_dim, "window": window, "pinned": pinned,
+                 "lsh_tokens": lsh_tokens}
+        super().__init__(**{name: _given.whole(f"KvCache: {name}", size) for name, size in sizes.items()},
+                         type=_given.word("KvCache: type", type, "bf16"), lsh=lsh, rotations=rotations,
+                         context=_given.context("KvCache", context))
+
+    def fork(self, sequence):
+        """A new sequence with the tokens of another, at the price of a page table; returns its number."""
+        return super().fork(_sequence("fork", sequence))
+
+    def remove(self, sequence):
+        """Forgets a sequence; pages that no other has are used again."""
+        super().remove(_sequence("remove", sequence))
+
+    def append(self, sequence, k, v, layout="bhld"):
+        """Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]."""
+        super().append(_sequence("append", sequence), k, v, layout)
+
+    def append_padding(self, sequence, tokens):
+        """Hashed caches: adds positions that no query sees."""
+        super().append_padding(_sequence("append_padding", sequence),
+                               _given.whole("KvCache.append_padding: tokens", tokens))
+
+    def truncate(self, sequence, tokens):
+        """Forgets all but the first tokens."""
+        super().truncate(_sequence("truncate", sequence), _given.whole("KvCache.truncate: tokens", tokens))
+
+    def tokens(self, sequence):
+        """Tokens appended so far."""
+        return super().tokens(_sequence("tokens", sequence))
+
     def attend(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None,
                relative_values=None, sinks=None, dropout=0.0, seed=None, strict=False,
                return_lse=False, return_stats=False, layout="bhld", context=None):
@@ -56,3 +89,7 @@ class KvCache(_core.KvCache):
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
         return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens, 0), how,
                              _given.word("explain: dtype", dtype, "bf16"))
+
+
+def _sequence(method, value):
+    return _given.whole(f"KvCache.{method}: sequence", value)

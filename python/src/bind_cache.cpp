@@ -140,7 +140,7 @@ void bind_cache(nb::module_& module) {
             self.change([&](KvCache& c) { c.remove(sequence); });
           },
           "sequence"_a)
-      .def("append", &append, "sequence"_a, "k"_a, "v"_a, "layout"_a = "bhld",
+      .def("append", &append, "sequence"_a, "k"_a.none(), "v"_a.none(), "layout"_a.none() = "bhld",
            "Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim].")
       .def(
           "append_padding",

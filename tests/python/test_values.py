@@ -100,6 +100,34 @@ def test_a_cache_explains_its_way():
         cache.explain(5, 4096)
 
 
+CACHE_MISTAKES = [
+    (lambda cache, x: rapt.KvCache(), r"missing 2 required positional arguments: 'kv_heads' and 'dim'"),
+    (lambda cache, x: rapt.KvCache("2", 8), r"KvCache: kv_heads is '2' \(str\), expected a whole number"),
+    (lambda cache, x: rapt.KvCache(2, 8, type=None), "KvCache: type is None, expected a word"),
+    (lambda cache, x: rapt.KvCache(2, 8, context=3), r"KvCache: context is 3 \(int\), expected None or a rapt.Context"),
+    (lambda cache, x: cache.append(x, x), "missing 1 required positional argument: 'v'"),
+    (lambda cache, x: cache.append([0], x, x), r"KvCache.append: sequence is \[0\] \(list\), expected a whole number"),
+    (lambda cache, x: cache.append(0, None, x), "k is a NoneType, expected an array"),
+    (lambda cache, x: cache.append(0, x, "v"), "v is a str, expected an array"),
+    (lambda cache, x: cache.append_padding(0, 1.5), r"append_padding: tokens is 1.5 \(float\), expected a whole number"),
+    (lambda cache, x: cache.fork("a"), r"KvCache.fork: sequence is 'a' \(str\), expected a whole number"),
+    (lambda cache, x: cache.remove(None), "KvCache.remove: sequence is None, expected a whole number"),
+    (lambda cache, x: cache.truncate(0, None), "KvCache.truncate: tokens is None, expected a whole number"),
+    (lambda cache, x: cache.tokens(None), "KvCache.tokens: sequence is None, expected a whole number"),
+    (lambda cache, x: cache.attend(x, [0], strict="no"), r"KvCache.attend: strict is 'no' \(str\), expected True or False"),
+    (lambda cache, x: cache.attend(x, [0], return_lse="no"), "KvCache.attend: return_lse is 'no'.*True or False"),
+]
+
+
+@pytest.mark.parametrize("call, words", CACHE_MISTAKES, ids=lambda part: part if isinstance(part, str) else "")
+def test_mistakes_of_caches(call, words):
+    cache, x = rapt.KvCache(2, 8), numbers(1, 2, 3, 8)
+    cache.append(cache.add(), x, x)
+    with pytest.raises(TypeError, match=words) as raised:
+        call(cache, x)
+    assert "incompatible function arguments" not in str(raised.value)
+
+
 FLAGS = [
     ("attend: return_lse", lambda x, no: rapt.attend(x, x, x, return_lse=no)),
     ("attend: return_rows", lambda x, no: rapt.attend(x, x, x, return_rows=no)),
