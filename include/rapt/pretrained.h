@@ -58,6 +58,7 @@ enum class WeightForm {
   stored,  // few bits stay few bits, bf16 and f16 stay what they are, all else becomes f32
   f32,
   bf16,  // half the memory of f32; where the CPU multiplies bf16, activations are rounded as well
+  f16,   // half the memory of f32; numbers beyond 65504 are refused
   q8_0,
   q4_0,
   q4_1,

@@ -18,8 +18,8 @@ def load(path, weights="stored", allow_non_finite=False):
     as "minilm" or "smollm2" that an installed package stands for.
 
     weights is what matrices are kept as: "stored" (few bits stay few bits, bf16 and f16 stay what they
-    are, all else is f32), "f32", "bf16", "q8_0", "q4_0" or "q4_1". A model of others with weights that
-    are infinite or NaN is refused unless allow_non_finite says otherwise.
+    are, all else is f32), "f32", "bf16", "f16", "q8_0", "q4_0" or "q4_1". A model of others with weights
+    that are infinite or NaN is refused unless allow_non_finite says otherwise.
     """
     if Tokenizer is None:
         raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "

@@ -38,10 +38,12 @@ WeightForm form_of(const std::string& word) {
   if (word == "stored") return WeightForm::stored;
   if (word == "f32") return WeightForm::f32;
   if (word == "bf16") return WeightForm::bf16;
+  if (word == "f16") return WeightForm::f16;
   if (word == "q8_0") return WeightForm::q8_0;
   if (word == "q4_0") return WeightForm::q4_0;
   if (word == "q4_1") return WeightForm::q4_1;
-  wrong_value("load: weights is \"", word, "\", expected stored, f32, bf16, q8_0, q4_0 or q4_1");
+  wrong_value("load: weights is \"", word,
+              "\", expected stored, f32, bf16, f16, q8_0, q4_0 or q4_1");
 }
 
 Pretrained opened(const std::string& name, const std::string& weights,

@@ -172,6 +172,7 @@ void check_memory(const StoredTensors& tensors, WeightForm form) {
   };
   const double per_number = form == WeightForm::f32    ? 4
                             : form == WeightForm::bf16 ? 2
+                            : form == WeightForm::f16  ? 2
                             : form == WeightForm::q8_0 ? 34 / 32.
                             : form == WeightForm::q4_0 ? 18 / 32.
                                                        : 20 / 32.;
@@ -210,6 +211,7 @@ void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& 
   const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
   const Type type = !matrix                      ? Type::f32
                     : form == WeightForm::bf16   ? Type::bf16
+                    : form == WeightForm::f16    ? Type::f16
                     : form == WeightForm::stored ? shared_type(tensors, parts)
                                                  : Type::f32;
   parameter.value = gather(tensors, parts, shape, config, type);

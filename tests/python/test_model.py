@@ -185,6 +185,19 @@ def test_a_text_that_outgrows_the_model_is_told_once(tmp_path):
     assert told([1] * 8, tokens=2**63 - 1, token=lambda prompt, id: True) != []
 
 
+def test_f16_rounds_as_it_reads(tmp_path):
+    folder = write_llama(tmp_path / "llama")
+    wide = rapt.load(folder)
+    for parameter in wide.parameters().values():
+        if parameter.ndim == 2:
+            parameter[:] = parameter.astype(np.float16)
+    wide.refresh()
+    narrow = rapt.load(folder, weights="f16")
+    assert narrow.parameters()["embedding.weight"].dtype == np.float16  # and no longer packed, as `wide`
+    for ids in ([7], [1, 2, 3, 4, 5]):
+        np.testing.assert_array_equal(narrow.forward([ids], logits=True), wide.forward([ids], logits=True))
+
+
 def test_a_full_context_stops(folder):
     model = rapt.load(folder)
     assert len(model.generate([1, 2, 3], tokens=20, temperature=0, window=8)) == 5

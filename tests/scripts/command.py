@@ -343,6 +343,16 @@ class Models(unittest.TestCase):
         self.assertEqual(told(self.llama, "--tokens", "9", "--context", "16", "12345678"), "")
         self.assertEqual(told(self.run_folder, "--tokens", "9", "12345678"), "")
 
+    def test_f16_is_a_form_of_weights(self):
+        prompt = ["--tokens", "5", "--temperature", "0", "a text"]
+        done = rapt("convert", self.llama, str(self.path / "f16"), "--dtype", "f16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        narrow = rapt("generate", self.llama, "--weights", "f16", *prompt)
+        self.assertEqual((narrow.returncode, narrow.stderr), (0, ""))
+        self.assertEqual(narrow.stdout, rapt("generate", str(self.path / "f16"), *prompt).stdout)
+        self.refused(2, "f16", "generate", self.llama, "--weights", "f8", *prompt)
+
+
 class Tokenize(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
