@@ -176,7 +176,7 @@ void check_memory(const StoredTensors& tensors, WeightForm form) {
                             : form == WeightForm::q8_0 ? 34 / 32.
                             : form == WeightForm::q4_0 ? 18 / 32.
                                                        : 20 / 32.;
-  double bytes = 0;
+  double bytes = tensors.beside_bytes;
   for (const std::string& name : tensors.names)
     bytes += form == WeightForm::stored ? static_cast<double>(tensors.bytes(name))
                                         : numbers(name) * per_number;
@@ -268,6 +268,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   const auto weights = std::make_shared<const Weights>(path);
   StoredTensors tensors = tensors_of(weights, path);
   tensors.finite = !options.allow_non_finite;
+  tensors.beside_bytes = dense_bytes(path);
   const FamilyConfig what = read_family_config(path);
   Pretrained made = model_from(what, tensors, options.weights);
   tell_type(what, *weights, path, made.notices);
