@@ -76,18 +76,24 @@ class KvCache(_core.KvCache):
         result = self._attend(q, sequences, how, layout, wanted)
         return with_stats(result, wanted) if wanted & WANT_STATS else result
 
-    def explain(self, q, tokens, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
+    def explain(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
                 sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
-        """Which way attend would go over a sequence of so many tokens, in words: a number, not a sequence of
-        this cache, whose length is cache.tokens(sequence).
+        """Which way attend would go, in words. What attend refuses is refused with the same words.
 
-        q is a shape [batch, heads, queries, dim], or an array that has one.
+        q is a shape [batch, heads, queries, dim], or an array that has one. sequences are those of attend; a
+        number is that of the tokens that a sequence would have.
 
-        >>> "cache     int8" in KvCache(kv_heads=2, dim=64, type="int8").explain((1, 8, 1, 64), 4096, "causal")
+        >>> cache = KvCache(kv_heads=2, dim=64, type="int8")
+        >>> "cache     int8" in cache.explain((1, 8, 1, 64), 4096, "causal")
+        True
+        >>> "cache     int8" in cache.explain((1, 8, 1, 64), [cache.add()])
         True
         """
+        strict = _given.flag("KvCache.explain: strict", strict)
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
-        return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens, 0), how,
+        if hasattr(sequences, "__index__") and not hasattr(sequences, "__len__"):
+            sequences = _given.whole("explain: tokens", sequences, 0)
+        return self._explain(_given.shape("explain: q", q), sequences, how,
                              _given.word("explain: dtype", dtype, "bf16"))
 
 

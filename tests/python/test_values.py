@@ -94,10 +94,48 @@ def test_a_cache_explains_its_way():
     assert "isa       scalar" in older.explain((1, 8, 1, 64), 4096)
     with pytest.raises(ValueError, match="q has 3 sizes, expected 4"):
         cache.explain((1, 8, 64), 4096)
-    with pytest.raises(TypeError, match=r"explain: tokens is \[0\] \(list\), expected a whole number"):
-        cache.explain((1, 8, 1, 64), [0])
+    with pytest.raises(TypeError, match="explain: sequences is a str, expected an array or a list of numbers"):
+        cache.explain((1, 8, 1, 64), "all")
+    with pytest.raises(ValueError, match="explain: tokens is -1, expected 0 to"):
+        cache.explain((1, 8, 1, 64), -1)
+    with pytest.raises(ValueError, match="q has 5 tokens and a sequence has 4, so that the first query"):
+        cache.explain((1, 8, 5, 64), 4, "causal")
     with pytest.raises(TypeError, match=r"explain: q is 5 \(int\), expected a shape"):
         cache.explain(5, 4096)
+
+
+def test_a_cache_explains_what_attend_takes_and_refuses_the_rest():
+    cache = rapt.KvCache(kv_heads=2, dim=8, window=64)
+    long, short = cache.add(), cache.add()
+    for _ in range(4):
+        cache.append(long, numbers(1, 2, 64, 8), numbers(1, 2, 64, 8))
+    cache.append(short, numbers(1, 2, 5, 8), numbers(1, 2, 5, 8))
+    near = "causal & window(63, 0)"
+    assert cache.explain((1, 2, 1, 8), [long], near) == cache.explain((1, 2, 1, 8), 256, near)
+    both = cache.explain((2, 2, 1, 8), [long, short], near)
+    assert both.startswith("sequences {1} of 5 tokens\n") and "\n\nsequences {0} of 256 tokens\n" in both
+    other = next(name for name in rapt.supported_isas() if name != rapt.Context().isa)
+    for shape, sequences, how in (((1, 2, 1, 8), [long], {}), ((1, 2, 1, 8), [7], {}), ((1, 2, 1, 8), [0, 1], {}),
+                                  ((1, 3, 1, 8), [0], {}), ((1, 2, 1, 9), [0], {}),
+                                  ((1, 2, 6, 8), [short], {"pattern": "causal"}),
+                                  ((1, 2, 1, 8), [short], {"pattern": "lsh(4, 1, {2})"}),
+                                  ((1, 2, 1, 8), [short], {"sinks": [1.0]}),
+                                  ((1, 2, 1, 8), [short], {"softcap": -1.0}),
+                                  ((1, 2, 1, 8), [short], {"context": rapt.Context(isa=other)})):
+        with pytest.raises(ValueError) as refused:
+            cache.attend(np.zeros(shape, np.float32), sequences, **how)
+        with pytest.raises(ValueError) as explained:
+            cache.explain(shape, sequences, **how)
+        assert str(explained.value) == str(refused.value)
+    hashed = rapt.KvCache(kv_heads=2, dim=8, lsh=rapt.lsh_pattern(4, 1, [2]))
+    hashed.append(hashed.add(), numbers(1, 2, 9, 8), numbers(1, 2, 9, 8))
+    assert "hashed" in hashed.explain((1, 2, 1, 8), [0], "lsh(4, 1, {2})")
+    for pattern in ("causal", "lsh(4, 2, {2})"):
+        with pytest.raises(ValueError) as refused:
+            hashed.attend(numbers(1, 2, 1, 8), [0], pattern)
+        with pytest.raises(ValueError) as explained:
+            hashed.explain((1, 2, 1, 8), [0], pattern)
+        assert str(explained.value) == str(refused.value)
 
 
 CACHE_MISTAKES = [
