@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 
@@ -21,19 +22,6 @@ struct GenerateCommand {
   Index threads = 0;
   bool json = false;
 };
-
-const char* text(Generated::Finish finish) {
-  switch (finish) {
-    case Generated::Finish::end:
-      return "end";
-    case Generated::Finish::length:
-      return "length";
-    case Generated::Finish::context:
-      return "context";
-    default:
-      return "cancelled";
-  }
-}
 
 /// As `echo` puts one behind what it was told to say.
 std::string without_line_end(std::string text) {
@@ -150,16 +138,42 @@ GenerateOptions options_of(const GenerateCommand& command, const Pretrained& ope
   return options;
 }
 
-/// Positions that the model has not met in training.
+/// Positions that the model has not met in training: told once, of the longest prompt.
 void tell_long_prompts(const Pretrained& opened,
-                       const std::vector<std::vector<std::int32_t>>& prompts) {
-  const ModelConfig& config = opened.model.config();
-  if (opened.family == "rapt" || config.positions != ModelConfig::Positions::rope) return;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (static_cast<Index>(prompts[i].size()) <= config.max_tokens) continue;
-    fmt::print(stderr, "{} has {} tokens, the model was made for {}\n",
-               prompt_name(i, prompts.size()), prompts[i].size(), config.max_tokens);
+                       const std::vector<std::vector<std::int32_t>>& prompts,
+                       const GenerateOptions& options) {
+  const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const auto longest = std::max_element(prompts.begin(), prompts.end(), shorter);
+  const Index most = made_for(opened), count = std::ssize(*longest);
+  if (most == 0 || options.most_seen(count) <= most) return;
+  const std::string written =
+      count > most ? "" : fmt::format(" and up to {} may follow", options.tokens);
+  fmt::print(stderr, "{} has {} tokens{}, the model was made for {}\n",
+             prompt_name(static_cast<std::size_t>(longest - prompts.begin()), prompts.size()),
+             count, written, most);
+}
+
+/// Texts one below the other; of several each under a line of its own, as `head` has it.
+void print_texts(const std::vector<std::string>& texts) {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts.size() > 1)
+      fmt::print("{}==> {} <==\n", i == 0 ? "" : "\n", prompt_name(i, texts.size()));
+    fmt::print("{}\n", texts[i]);
   }
+}
+
+void print_json(const GenerateCommand& command, const std::vector<Generated>& made,
+                const std::vector<std::string>& texts, double seconds) {
+  std::vector<Json> cases;
+  for (std::size_t i = 0; i < made.size(); ++i)
+    cases.push_back({{"prompt", command.prompts[i]},
+                     {"text", texts[i]},
+                     {"ids", made[i].ids},
+                     {"finish", text(made[i].finish)},
+                     {"log_probability", made[i].log_probability},
+                     {"seconds", seconds}});
+  fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
+                         .dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void run(GenerateCommand& command) {
@@ -181,7 +195,8 @@ void run(GenerateCommand& command) {
     fmt::print(stderr, "the model has no chat template; the form is ChatML, whose tokens it has\n");
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
     fmt::print(stderr, "the context is read anew for every token: {}\n", why);
-  tell_long_prompts(loaded, prompts);
+  const GenerateOptions options = options_of(command, loaded);
+  tell_long_prompts(loaded, prompts, options);
   const StopSignals signals;
   Clock clock(prompts.size(), alone);
   GenerateEvents events;
@@ -193,28 +208,14 @@ void run(GenerateCommand& command) {
     speech.say(id);
   };
   events.cancelled = [] { return StopSignals::caught() != 0; };
-  const std::vector<Generated> made = generate(loaded.model, prompts, options_of(command, loaded),
-                                               events, Context(command.threads));
+  const std::vector<Generated> made =
+      generate(loaded.model, prompts, options, events, Context(command.threads));
   speech.end();
   if (!alone) end_progress();
   const double taken = clock.seconds();
-  std::vector<Json> cases;
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    const std::string said = speech.text_of(made[i].ids);
-    if (command.json) {
-      cases.push_back({{"prompt", command.prompts[i]},
-                       {"text", said},
-                       {"ids", made[i].ids},
-                       {"finish", text(made[i].finish)},
-                       {"log_probability", made[i].log_probability},
-                       {"seconds", taken}});
-    } else {
-      fmt::print("{}\n", alone ? "" : said);
-    }
-  }
-  if (command.json)
-    fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
-                           .dump(2, ' ', false, Json::error_handler_t::replace));
+  std::vector<std::string> texts;  // what is streamed has been printed
+  for (const Generated& each : made) texts.push_back(alone ? "" : speech.text_of(each.ids));
+  command.json ? print_json(command, made, texts, taken) : print_texts(texts);
   clock.tell();
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
@@ -283,7 +284,9 @@ void add_generate(CLI::App& app) {
       ->check(whole_number(1));
   command->add_flag("--json", c->json,
                     "Print JSON: an object for one prompt, an array for several");
-  command->footer("Standard output is the text alone. Ctrl-C ends it with exit code 130.");
+  command->footer(
+      "Standard output is the text alone, of several prompts each under a line \"==> prompt 1 of 2 "
+      "<==\". Ctrl-C ends it with exit code 130.");
   command->callback([c] { run(*c); });
 }
 

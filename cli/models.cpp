@@ -15,8 +15,9 @@ struct FormWord {
 };
 constexpr std::array forms = {
     FormWord{"stored", WeightForm::stored}, FormWord{"f32", WeightForm::f32},
-    FormWord{"bf16", WeightForm::bf16},     FormWord{"q8_0", WeightForm::q8_0},
-    FormWord{"q4_0", WeightForm::q4_0},     FormWord{"q4_1", WeightForm::q4_1}};
+    FormWord{"bf16", WeightForm::bf16},     FormWord{"f16", WeightForm::f16},
+    FormWord{"q8_0", WeightForm::q8_0},     FormWord{"q4_0", WeightForm::q4_0},
+    FormWord{"q4_1", WeightForm::q4_1}};
 
 void tell(const std::vector<std::string>& notices) {
   for (const std::string& line : notices) fmt::print(stderr, "{}\n", line);

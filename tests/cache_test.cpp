@@ -8,6 +8,7 @@
 #include "support/bound.h"
 #include "support/byte_bound.h"
 #include "support/engine.h"
+#include "support/refused.h"
 
 namespace rapt::test {
 namespace {
@@ -382,6 +383,11 @@ TEST(Cache, ExplainNamesTheWay) {
               multiplies_bytes(context));
   EXPECT_NE(explain({1, 8, 1, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}).find("direct: 64 keys"),
             std::string::npos);
+  expect_refused(
+      [&] {
+        explain({1, 8, 9, 64}, options, 5, {.pattern = causal()});
+      },
+      {"attend over a cache: q has 9 tokens and a sequence has 5"});
 }
 
 }  // namespace

@@ -138,6 +138,15 @@ TEST_F(HostileFolder, NamesInNoticesAreSafeToPrint) {  // ST-27
   noticed({R"("x\u001b[31m\n" is not used by a model of type llama)"});
 }
 
+TEST_F(HostileFolder, SaysWhatLengthItWasMadeFor) {
+  EXPECT_EQ(made_for(read_pretrained(path_)), 2048);
+  with("max_position_embeddings", 77);
+  Pretrained read = read_pretrained(path_);
+  EXPECT_EQ(made_for(read), 77);
+  read.family = "rapt";  // which learns at any length
+  EXPECT_EQ(made_for(read), 0);
+}
+
 /// Tensors of a GiB each, which are holes in the file: memory would be taken one by one.
 TEST_F(HostileFolder, MoreThanTheMachineHasIsRefusedBeforeAnyIsRead) {  // ST-33, CF-05
   const Index count = 4096, bytes = Index{1} << 30;

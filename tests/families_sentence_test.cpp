@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/memory_use.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
 #include "nn/gemm.h"
@@ -218,6 +219,42 @@ TEST_F(HostileDense, ShapesAndNumbersAreChecked) {
   refused({"2_Dense", "model.safetensors"});
   fs::remove(folder_ / "2_Dense/config.json");
   refused({"2_Dense/config.json: is missing"});
+}
+
+/// Numbers are f32 in memory, whatever the file has.
+TEST_F(HostileDense, MemoryOfItsNumbersIsKnownBeforeTheyAreRead) {
+  EXPECT_EQ(dense_bytes(folder_.path()), 4 * (2 * width + 2));
+  fs::copy(folder_ / "2_Dense", folder_ / "3_Dense");
+  modules({"Dense", "Dense"});
+  EXPECT_EQ(dense_bytes(folder_.path()), 2 * 4 * (2 * width + 2));
+  fs::remove(folder_ / "modules.json");
+  EXPECT_EQ(dense_bytes(folder_.path()), 0);
+}
+
+TEST(SentenceModels, DenseLayersCountAsMemory) {
+  const TemporaryFolder folder;
+  write_pretrained(folder / "m", encoder(), Tokenizer::bytes(), {.pooling = two_layers()});
+  const Index rows = Index{1} << 30, bytes = rows * width * 4;  // 51 GB: a hole in the file
+  const Index layers = 8;
+  Json modules = Json::array();
+  for (Index i = 0; i < layers; ++i) {
+    const std::string place = std::to_string(i + 2) + "_Dense", path = folder / ("m/" + place);
+    fs::create_directories(path);
+    const Json config{{"in_features", width}, {"out_features", rows}, {"bias", false}};
+    put(path + "/config.json", config.dump());
+    const std::string header = R"({"linear.weight":{"dtype":"F32","shape":[)" +
+                               std::to_string(rows) + "," + std::to_string(width) +
+                               R"(],"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
+    const std::uint64_t length = header.size();
+    put(path + "/model.safetensors",
+        std::string(reinterpret_cast<const char*>(&length), 8) + header);
+    fs::resize_file(path + "/model.safetensors", 8 + header.size() + std::size_t(bytes));
+    modules.push_back({{"path", place}, {"type", "sentence_transformers.models.Dense"}});
+  }
+  put(folder / "m/modules.json", modules.dump());
+  if (machine_memory() > layers * bytes) GTEST_SKIP() << "this machine has room for all of it";
+  expect_broken([&] { read_pretrained(folder / "m"); },
+                {"the weights take 412.3", " GB, this machine has"});
 }
 
 TEST_F(HostileDense, ModulesAreFewAndEachHasItsFolder) {

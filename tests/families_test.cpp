@@ -144,6 +144,44 @@ TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
   }
 }
 
+/// Rounded as it is read, and rounded before it was written.
+TEST_P(Families, RoundedToF16GiveTheBitsOfAModelThatIsF16) {
+  const TemporaryFolder folder;
+  const Transformer model(config_of(GetParam()));
+  write_pretrained(folder / "wide", model, {});
+  write_pretrained(folder / "narrow", model, {}, {.type = Type::f16});
+  const Pretrained rounded = read_pretrained(folder / "wide", {WeightForm::f16});
+  const Pretrained stored = read_pretrained(folder / "narrow");
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter &a = rounded.model.parameters()[i], &b = stored.model.parameters()[i];
+    EXPECT_EQ(a.type(), b.type()) << a.name;
+    if (a.type() != Type::f16) continue;  // vectors keep all of f32
+    EXPECT_EQ(std::memcmp(a.value.memory(), b.value.memory(), std::size_t(a.value.elements()) * 2),
+              0)
+        << a.name;
+  }
+}
+
+TEST(FamiliesRead, NumbersThatF16CannotHoldAreRefused) {
+  const TemporaryFolder folder;
+  Transformer model(config_of(cases[1]));
+  Parameter& large = *std::find_if(
+      model.parameters().begin(), model.parameters().end(),
+      [](const Parameter& p) { return multiplied(p.name) && p.value.shape().rank() == 2; });
+  large.value.data()[3] = 65504;
+  write_pretrained(folder / "fits", model, {});
+  EXPECT_EQ(read_pretrained(folder / "fits", {WeightForm::f16}).notices.size(), 0u);
+  large.value.data()[4] = -65520;  // the first that would be rounded to infinity
+  write_pretrained(folder / "large", model, {});
+  for (const bool allowed : {false, true})
+    expect_broken(
+        [&] {
+          read_pretrained(folder / "large", {WeightForm::f16, allowed});
+        },
+        {"large: ", "weight has 1 of ", "numbers that are too large for f16", "bf16 or f32"});
+  EXPECT_EQ(read_pretrained(folder / "large", {WeightForm::bf16}).notices.size(), 0u);
+}
+
 TEST(FamiliesRead, AModelInBf16RunsAndIsNearTheSameInF32) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
@@ -350,16 +388,6 @@ TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
                                   std::string("a/.."), std::string("1_Pooling\\u0000")})
     expect_broken([&] { modules(path); }, {"modules.json", "within the model's folder"});
   expect_broken([&] { modules("2_Pooling"); }, {"2_Pooling/config.json", "missing"});
-}
-
-TEST(FindModel, SaysWhereItLookedAndWhatToInstall) {
-  EXPECT_NE(thrown([] { find_model("no-such-model"); }).find("minilm or smollm2"),
-            std::string::npos);
-  const TemporaryFolder folder;
-  write_text(folder.path() + "/mine.gguf", "x");
-  setenv("RAPT_MODELS", (":/nowhere:" + folder.path()).c_str(), 1);
-  EXPECT_EQ(find_model("mine"), folder.path() + "/mine.gguf");
-  unsetenv("RAPT_MODELS");
 }
 
 }  // namespace

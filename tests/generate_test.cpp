@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "support/bound.h"
 #include "support/models.h"
@@ -306,6 +307,15 @@ TEST(Generate, AllPromptsAreLookedAtBeforeAnyIsRead) {
       expect_refused([&] { generate(*model, unknown, options, events); },
                      {"prompt 3 of 3 has the token -1, expected 0 to"});
     }
+}
+
+TEST(Generate, AContextBoundsWhatIsSeen) {
+  EXPECT_EQ((GenerateOptions{.tokens = 5}.most_seen(3)), 8);
+  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 9}.most_seen(3)), 8);
+  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 7}.most_seen(3)), 7);
+  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 4}.most_seen(9)), 4);
+  const Index most = std::numeric_limits<Index>::max();
+  EXPECT_EQ((GenerateOptions{.tokens = most}.most_seen(3)), most);
 }
 
 TEST(Generate, BeamsDrawNothing) {

@@ -115,8 +115,14 @@ RAPT_API void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
                           std::span<const KvCache::Sequence> sequences, const Attention& how = {},
                           const Context& context = {});
 
-/// Which way attend over such a cache goes with queries [batch, heads, queries, dim] of a type and
-/// sequences of `tokens` tokens, in words.
+/// Which way attend goes over sequences of a cache, with queries [batch, heads, queries, dim] of a
+/// type, in words. Throws std::invalid_argument as attend would.
+RAPT_API std::string explain(const Shape& q, const KvCache& cache,
+                             std::span<const KvCache::Sequence> sequences,
+                             const Attention& how = {}, const Context& context = {},
+                             Type type = Type::f32);
+/// The same of a cache that is not there, whose sequences would have `tokens` tokens each. What has
+/// left its window is not known.
 RAPT_API std::string explain(const Shape& q, const CacheOptions& cache, Index tokens,
                              const Attention& how = {}, const Context& context = {},
                              Type type = Type::f32);

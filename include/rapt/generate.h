@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "rapt/model.h"
@@ -53,14 +54,24 @@ struct RAPT_API GenerateOptions {
   double length_penalty = 1;  // beams: log-probability / length^penalty decides
 
   void check() const;
+  /// The most tokens that see one another in a text that goes on from a prompt of so many.
+  Index most_seen(Index prompt) const;
 };
 
 struct Generated {
-  enum class Finish { end, length, context, cancelled };
+  enum class Finish {
+    end,        // the model wrote a token that ends a text
+    length,     // as many tokens as were asked for
+    context,    // no room for more
+    cancelled,  // by the caller
+  };
   std::vector<std::int32_t> ids;  // new ones; the token that ends it is not among them
   Finish finish = Finish::length;
   double log_probability = 0;  // of the tokens, under the model itself
 };
+
+/// "end", "length", "context" or "cancelled".
+RAPT_API std::string text(Generated::Finish finish);
 
 /// What a caller may want while tokens come.
 struct GenerateEvents {

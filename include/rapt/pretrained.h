@@ -58,6 +58,7 @@ enum class WeightForm {
   stored,  // few bits stay few bits, bf16 and f16 stay what they are, all else becomes f32
   f32,
   bf16,  // half the memory of f32; where the CPU multiplies bf16, activations are rounded as well
+  f16,   // half the memory of f32; numbers beyond 65504 are refused
   q8_0,
   q4_0,
   q4_1,
@@ -109,6 +110,10 @@ RAPT_API Index embed_limit(const Pretrained& loaded);
 /// A text as the model expects to go on from it: with the tokens around it that its tokenizer has
 /// for that. An empty one is the token that texts begin with, or else the one that ends them.
 RAPT_API std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text);
+
+/// How many tokens a model of others was made for whose positions go on beyond them, as RoPE's do;
+/// 0: they end by themselves, or nothing is said of it.
+RAPT_API Index made_for(const Pretrained& loaded);
 
 /// A question as a model that was trained to chat expects it. Templates are recognised by their
 /// marks and written by rapt itself, never run: ChatML, Llama 3, Gemma, Llama 2, Mistral, Phi and

@@ -24,16 +24,16 @@ from rapt.health import Health, inspect
 from rapt._blocks import attend_bigbird, attend_bigbird_backward, local, local_backward
 from rapt._longformer import longformer, longformer_backward
 from rapt.plan import Plan
-from rapt.model import Model, Tokenizer, load
+from rapt.model import Generated, Model, Tokenizer, load
 from rapt.reformer import LshRecall, lsh, lsh_recall
 from rapt.sdpa import scaled_dot_product_attention
 
 __version__ = _version()
 
 __all__ = [
-    "Bias", "BlockMask", "Context", "Gradients", "Health", "KvCache", "LshRecall", "Model", "Pattern", "Plan", "Scale",
-    "Stats", "Tokenizer", "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward", "attend_bigbird",
-    "attend_bigbird_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
+    "Bias", "BlockMask", "Context", "Generated", "Gradients", "Health", "KvCache", "LshRecall", "Model", "Pattern",
+    "Plan", "Scale", "Stats", "Tokenizer", "alibi", "alibi_slopes", "and_masks", "attend", "attend_backward",
+    "attend_bigbird", "attend_bigbird_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
     "dense_bias", "dilated", "documents", "explain", "flex", "flex_attention", "full", "inspect", "kerple_log",
     "kerple_power", "keys", "lab", "load", "local", "local_backward", "longformer", "longformer_backward", "lsh",
     "lsh_buckets", "lsh_pattern", "lsh_recall", "mask", "or_masks", "positions", "prefix",

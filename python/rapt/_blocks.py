@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import Gradients, check_dropout, torch_side
 
 
@@ -23,6 +23,7 @@ def attend_bigbird(q, k, v, *, block=64, random=None, first_block_counts=1, real
     >>> attend_bigbird(x, x, x, block=8, random=[[], [4], [5]]).shape
     (1, 2, 50, 4)
     """
+    return_rows = _given.flag("attend_bigbird: return_rows", return_rows)
     side = torch_side(q)
     if side is not None and not return_rows:
         return side.attend_bigbird((q, k, v), block, random, first_block_counts, real, scale, layout,
@@ -56,6 +57,7 @@ def local(q, k, v, *, chunk=64, before=1, after=0, causal=False, real=None, blin
     >>> local(x, x, x, chunk=16, causal=True).shape
     (1, 2, 50, 4)
     """
+    causal, return_rows = _given.flag("local: causal", causal), _given.flag("local: return_rows", return_rows)
     side = torch_side(q)
     if side is not None and not return_rows:
         return side.local((q, k, v), (chunk, before, after, causal, blind, dropout), real, seed,
@@ -71,6 +73,7 @@ def local_backward(dout, q, k, v, out, rows, *, chunk=64, before=1, after=0, cau
     """Gradients of sum(dout * out); `out` and `rows` come from local(..., return_rows=True) with the
     same arguments."""
     check_dropout(dropout, seed)
+    causal = _given.flag("local_backward: causal", causal)
     how = (chunk, before, after, causal, real, blind, dropout, seed or 0)
     return Gradients(*_core.attend_local_backward(dout, (q, k, v), (out, *rows), how, layout,
                                                   context))

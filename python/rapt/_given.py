@@ -56,6 +56,16 @@ def whole(where, value, least=-2**63, most=2**63 - 1):
     return number
 
 
+def flag(where, value):
+    """True or False, numpy's among them. Anything else would be one of the two, and "no" the wrong one."""
+    if isinstance(value, bool):
+        return value
+    kind = type(value)
+    if kind.__module__ != "numpy" or kind.__name__ not in ("bool", "bool_"):
+        raise TypeError(f"{where} is {said(value)}, expected True or False")
+    return bool(value)
+
+
 def real(where, value):
     try:
         if isinstance(value, (str, *_BYTES)):  # which float would read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import check_dropout, torch_side
 
 
@@ -21,6 +21,8 @@ def longformer(q, k, v, q_global=None, k_global=None, v_global=None, *, window=2
     >>> longformer(x, x, x, x, x, x, window=2, classes=[2] + 8 * [1]).shape
     (1, 2, 9, 4)
     """
+    causal = _given.flag("longformer: causal", causal)
+    return_rows = _given.flag("longformer: return_rows", return_rows)
     operands = (q, k, v, q_global, k_global, v_global)
     side = torch_side(q)
     if side is not None and not return_rows:
@@ -38,6 +40,7 @@ def longformer_backward(dout, q, k, v, q_global, k_global, v_global, out, rows, 
     """Gradients of the six operands (None where there was none); `out` and `rows` come from
     longformer(..., return_rows=True) with the same arguments."""
     check_dropout(dropout, seed)
+    causal = _given.flag("longformer_backward: causal", causal)
     how = (window, dilation, causal, scale, dropout, seed or 0, classes, context)
     return _core.longformer_backward(dout, (q, k, v, q_global, k_global, v_global), (out, *rows),
                                      how, layout)

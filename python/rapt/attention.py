@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, NamedTuple
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.bias import Bias, as_bias
 
 WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
@@ -84,7 +84,9 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
     """
     if bias is not None and not isinstance(bias, Bias):
         bias = as_bias(bias)
-    wanted = (return_lse and WANT_LSE) | (return_stats and WANT_STATS) | (return_rows and WANT_ROWS)
+    wanted = 0
+    if not (return_lse is return_stats is return_rows is False):  # the usual call asks for nothing
+        wanted = wants("attend", return_lse, return_stats, return_rows)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
         from rapt import _torch
@@ -97,6 +99,12 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
         result = _core.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
                                         sinks, dropout, seed, False, context), layout, wanted)
     return with_stats(result, wanted) if wanted & WANT_STATS else result
+
+
+def wants(where, return_lse, return_stats, return_rows=False):
+    return ((_given.flag(f"{where}: return_lse", return_lse) and WANT_LSE)
+            | (_given.flag(f"{where}: return_stats", return_stats) and WANT_STATS)
+            | (_given.flag(f"{where}: return_rows", return_rows) and WANT_ROWS))
 
 
 def with_stats(result, wanted):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from rapt import _core
+from rapt import _core, _given
 
 
 class Bias:
@@ -73,7 +73,7 @@ def dense_bias(values, fixed: bool = False) -> Bias:
 
     `fixed` says that nobody wants its gradient, which takes a pass of its own.
     """
-    return Bias(dense=(values, fixed))
+    return Bias(dense=(values, _given.flag("dense_bias: fixed", fixed)))
 
 
 def as_bias(given) -> Optional[Bias]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rapt import _core, _given
-from rapt.attention import WANT_LSE, WANT_STATS, check_dropout, torch_side, with_stats
+from rapt.attention import WANT_STATS, check_dropout, torch_side, wants, with_stats
 from rapt.bias import as_bias
 
 
@@ -27,6 +27,39 @@ class KvCache(_core.KvCache):
     (1, 2, 1, 4)
     """
 
+    def __init__(self, kv_heads, dim, value_dim=0, type="f32", window=0, pinned=0, context=None, lsh=None,
+                 lsh_tokens=0, rotations=None):
+        sizes = {"kv_heads": kv_heads, "dim": dim, "value_dim": value_dim, "window": window, "pinned": pinned,
+                 "lsh_tokens": lsh_tokens}
+        super().__init__(**{name: _given.whole(f"KvCache: {name}", size) for name, size in sizes.items()},
+                         type=_given.word("KvCache: type", type, "bf16"), lsh=lsh, rotations=rotations,
+                         context=_given.context("KvCache", context))
+
+    def fork(self, sequence):
+        """A new sequence with the tokens of another, at the price of a page table; returns its number."""
+        return super().fork(_sequence("fork", sequence))
+
+    def remove(self, sequence):
+        """Forgets a sequence; pages that no other has are used again."""
+        super().remove(_sequence("remove", sequence))
+
+    def append(self, sequence, k, v, layout="bhld"):
+        """Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]."""
+        super().append(_sequence("append", sequence), k, v, layout)
+
+    def append_padding(self, sequence, tokens):
+        """Hashed caches: adds positions that no query sees."""
+        super().append_padding(_sequence("append_padding", sequence),
+                               _given.whole("KvCache.append_padding: tokens", tokens))
+
+    def truncate(self, sequence, tokens):
+        """Forgets all but the first tokens."""
+        super().truncate(_sequence("truncate", sequence), _given.whole("KvCache.truncate: tokens", tokens))
+
+    def tokens(self, sequence):
+        """Tokens appended so far."""
+        return super().tokens(_sequence("tokens", sequence))
+
     def attend(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None,
                relative_values=None, sinks=None, dropout=0.0, seed=None, strict=False,
                return_lse=False, return_stats=False, layout="bhld", context=None):
@@ -36,22 +69,33 @@ class KvCache(_core.KvCache):
         side = torch_side(q)
         if side is not None:
             side.refuse_gradients("KvCache.attend", q)
-        wanted = (return_lse and WANT_LSE) | (return_stats and WANT_STATS)
+        wanted = wants("KvCache.attend", return_lse, return_stats)
+        strict = _given.flag("KvCache.attend: strict", strict)
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, seed,
                strict, context)
         result = self._attend(q, sequences, how, layout, wanted)
         return with_stats(result, wanted) if wanted & WANT_STATS else result
 
-    def explain(self, q, tokens, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
+    def explain(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
                 sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
-        """Which way attend would go over a sequence of so many tokens, in words: a number, not a sequence of
-        this cache, whose length is cache.tokens(sequence).
+        """Which way attend would go, in words. What attend refuses is refused with the same words.
 
-        q is a shape [batch, heads, queries, dim], or an array that has one.
+        q is a shape [batch, heads, queries, dim], or an array that has one. sequences are those of attend; a
+        number is that of the tokens that a sequence would have.
 
-        >>> "cache     int8" in KvCache(kv_heads=2, dim=64, type="int8").explain((1, 8, 1, 64), 4096, "causal")
+        >>> cache = KvCache(kv_heads=2, dim=64, type="int8")
+        >>> "cache     int8" in cache.explain((1, 8, 1, 64), 4096, "causal")
+        True
+        >>> "cache     int8" in cache.explain((1, 8, 1, 64), [cache.add()])
         True
         """
+        strict = _given.flag("KvCache.explain: strict", strict)
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, strict, context)
-        return self._explain(_given.shape("explain: q", q), _given.whole("explain: tokens", tokens, 0), how,
+        if hasattr(sequences, "__index__") and not hasattr(sequences, "__len__"):
+            sequences = _given.whole("explain: tokens", sequences, 0)
+        return self._explain(_given.shape("explain: q", q), sequences, how,
                              _given.word("explain: dtype", dtype, "bf16"))
+
+
+def _sequence(method, value):
+    return _given.whole(f"KvCache.{method}: sequence", value)

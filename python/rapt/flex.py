@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Callable, List, NamedTuple, Optional, Union
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import attend, torch_side
 from rapt.bias import Bias
 from rapt.bias import alibi as _alibi
@@ -195,6 +195,8 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
                    enable_gqa=False, return_lse=False, kernel_options=None, *, return_aux=None):
     """torch.nn.attention.flex_attention with gradients on CPUs. score_mod: None or a named one of
     rapt.flex; block_mask: of rapt.create_block_mask."""
+    enable_gqa = _given.flag("flex_attention: enable_gqa", enable_gqa)
+    return_lse = _given.flag("flex_attention: return_lse", return_lse)
     if kernel_options:
         raise ValueError("flex_attention: kernel_options are given, expected none on CPUs")
     if return_aux is not None and getattr(return_aux, "max_scores", False):

@@ -25,6 +25,7 @@ def inspect(model, text=None, *, ids=None, target=None, target_ids=None, limit=0
     """
     if text is None and ids is None:
         raise ValueError("inspect: neither text nor ids are given, expected one of them: what the model is to read")
+    trials, maps = _given.flag("inspect: trials", trials), _given.flag("inspect: maps", maps)
     if isinstance(model, Model):
         called = model.family
     else:
@@ -34,7 +35,7 @@ def inspect(model, text=None, *, ids=None, target=None, target_ids=None, limit=0
     lists = [_ids(f"inspect: {name}", value, model.vocabulary)
              for name, value in (("ids", ids), ("target_ids", target_ids))]
     given = _core.health_text(*texts, *lists, _given.whole("inspect: limit", limit))
-    core = _core.examine(model._core, given, 256 if maps else 0, bool(trials), _given.context("inspect", context))
+    core = _core.examine(model._core, given, 256 if maps else 0, trials, _given.context("inspect", context))
     core.model = called
     return Health(core)
 

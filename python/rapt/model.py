@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import List, NamedTuple, Optional
 
 from rapt import _core, _given
 
@@ -17,15 +18,15 @@ def load(path, weights="stored", allow_non_finite=False):
     as "minilm" or "smollm2" that an installed package stands for.
 
     weights is what matrices are kept as: "stored" (few bits stay few bits, bf16 and f16 stay what they
-    are, all else is f32), "f32", "bf16", "q8_0", "q4_0" or "q4_1". A model of others with weights that
-    are infinite or NaN is refused unless allow_non_finite says otherwise.
+    are, all else is f32), "f32", "bf16", "f16", "q8_0", "q4_0" or "q4_1". A model of others with weights
+    that are infinite or NaN is refused unless allow_non_finite says otherwise.
     """
     if Tokenizer is None:
         raise RuntimeError("load: rapt was built without models; install what scripts/setup names and "
                            "build it again")
     where = _given.path("load: path", path, "a folder, a GGUF file, or a name such as \"smollm2\"")
     model = _core.load(where, _given.word("load: weights", weights, "f32"), _packages(),
-                       bool(allow_non_finite))
+                       _given.flag("load: allow_non_finite", allow_non_finite))
     for line in model.notices:
         warnings.warn(line, stacklevel=2)
     return Model(model)
@@ -38,6 +39,15 @@ def _packages():
 
 def _usual(option):
     return getattr(_USUAL, option, None)
+
+
+class Generated(NamedTuple):
+    """What a model wrote behind a prompt, and why it ended."""
+
+    text: Optional[str]  # None for models without a tokenizer
+    ids: List[int]  # of the new tokens; the one that ended it is not among them
+    finish: str  # "end": an end token; "length": all tokens asked for; "context": it is full; "cancelled"
+    log_probability: float  # of the tokens, under the model itself
 
 
 class Model:
@@ -85,7 +95,8 @@ class Model:
         what an encoder-decoder's encoder reads, one for each sequence."""
         given = _given.sequences("forward: sequences", sequences, self.vocabulary)
         read = None if sources is None else _given.sequences("forward: sources", sources, self.vocabulary)
-        return self._core._forward(given, read, bool(logits), _given.context("forward", context))
+        return self._core._forward(given, read, _given.flag("forward: logits", logits),
+                                   _given.context("forward", context))
 
     def embed(self, texts, *, context=None):
         """[texts, width]: one vector for each text, as the model's folder says; behind dense layers of a
@@ -103,7 +114,7 @@ class Model:
                  top_k=_usual("top_k"), top_p=_usual("top_p"), min_p=_usual("min_p"),
                  repetition=_usual("repetition"), seed=_usual("seed"), beams=_usual("beams"),
                  cache=_usual("cache"), chat=False, system=None, window=_usual("window"),
-                 overflow=_usual("overflow"), pinned=_usual("pinned"), token=None, context=None):
+                 overflow=_usual("overflow"), pinned=_usual("pinned"), token=None, details=False, context=None):
         """Goes on from a prompt, or from each of a list. Prompts are texts, or lists of ids, and so
         are the answers. token(prompt, id) is called as tokens come; true ends the writing.
 
@@ -114,8 +125,11 @@ class Model:
         told first; it is one turn. window is how many tokens are seen at a time (0: all that the model has
         positions for, which RoPE and ALiBi do not limit); where it is full, overflow says "stop", or "slide",
         which keeps the first `pinned` ones.
+
+        With details=True an answer is a rapt.Generated: its text, its ids, and why it ended.
         """
         asked, alone = _prompts(prompts)
+        chat, details = _given.flag("generate: chat", chat), _given.flag("generate: details", details)
         self._check_chat(asked, chat, system)
         text = any(isinstance(prompt, str) for prompt in asked)
         if text and self.tokenizer is None:
@@ -135,10 +149,17 @@ class Model:
         options.seed = _given.whole("generate: seed", seed, 0, 2**64 - 1)
         options.cache = _given.word("generate: cache", cache, "bf16")
         options.overflow = _given.word("generate: overflow", overflow, "slide")
-        self._warn(ids, chat)
-        made = self._core._generate(ids, options, bool(chat), token, _threads(context))
-        answers = [self.tokenizer.decode(i) for i in made] if text else made
+        self._warn(ids, chat, options)
+        made = self._core._generate(ids, options, chat, token, _threads(context))
+        answers = [self._answer(each, text, details) for each in made]
         return answers[0] if alone else answers
+
+    def _answer(self, made, text, details):
+        """An answer to a prompt, from (ids, finish, log_probability)."""
+        spoken = self.tokenizer.decode(made[0]) if self.tokenizer is not None and (text or details) else None
+        if details:
+            return Generated(spoken, *made)
+        return spoken if text else made[0]
 
     def _prompt(self, text, chat, system):
         """As `rapt generate` reads it."""
@@ -154,16 +175,17 @@ class Model:
                 raise TypeError(f"generate: chat with prompts[{i}] {_given.said(prompt)}, expected a text: the user's "
                                 "one question; what the model is told first is system=")
 
-    def _warn(self, prompts, chat):
+    def _warn(self, prompts, chat, options):
         """What `rapt generate` says before it begins."""
         if chat and not self._core.has_chat_template:
             warnings.warn("generate: the model has no chat template; the form is ChatML, whose tokens it has",
                           stacklevel=3)
         most = self._core.made_for
-        for i, prompt in enumerate(prompts):
-            if 0 < most < len(prompt):
-                warnings.warn(f"generate: prompts[{i}] has {len(prompt)} tokens, the model was made for {most}",
-                              stacklevel=3)
+        which, longest = max(enumerate(prompts), key=lambda each: len(each[1]), default=(0, ()))
+        if 0 < most < options.most_seen(len(longest)):
+            written = "" if len(longest) > most else f" and up to {options.tokens} may follow"
+            warnings.warn(f"generate: prompts[{which}] has {len(longest)} tokens{written}, the model was made for "
+                          f"{most}", stacklevel=3)
 
     def save(self, folder, dtype="f32"):
         """Writes a new folder that Transformers loads with from_pretrained."""

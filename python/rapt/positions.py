@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapt import _core
+from rapt import _core, _given
 from rapt._core import DynamicNtk, Linear, Llama3, Long, Ntk, Yarn
 from rapt.attention import torch_side
 
@@ -56,7 +56,7 @@ def sinusoidal(positions, dim, *, like, base=10000.0, layout="interleaved", incl
     >>> sinusoidal(5, 8, like=np.zeros(1, np.float32)).shape
     (5, 8)
     """
-    return _core.sinusoidal(like, positions, dim, base, layout, inclusive)
+    return _core.sinusoidal(like, positions, dim, base, layout, _given.flag("sinusoidal: inclusive", inclusive))
 
 
 def learned(table, tokens, *, batch=1, positions=0, offset=0):
@@ -71,6 +71,7 @@ def learned(table, tokens, *, batch=1, positions=0, offset=0):
 def axial(rows, columns, tokens, *, batch=1, positions=0, column_major=False):
     """Learned positions on a grid: rows [rows, row_dim] give the first channels, columns [columns,
     column_dim] the rest: [batch, tokens, row_dim + column_dim]."""
+    column_major = _given.flag("axial: column_major", column_major)
     side = torch_side(rows, columns)
     if side is None:
         return _core.axial(rows, columns, batch, tokens, positions, column_major)

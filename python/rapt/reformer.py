@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import attend
 
 
@@ -32,6 +32,7 @@ def lsh(qk, v, *, chunk=64, rounds=1, buckets=(), seed=0, before=1, after=0, onc
     >>> lsh(x, x, chunk=32, rounds=2, buckets=[8], pattern="causal").shape
     (1, 2, 256, 8)
     """
+    once = _given.flag("lsh: once", once)
     hashed = _core.lsh_pattern(chunk, rounds, list(buckets), seed, before, after, True, once)
     if pattern is not None:
         hashed = hashed & pattern

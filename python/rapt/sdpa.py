@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import attend, torch_side
 from rapt.bias import dense_bias
 
@@ -21,6 +21,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     >>> scaled_dot_product_attention(x, x, x, is_causal=True).shape
     (2, 4, 7, 8)
     """
+    is_causal = _given.flag("scaled_dot_product_attention: is_causal", is_causal)
+    enable_gqa = _given.flag("scaled_dot_product_attention: enable_gqa", enable_gqa)
     if attn_mask is not None and is_causal:
         raise ValueError("scaled_dot_product_attention: attn_mask and is_causal=True are given, "
                          "expected one of them")

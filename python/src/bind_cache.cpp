@@ -94,13 +94,22 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   return parts(answer, std::move(out), std::move(attended), wanted);
 }
 
-std::string explain_cache(const SharedCache& self, const std::vector<Index>& q, Index tokens,
-                          nb::tuple options, const std::string& type) {
+/// Over sequences, or over those that would have a number of tokens.
+std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
+                          nb::handle sequences, nb::tuple options, const std::string& type) {
   const How how(options);
-  const bool own = options[options.size() - 1].is_none();  // of the cache, as attend asks for it
+  const Shape shape = shape_of(q, "q");
+  Index tokens = 0;
+  if (nb::try_cast(sequences, tokens)) {
+    const bool own = options[options.size() - 1].is_none();  // of the cache, as attend asks for it
+    return self.look([&](const KvCache& cache) {
+      return explain(shape, cache.options(), tokens, how.attention(),
+                     own ? cache.context() : how.context(), parse_type(type));
+    });
+  }
+  const std::vector<Index> numbers = indices_of(sequences, "explain: sequences");
   return self.look([&](const KvCache& cache) {
-    return explain(shape_of(q, "q"), cache.options(), tokens, how.attention(),
-                   own ? cache.context() : how.context(), parse_type(type));
+    return explain(shape, cache, numbers, how.attention(), how.context(), parse_type(type));
   });
 }
 
@@ -140,7 +149,7 @@ void bind_cache(nb::module_& module) {
             self.change([&](KvCache& c) { c.remove(sequence); });
           },
           "sequence"_a)
-      .def("append", &append, "sequence"_a, "k"_a, "v"_a, "layout"_a = "bhld",
+      .def("append", &append, "sequence"_a, "k"_a.none(), "v"_a.none(), "layout"_a.none() = "bhld",
            "Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim].")
       .def(
           "append_padding",

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -37,10 +38,12 @@ WeightForm form_of(const std::string& word) {
   if (word == "stored") return WeightForm::stored;
   if (word == "f32") return WeightForm::f32;
   if (word == "bf16") return WeightForm::bf16;
+  if (word == "f16") return WeightForm::f16;
   if (word == "q8_0") return WeightForm::q8_0;
   if (word == "q4_0") return WeightForm::q4_0;
   if (word == "q4_1") return WeightForm::q4_1;
-  wrong_value("load: weights is \"", word, "\", expected stored, f32, bf16, q8_0, q4_0 or q4_1");
+  wrong_value("load: weights is \"", word,
+              "\", expected stored, f32, bf16, f16, q8_0, q4_0 or q4_1");
 }
 
 Pretrained opened(const std::string& name, const std::string& weights,
@@ -94,23 +97,13 @@ nb::tuple embed(Pretrained& self, const std::vector<std::string>& texts, const C
   return nb::make_tuple(array_of(std::move(vectors)), cut);
 }
 
-/// Tokens that a model whose positions go on for ever has been trained with; 0: it has an end, or
-/// is a run of ours.
-Index made_for(const Pretrained& self) {
-  const ModelConfig& config = self.model.config();
-  const bool endless = config.positions == ModelConfig::Positions::rope && self.family != "rapt";
-  return endless ? config.max_tokens : 0;
-}
-
-bool flag(nb::handle given) {
-  const int yes = PyObject_IsTrue(given.ptr());
-  if (yes < 0) throw nb::python_error();
-  return yes > 0;
-}
+/// Ids, why they ended, and their log-probability.
+using Written = std::tuple<Ids, std::string, double>;
 
 /// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
-std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, GenerateOptions options,
-                       bool chat, nb::object token, const Context& context) {
+std::vector<Written> write(Pretrained& self, const std::vector<Ids>& prompts,
+                           GenerateOptions options, bool chat, nb::object token,
+                           const Context& context) {
   if (options.ends.empty()) options.ends = self.special.ends;
   if (chat) options.ends.push_back(chat_end(self));
   if (self.tokenizer && options.entries == 0) options.entries = self.tokenizer->entries();
@@ -134,9 +127,10 @@ std::vector<Ids> write(Pretrained& self, const std::vector<Ids>& prompts, Genera
     const nb::gil_scoped_release release;
     made = rapt::generate(self.model, prompts, options, events, context);
   }
-  std::vector<Ids> ids;
-  for (Generated& each : made) ids.push_back(std::move(each.ids));
-  return ids;
+  std::vector<Written> written;
+  for (Generated& each : made)
+    written.emplace_back(std::move(each.ids), text(each.finish), each.log_probability);
+  return written;
 }
 
 std::string overflow_of(const GenerateOptions& options) {
@@ -154,6 +148,7 @@ void bind_generate_options(nb::module_& module) {
   using Options = GenerateOptions;
   nb::class_<Options> bound(module, "GenerateOptions");
   bound.def(nb::init<>())
+      .def("most_seen", &Options::most_seen, "prompt"_a)
       .def_rw("tokens", &Options::tokens)
       .def_rw("beams", &Options::beams)
       .def_rw("window", &Options::context)
@@ -256,9 +251,14 @@ std::string path_in(const char* where, nb::handle given) {
       checked("path", where, given, "the path of a tokenizer.json, or a name"));
 }
 
+bool flag_in(const char* where, nb::handle given) {
+  return nb::cast<bool>(checked("flag", where, given));
+}
+
 nb::object decoded(const Tokenizer& self, nb::handle ids, nb::handle special) {
   const nb::object known = checked("ids", "decode: ids", ids, self.entries());
-  const std::string text = self.decode(nb::cast<Ids>(known), DecodeOptions{flag(special)});
+  const std::string text =
+      self.decode(nb::cast<Ids>(known), DecodeOptions{flag_in("decode: special", special)});
   return nb::steal<nb::object>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -286,9 +286,9 @@ void bind_tokenizer(nb::module_& module) {
       .def(
           "encode",
           [](const Tokenizer& self, nb::handle text, nb::handle frame, nb::handle special) {
-            return self
-                .encode(text_in("encode: text", text), EncodeOptions{flag(frame), flag(special)})
-                .ids;
+            const EncodeOptions options{flag_in("encode: frame", frame),
+                                        flag_in("encode: special", special)};
+            return self.encode(text_in("encode: text", text), options).ids;
           },
           "text"_a.none(), "frame"_a.none() = true, "special"_a.none() = false,
           nb::sig("def encode(self, text: str, frame: bool = True, special: bool = False) -> "

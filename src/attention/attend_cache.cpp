@@ -8,6 +8,7 @@
 #include "attention/direct.h"
 #include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
+#include "attention/standing.h"
 #include "attention/stats.h"
 #include "base/check.h"
 #include "base/fpmode.h"
@@ -17,7 +18,7 @@
 namespace rapt {
 namespace {
 
-constexpr const char* where = "attend over a cache";
+constexpr const char* where = over_cache;
 
 /// One item of a [batch, heads, tokens, dim] view.
 template <class V>
@@ -55,9 +56,7 @@ class CacheCall {
   CacheCall(const AnyView& q, const KvCache& cache, Sequences sequences, const Attention& how,
             const Context& context)
       : q_(q), body_(cache.body()), sequences_(sequences), how_(how), context_(context) {
-    check(body_.hash == nullptr, where,
-          ": the cache was made for an lsh leaf but the pattern has none, expected that of "
-          "CacheOptions::lsh");
+    check_unhashed(body_.hash != nullptr);
   }
 
   void run(const ForwardOutput& output) {
@@ -69,52 +68,26 @@ class CacheCall {
     run_direct({&item, 1}, output, context_);
   }
 
+  /// Refuses what run would refuse, and computes nothing.
+  void check_items() {
+    for (Index item = 0; item < q_.batch(); ++item) {
+      const KvCache::Body::Tokens& tokens = tokens_of(item);
+      std::pmr::deque<Call> calls;
+      const Call& call =
+          emplace_call(calls, item_of(q_, item), body_, tokens.count, how_for(tokens), context_);
+      CachedKeys(call, body_, tokens).check_visits(where, *call.plan);
+    }
+  }
+
  private:
   Index rows() const { return q_.heads() * q_.tokens(); }
   const KvCache::Body::Tokens& tokens_of(Index item) const {
     const KvCache::Sequence sequence = sequences_[static_cast<std::size_t>(item)];
     const KvCache::Body::Tokens& tokens = body_.tokens_of(sequence, where);
-    if (q_.tokens() > tokens.count) check_stands(sequence, tokens.count);
+    if (q_.tokens() > tokens.count)
+      check_standing(how_.pattern, {q_.tokens(), tokens.count}, sequence);
     return tokens;
   }
-  /// More queries than tokens are fine where it does not matter where they stand, and for a query
-  /// that sees something. Elsewhere somebody has asked before he appended, and would get zeros.
-  void check_stands(KvCache::Sequence sequence, Index tokens) const {
-    if (!blind_for_standing(tokens)) return;
-    fail(where, ": q has ", q_.tokens(), " tokens and sequence ", sequence, " has ", tokens,
-         ", so that the first query stands before all keys and sees none; expected its own key and "
-         "value to be appended before");
-  }
-  /// Whether the first query sees nothing before all keys, and would see something elsewhere.
-  bool blind_for_standing(Index tokens) const {
-    // Of an empty sequence: as if it had one token.
-    const Lengths lengths = tokens > 0 ? Lengths{q_.tokens(), tokens} : Lengths{q_.tokens() + 1, 1};
-    const Pattern pattern = among(how_.pattern, lengths.keys);
-    if (tokens > 0) {
-      pattern.check(lengths);
-    } else if (!fits(pattern, lengths)) {  // masks and documents without keys
-      return false;
-    }
-    std::vector<Ranges> scratch = scratch_for(*pattern.node());
-    Ranges seen;
-    const auto sees = [&](Index position) {
-      pattern.node()->keys_of({0, position, lengths.keys}, scratch, seen);
-      return !seen.empty();
-    };
-    if (sees(lengths.position(0))) return false;
-    for (Index position = 0; position < lengths.keys; ++position)
-      if (sees(position)) return true;
-    return false;
-  }
-  static bool fits(const Pattern& pattern, Lengths lengths) {
-    try {
-      pattern.check(lengths);
-      return true;
-    } catch (const std::invalid_argument&) {
-      return false;
-    }
-  }
-
   /// Every item is checked before any is computed. Each takes the way that its own length says: it
   /// has the same bits in any company.
   void run_batch(const ForwardOutput& output, bool may_directly) {
@@ -195,6 +168,16 @@ class CacheCall {
 };
 
 }  // namespace
+
+void check_cache_call(const AnyView& q, const KvCache& cache, Sequences sequences,
+                      const Attention& how, const Context& context) {
+  check_fits(q, cache, sequences, context);
+  if (how.pattern.node()->has_lsh()) {
+    check_lsh_cache(q, cache.body(), sequences, how, context);
+  } else {
+    CacheCall(q, cache, sequences, how, context).check_items();
+  }
+}
 
 Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
                 const Attention& how, const Context& context) {

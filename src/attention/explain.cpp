@@ -1,11 +1,14 @@
+#include <map>
 #include <sstream>
 
+#include "attention/cached_keys.h"
 #include "attention/call.h"
 #include "attention/decode.h"
 #include "attention/direct.h"
 #include "attention/forward.h"
 #include "attention/lsh_decode.h"
 #include "attention/pattern_node.h"
+#include "attention/standing.h"
 #include "base/check.h"
 #include "kernels/bf16_units.h"
 #include "kernels/pair_kernels.h"
@@ -170,11 +173,13 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
                     const Context& context, Type type) {
   if (const std::optional<Lsh> lsh = lsh_part(how.pattern); lsh && q.rank() == 4)
     return explain_hashed_cache(*lsh, q, cache, tokens, how, context);
+  check_unhashed(cache.lsh.has_value());
+  if (q.rank() == 4) check_standing(how.pattern, {q[2], tokens}, {});
   const Index value_dim = cache.value_dim == 0 ? cache.dim : cache.value_dim;
   const Type stored = cache.type == CacheType::bf16 ? Type::bf16 : Type::f32;
   Attention now = how;
   now.pattern = among(how.pattern, tokens);  // as attend over a cache has it
-  const Call call("explain", stand_in(q, type),
+  const Call call(over_cache, stand_in(q, type),
                   stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, cache.dim}, stored),
                   stand_in({q.rank() == 4 ? q[0] : 1, cache.kv_heads, tokens, value_dim}, stored),
                   now, context);
@@ -184,6 +189,25 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
        << "queries   " << rapt::text(type) << "\n"
        << explain_call(call) << "threads   " << context.threads() << "\n";
   return text.str();
+}
+
+std::string explain(const Shape& q, const KvCache& cache,
+                    std::span<const KvCache::Sequence> sequences, const Attention& how,
+                    const Context& context, Type type) {
+  check_cache_call(stand_in(q, type), cache, sequences, how, context);
+  // The way hangs on the length alone.
+  std::map<Index, std::vector<Index>> by_tokens;
+  for (const KvCache::Sequence sequence : sequences)
+    by_tokens[cache.tokens(sequence)].push_back(sequence);
+  std::string text;
+  for (const auto& [tokens, alike] : by_tokens) {
+    if (by_tokens.size() > 1)
+      text += (text.empty() ? "" : "\n") + std::string("sequences ") + list_text(alike) + " of " +
+              std::to_string(tokens) + " tokens\n";
+    text +=
+        explain({std::ssize(alike), q[1], q[2], q[3]}, cache.options(), tokens, how, context, type);
+  }
+  return text.empty() ? "no sequences, nothing to do\n" : text;
 }
 
 }  // namespace rapt

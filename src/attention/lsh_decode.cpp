@@ -334,4 +334,12 @@ void attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
   HashedCall(q, cache, sequences, how, context, output).run();
 }
 
+void check_lsh_cache(const AnyView& q, const KvCache::Body& cache,
+                     std::span<const KvCache::Sequence> sequences, const Attention& how,
+                     const Context& context) {
+  Tensor nothing({q.batch(), q.heads(), 0, cache.layout.value_dim});
+  const ForwardOutput output{nothing, nullptr, nullptr, nullptr};
+  HashedCall(q, cache, sequences, how, context, output);
+}
+
 }  // namespace rapt

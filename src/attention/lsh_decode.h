@@ -16,4 +16,9 @@ void attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
                       std::span<const KvCache::Sequence> sequences, const Attention& how,
                       const Context& context, const ForwardOutput& output);
 
+/// Refuses what it would refuse, and reads no numbers.
+void check_lsh_cache(const AnyView& q, const KvCache::Body& cache,
+                     std::span<const KvCache::Sequence> sequences, const Attention& how,
+                     const Context& context);
+
 }  // namespace rapt

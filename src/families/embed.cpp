@@ -126,6 +126,13 @@ Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const
   return finished(std::move(all), loaded.pooling, context);
 }
 
+Index made_for(const Pretrained& loaded) {
+  const ModelConfig& config = loaded.model.config();
+  // A run of ours learns at whatever length it is given, which max_tokens does not say.
+  const bool endless = config.positions == ModelConfig::Positions::rope && loaded.family != "rapt";
+  return endless ? config.max_tokens : 0;
+}
+
 std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text) {
   check(loaded.tokenizer.has_value(), "prompt: the model has no tokenizer, expected ids");
   const Tokenizer& tokenizer = *loaded.tokenizer;

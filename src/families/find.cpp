@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "attention/pattern_reader.h"
 #include "base/input.h"
 #include "formats/json.h"
 #include "rapt/pretrained.h"
@@ -83,6 +84,28 @@ std::string find_package(const Package& package, const std::vector<std::string>&
   return "";
 }
 
+/// Names that would be found: those of packages, and of what lies in folders.
+std::vector<std::string> known_names(const std::vector<std::string>& folders) {
+  std::vector<std::string> names;
+  for (const Package& package : packages) names.emplace_back(package.name);
+  std::error_code error;
+  for (const std::string& folder : folders)
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const fs::path name = entry.path().filename();
+      const bool gguf = name.extension() == ".gguf";
+      if (gguf || entry.is_directory(error)) names.push_back(gguf ? name.stem() : name);
+    }
+  return names;
+}
+
+/// What somebody may have meant; "" if nothing is near, or if it is a path and no name.
+std::string meant_name(const std::string& name, const std::vector<std::string>& folders) {
+  if (name.find('/') != std::string::npos) return "";
+  const std::vector<std::string> known = known_names(folders);
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  return std::string(nearest_name(name, names));
+}
+
 }  // namespace
 
 std::string find_model(const std::string& name, const std::vector<std::string>& folders) {
@@ -106,6 +129,9 @@ std::string find_model(const std::string& name, const std::vector<std::string>& 
   std::string known;
   for (const Package& package : packages)
     known += std::string(known.empty() ? "" : " or ") + package.name;
+  const std::string meant = meant_name(name, own);
+  check_input(meant.empty(), "model ", printable(name), ": no such file or folder, ", where,
+              own.empty() ? "" : " either", "; did you mean ", printable(meant), "?");
   fail_input("model ", printable(name), ": no such file or folder, ", where, ", and it is not ",
              known,
              ", which Python packages carry; rapt downloads nothing, so a model of others is ",

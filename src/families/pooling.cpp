@@ -5,6 +5,7 @@
 #include "base/input.h"
 #include "families/sentence.h"
 #include "formats/links.h"
+#include "formats/safetensors.h"
 
 namespace rapt {
 namespace {
@@ -129,6 +130,14 @@ void read_modules(const std::string& folder, const FolderFiles& files, SentenceO
   }
 }
 
+SentenceOutline read_outline(const std::string& folder) {
+  return sentence_outline(folder, [&](const std::string& path) -> std::optional<Json> {
+    if (!std::filesystem::exists(path)) return {};
+    check_link(folder, path);
+    return read_json(path);
+  });
+}
+
 }  // namespace
 
 SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& files) {
@@ -143,17 +152,25 @@ SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& f
 }
 
 Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& options) {
-  SentenceOutline outline =
-      sentence_outline(folder, [&](const std::string& path) -> std::optional<Json> {
-        if (!std::filesystem::exists(path)) return {};
-        check_link(folder, path);
-        return read_json(path);
-      });
+  SentenceOutline outline = read_outline(folder);
   for (const SentenceOutline::Layer& layer : outline.layers) {
     outline.pooling.dense.push_back(read_dense(layer, folder, width, options));
     width = layer.dense.out;
   }
   return std::move(outline.pooling);
+}
+
+double dense_bytes(const std::string& folder) {
+  double bytes = 0;
+  for (const SentenceOutline::Layer& layer : read_outline(folder).layers) {
+    const Weights weights(layer.folder, folder);
+    for (const std::string& name : weights.names()) {
+      double numbers = 1;
+      for (const Index size : weights.find(name)->shape) numbers *= static_cast<double>(size);
+      bytes += numbers * sizeof(float);  // in any form
+    }
+  }
+  return bytes;
 }
 
 void write_pooling(const std::string& folder, const Pooling& pooling, Type type) {

@@ -172,10 +172,11 @@ void check_memory(const StoredTensors& tensors, WeightForm form) {
   };
   const double per_number = form == WeightForm::f32    ? 4
                             : form == WeightForm::bf16 ? 2
+                            : form == WeightForm::f16  ? 2
                             : form == WeightForm::q8_0 ? 34 / 32.
                             : form == WeightForm::q4_0 ? 18 / 32.
                                                        : 20 / 32.;
-  double bytes = 0;
+  double bytes = tensors.beside_bytes;
   for (const std::string& name : tensors.names)
     bytes += form == WeightForm::stored ? static_cast<double>(tensors.bytes(name))
                                         : numbers(name) * per_number;
@@ -210,6 +211,7 @@ void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& 
   const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
   const Type type = !matrix                      ? Type::f32
                     : form == WeightForm::bf16   ? Type::bf16
+                    : form == WeightForm::f16    ? Type::f16
                     : form == WeightForm::stored ? shared_type(tensors, parts)
                                                  : Type::f32;
   parameter.value = gather(tensors, parts, shape, config, type);
@@ -224,6 +226,10 @@ namespace {
 /// A GGUF file holds a whole model, one of safetensors only its weights.
 bool is_folder(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
+  const bool bare = path.find('/') == std::string::npos && !path.ends_with(".gguf");
+  check_input(folder || !bare || std::filesystem::exists(path), printable(path),
+              ": no such file or folder, expected the path of a model; find_model gives that of ",
+              "one that a name stands for");
   check_input(folder || !path.ends_with(".safetensors"), path,
               ": holds weights alone, expected the folder that has its config.json too");
   check_input(folder || !path.ends_with(".json"), path,
@@ -262,6 +268,7 @@ Pretrained read_pretrained(const std::string& path, const LoadOptions& options) 
   const auto weights = std::make_shared<const Weights>(path);
   StoredTensors tensors = tensors_of(weights, path);
   tensors.finite = !options.allow_non_finite;
+  tensors.beside_bytes = dense_bytes(path);
   const FamilyConfig what = read_family_config(path);
   Pretrained made = model_from(what, tensors, options.weights);
   tell_type(what, *weights, path, made.notices);

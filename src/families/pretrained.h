@@ -49,8 +49,8 @@ void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
 /// Every parameter's tensors are there and have the right shapes. Throws std::runtime_error.
 void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
                    const std::string& prefix, const StoredTensors& tensors);
-/// The weights in a form are no more than the machine's memory: asked before any is taken. Throws
-/// std::runtime_error.
+/// The weights in a form, and what is beside them, are no more than the machine's memory: asked
+/// before any is taken. Throws std::runtime_error.
 void check_memory(const StoredTensors& tensors, WeightForm form);
 /// A model from tensors in a family's names. A head that is not stored is left out.
 Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights);

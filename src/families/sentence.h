@@ -26,6 +26,9 @@ SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& f
 /// The same with all numbers, which have to be finite unless the options say otherwise. `width` is
 /// the model's. Throws std::runtime_error.
 Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& options = {});
+/// Memory that the numbers of dense layers take, as the headers of their files say. Throws
+/// std::runtime_error.
+double dense_bytes(const std::string& folder);
 /// Into the folder of a model; numbers of dense layers are rounded to the type.
 void write_pooling(const std::string& folder, const Pooling& pooling, Type type);
 

@@ -65,6 +65,18 @@ void place_part(const Tensor& numbers, const StoredPart& part, const ModelConfig
     std::copy_n(from + stored_row(r, part.lie, config) * columns, columns, to + r * columns);
 }
 
+/// The numbers as a type. What is finite stays so: f16 ends at 65504.
+Tensor rounded(Tensor read, const std::string& name, const std::string& source, Type type) {
+  if (read.type() == type) return read;
+  Tensor made = read.converted(type);
+  if (type == Type::f32) return made;
+  if (const Index lost = count_non_finite(made) - count_non_finite(read); lost > 0)
+    fail_input(source, ": ", name, " has ", lost, " of ", read.elements(),
+               " numbers that are too large for ", text(type),
+               "; expected weights = ", type == Type::f16 ? "bf16 or f32" : "f32");
+  return made;
+}
+
 }  // namespace
 
 void check_part(const StoredTensors& from, const StoredPart& part, const Shape& shape) {
@@ -90,7 +102,7 @@ Tensor gather(const StoredTensors& from, const std::vector<StoredPart>& parts, c
       fail_input(from.source, ": ", part.name, " has ", bad, " of ", read.elements(),
                  " numbers that are infinite or NaN, so that the model would write nothing else; "
                  "to read it anyway, allow non-finite weights (--allow-non-finite)");
-    const Tensor numbers = read.type() == type ? std::move(read) : read.converted(type);
+    const Tensor numbers = rounded(std::move(read), part.name, from.source, type);
     if (type == Type::bf16) {
       place_part<Bf16>(numbers, part, config, whole);
     } else if (type == Type::f16) {

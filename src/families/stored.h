@@ -19,7 +19,8 @@ struct StoredTensors {
   std::function<Type(const std::string& name)> type;
   /// Bytes of a tensor that is there.
   std::function<Index(const std::string& name)> bytes;
-  bool finite = true;  // what is not is refused
+  bool finite = true;       // what is not is refused
+  double beside_bytes = 0;  // of memory that more weights of the model take, such as dense layers
 
   bool has(const std::string& name) const;
 };

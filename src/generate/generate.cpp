@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention/pattern_node.h"
 #include "base/check.h"
@@ -231,6 +232,25 @@ void check_prompts(const ModelConfig& config, std::span<const std::vector<std::i
 }
 
 }  // namespace
+
+std::string text(Generated::Finish finish) {
+  switch (finish) {
+    case Generated::Finish::end:
+      return "end";
+    case Generated::Finish::length:
+      return "length";
+    case Generated::Finish::context:
+      return "context";
+    case Generated::Finish::cancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+Index GenerateOptions::most_seen(Index prompt) const {
+  const Index room = context > 0 ? context : std::numeric_limits<Index>::max();
+  return prompt > room - tokens ? room : prompt + tokens;  // a sum might not fit
+}
 
 void GenerateOptions::check() const {
   sampling.check();

@@ -4,6 +4,7 @@ import inspect
 import json
 import struct
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -124,6 +125,79 @@ def test_generate(folder):
         model.generate([1, 2, 3], token=broken)
 
 
+def test_generate_says_why_it_ended(folder):
+    model = rapt.load(folder)
+    ids = model.generate([1, 2, 3], tokens=5, temperature=0)
+    said = model.generate([1, 2, 3], tokens=5, temperature=0, details=True)
+    assert isinstance(said, rapt.Generated)
+    assert (said.ids, said.finish, said.text) == (ids, "length", model.tokenizer.decode(ids))
+    rows = np.float64(model.forward([[1, 2, 3] + ids], logits=True)[2:-1])
+    expected = rows[range(len(ids)), ids] - np.log(np.exp(rows).sum(-1))
+    assert said.log_probability == pytest.approx(expected.sum(), abs=1e-4)
+    texts = model.generate(["ab", "c"], tokens=5, temperature=0)
+    assert [each.text for each in model.generate(["ab", "c"], tokens=5, temperature=0, details=True)] == texts
+    assert model.generate([1, 2, 3], window=8, temperature=0, details=True).finish == "context"
+    assert model.generate([1, 2, 3], token=lambda prompt, id: True, details=True).finish == "cancelled"
+    model.tokenizer = None
+    assert model.generate([1, 2, 3], tokens=5, temperature=0, details=True).text is None
+
+
+def test_generate_says_when_an_end_token_ended_it(folder):
+    first = rapt.load(folder).generate([1, 2, 3], tokens=1, temperature=0)[0]
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": first}))
+    said = rapt.load(folder).generate([1, 2, 3], temperature=0, details=True)
+    assert (said.ids, said.finish) == ([], "end")
+
+
+def write_llama(made):
+    """Positions of RoPE: 16 tokens is what it was made for."""
+    rng = np.random.default_rng(2)
+    shapes = {"embed_tokens": (VOCABULARY, WIDTH), "norm": (WIDTH,), "layers.0.input_layernorm": (WIDTH,),
+              "layers.0.post_attention_layernorm": (WIDTH,), "layers.0.mlp.gate_proj": (20, WIDTH),
+              "layers.0.mlp.up_proj": (20, WIDTH), "layers.0.mlp.down_proj": (WIDTH, 20),
+              **{f"layers.0.self_attn.{name}_proj": (WIDTH, WIDTH) for name in "qkvo"}}
+    made.mkdir()
+    write_safetensors(made / "model.safetensors",
+                      {f"model.{name}.weight": rng.standard_normal(shape, dtype=np.float32)
+                       for name, shape in shapes.items()})
+    (made / "config.json").write_text(json.dumps({
+        "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 1,
+        "num_attention_heads": 3, "intermediate_size": 20, "max_position_embeddings": 16,
+        "tie_word_embeddings": True}))
+    return made
+
+
+def test_a_text_that_outgrows_the_model_is_told_once(tmp_path):
+    model = rapt.load(write_llama(tmp_path / "llama"))
+
+    def told(prompts, **how):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.generate(prompts, temperature=0, **how)
+        return [str(each.message) for each in caught]
+
+    assert told([1] * 8, tokens=8) == []
+    assert told([1] * 8, tokens=9) == ["generate: prompts[0] has 8 tokens and up to 9 may follow, the model was "
+                                       "made for 16"]
+    assert told([[1], [1] * 17, [1] * 16], tokens=1) == ["generate: prompts[1] has 17 tokens, the model was made for 16"]
+    assert told([1] * 8, tokens=9, window=16) == []
+    assert told([1] * 8, tokens=2**63 - 1, token=lambda prompt, id: True) != []
+
+
+def test_f16_rounds_as_it_reads(tmp_path):
+    folder = write_llama(tmp_path / "llama")
+    wide = rapt.load(folder)
+    for parameter in wide.parameters().values():
+        if parameter.ndim == 2:
+            parameter[:] = parameter.astype(np.float16)
+    wide.refresh()
+    narrow = rapt.load(folder, weights="f16")
+    assert narrow.parameters()["embedding.weight"].dtype == np.float16  # and no longer packed, as `wide`
+    for ids in ([7], [1, 2, 3, 4, 5]):
+        np.testing.assert_array_equal(narrow.forward([ids], logits=True), wide.forward([ids], logits=True))
+
+
 def test_a_full_context_stops(folder):
     model = rapt.load(folder)
     assert len(model.generate([1, 2, 3], tokens=20, temperature=0, window=8)) == 5
@@ -152,6 +226,9 @@ TOKENIZER_MISTAKES = [
     ("spelling_of", (900,), ValueError, "spelling_of: id is 900, expected 0 to 257"),
     ("read", (5,), TypeError, r"read: path is 5 \(int\), expected the path of a tokenizer.json"),
     ("read", ("/no/such.json",), RuntimeError, "no such file or folder.*downloads nothing"),
+    ("encode", ("a", "no"), TypeError, r"encode: frame is 'no' \(str\), expected True or False"),
+    ("encode", ("a", True, 1), TypeError, r"encode: special is 1 \(int\), expected True or False"),
+    ("decode", ([1], None), TypeError, "decode: special is None, expected True or False"),
     ("read", (b"/no/\xff",), ValueError, "no UTF-8; expected the path"),
     ("decode", (np.array([[1, 2], [3, 4]]),), TypeError, r"ids\[0\] is array.*expected a token id"),
     ("write", (None,), TypeError, "write: path is None, expected the path"),
@@ -199,6 +276,8 @@ LOAD_MISTAKES = [
     (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
     (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
+    (("minlm",), {}, RuntimeError, 'did you mean "minilm"'),
+    (("{folder}",), {"allow_non_finite": "no"}, TypeError, "allow_non_finite is 'no'.*expected True or False"),
     (("{folder}",), {"weights": None}, TypeError, "weights is None, expected a word"),
 ]
 
@@ -274,6 +353,10 @@ MISTAKES = [
     ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
     ("generate", ("a",), {"window": "8"}, TypeError, "window is '8'.*expected a whole number"),
     ("embed", ("\udfff",), {}, ValueError, "character 0 is half of a surrogate pair"),
+    ("forward", ([[1]],), {"logits": "no"}, TypeError, r"forward: logits is 'no' \(str\), expected True or False"),
+    ("generate", ("a",), {"chat": "no"}, TypeError, r"generate: chat is 'no' \(str\), expected True or False"),
+    ("generate", ("a",), {"details": 1}, TypeError, r"generate: details is 1 \(int\), expected True or False"),
+    ("save", ("new.gguf",), {}, ValueError, "new.gguf: is the name of a GGUF file.*GGUF is read, not written"),
     ("save", ("a\0b",), {}, ValueError, r"folder is 'a\\x00b'.*expected the path.*without a zero byte"),
     ("save", (None,), {}, TypeError, "folder is None, expected the path"),
     ("save", ("new",), {"dtype": "float32"}, ValueError, '"float32" given, expected f32, bf16 or f16'),

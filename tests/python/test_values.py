@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rapt
+from rapt.compat.flash_attn import flash_attn_func
 
 
 def numbers(*shape, seed=0):
@@ -93,10 +94,103 @@ def test_a_cache_explains_its_way():
     assert "isa       scalar" in older.explain((1, 8, 1, 64), 4096)
     with pytest.raises(ValueError, match="q has 3 sizes, expected 4"):
         cache.explain((1, 8, 64), 4096)
-    with pytest.raises(TypeError, match=r"explain: tokens is \[0\] \(list\), expected a whole number"):
-        cache.explain((1, 8, 1, 64), [0])
+    with pytest.raises(TypeError, match="explain: sequences is a str, expected an array or a list of numbers"):
+        cache.explain((1, 8, 1, 64), "all")
+    with pytest.raises(ValueError, match="explain: tokens is -1, expected 0 to"):
+        cache.explain((1, 8, 1, 64), -1)
+    with pytest.raises(ValueError, match="q has 5 tokens and a sequence has 4, so that the first query"):
+        cache.explain((1, 8, 5, 64), 4, "causal")
     with pytest.raises(TypeError, match=r"explain: q is 5 \(int\), expected a shape"):
         cache.explain(5, 4096)
+
+
+def test_a_cache_explains_what_attend_takes_and_refuses_the_rest():
+    cache = rapt.KvCache(kv_heads=2, dim=8, window=64)
+    long, short = cache.add(), cache.add()
+    for _ in range(4):
+        cache.append(long, numbers(1, 2, 64, 8), numbers(1, 2, 64, 8))
+    cache.append(short, numbers(1, 2, 5, 8), numbers(1, 2, 5, 8))
+    near = "causal & window(63, 0)"
+    assert cache.explain((1, 2, 1, 8), [long], near) == cache.explain((1, 2, 1, 8), 256, near)
+    both = cache.explain((2, 2, 1, 8), [long, short], near)
+    assert both.startswith("sequences {1} of 5 tokens\n") and "\n\nsequences {0} of 256 tokens\n" in both
+    other = next(name for name in rapt.supported_isas() if name != rapt.Context().isa)
+    for shape, sequences, how in (((1, 2, 1, 8), [long], {}), ((1, 2, 1, 8), [7], {}), ((1, 2, 1, 8), [0, 1], {}),
+                                  ((1, 3, 1, 8), [0], {}), ((1, 2, 1, 9), [0], {}),
+                                  ((1, 2, 6, 8), [short], {"pattern": "causal"}),
+                                  ((1, 2, 1, 8), [short], {"pattern": "lsh(4, 1, {2})"}),
+                                  ((1, 2, 1, 8), [short], {"sinks": [1.0]}),
+                                  ((1, 2, 1, 8), [short], {"softcap": -1.0}),
+                                  ((1, 2, 1, 8), [short], {"context": rapt.Context(isa=other)})):
+        with pytest.raises(ValueError) as refused:
+            cache.attend(np.zeros(shape, np.float32), sequences, **how)
+        with pytest.raises(ValueError) as explained:
+            cache.explain(shape, sequences, **how)
+        assert str(explained.value) == str(refused.value)
+    hashed = rapt.KvCache(kv_heads=2, dim=8, lsh=rapt.lsh_pattern(4, 1, [2]))
+    hashed.append(hashed.add(), numbers(1, 2, 9, 8), numbers(1, 2, 9, 8))
+    assert "hashed" in hashed.explain((1, 2, 1, 8), [0], "lsh(4, 1, {2})")
+    for pattern in ("causal", "lsh(4, 2, {2})"):
+        with pytest.raises(ValueError) as refused:
+            hashed.attend(numbers(1, 2, 1, 8), [0], pattern)
+        with pytest.raises(ValueError) as explained:
+            hashed.explain((1, 2, 1, 8), [0], pattern)
+        assert str(explained.value) == str(refused.value)
+
+
+CACHE_MISTAKES = [
+    (lambda cache, x: rapt.KvCache(), r"missing 2 required positional arguments: 'kv_heads' and 'dim'"),
+    (lambda cache, x: rapt.KvCache("2", 8), r"KvCache: kv_heads is '2' \(str\), expected a whole number"),
+    (lambda cache, x: rapt.KvCache(2, 8, type=None), "KvCache: type is None, expected a word"),
+    (lambda cache, x: rapt.KvCache(2, 8, context=3), r"KvCache: context is 3 \(int\), expected None or a rapt.Context"),
+    (lambda cache, x: cache.append(x, x), "missing 1 required positional argument: 'v'"),
+    (lambda cache, x: cache.append([0], x, x), r"KvCache.append: sequence is \[0\] \(list\), expected a whole number"),
+    (lambda cache, x: cache.append(0, None, x), "k is a NoneType, expected an array"),
+    (lambda cache, x: cache.append(0, x, "v"), "v is a str, expected an array"),
+    (lambda cache, x: cache.append_padding(0, 1.5), r"append_padding: tokens is 1.5 \(float\), expected a whole number"),
+    (lambda cache, x: cache.fork("a"), r"KvCache.fork: sequence is 'a' \(str\), expected a whole number"),
+    (lambda cache, x: cache.remove(None), "KvCache.remove: sequence is None, expected a whole number"),
+    (lambda cache, x: cache.truncate(0, None), "KvCache.truncate: tokens is None, expected a whole number"),
+    (lambda cache, x: cache.tokens(None), "KvCache.tokens: sequence is None, expected a whole number"),
+    (lambda cache, x: cache.attend(x, [0], strict="no"), r"KvCache.attend: strict is 'no' \(str\), expected True or False"),
+    (lambda cache, x: cache.attend(x, [0], return_lse="no"), "KvCache.attend: return_lse is 'no'.*True or False"),
+]
+
+
+@pytest.mark.parametrize("call, words", CACHE_MISTAKES, ids=lambda part: part if isinstance(part, str) else "")
+def test_mistakes_of_caches(call, words):
+    cache, x = rapt.KvCache(2, 8), numbers(1, 2, 3, 8)
+    cache.append(cache.add(), x, x)
+    with pytest.raises(TypeError, match=words) as raised:
+        call(cache, x)
+    assert "incompatible function arguments" not in str(raised.value)
+
+
+FLAGS = [
+    ("attend: return_lse", lambda x, no: rapt.attend(x, x, x, return_lse=no)),
+    ("attend: return_rows", lambda x, no: rapt.attend(x, x, x, return_rows=no)),
+    ("dense_bias: fixed", lambda x, no: rapt.dense_bias(x, fixed=no)),
+    ("longformer: causal", lambda x, no: rapt.longformer(x, x, x, causal=no)),
+    ("longformer: return_rows", lambda x, no: rapt.longformer(x, x, x, return_rows=no)),
+    ("local: causal", lambda x, no: rapt.local(x, x, x, causal=no)),
+    ("attend_bigbird: return_rows", lambda x, no: rapt.attend_bigbird(x, x, x, return_rows=no)),
+    ("lsh: once", lambda x, no: rapt.lsh(x, x, once=no)),
+    ("sinusoidal: inclusive", lambda x, no: rapt.positions.sinusoidal(4, 8, like=x, inclusive=no)),
+    ("axial: column_major", lambda x, no: rapt.positions.axial(x[0, 0], x[0, 0], 4, column_major=no)),
+    ("scaled_dot_product_attention: is_causal",
+     lambda x, no: rapt.scaled_dot_product_attention(x, x, x, is_causal=no)),
+    ("flex_attention: return_lse", lambda x, no: rapt.flex_attention(x, x, x, return_lse=no)),
+    ("flash_attn: causal", lambda x, no: flash_attn_func(x, x, x, causal=no)),
+]
+
+
+@pytest.mark.parametrize("name, call", FLAGS, ids=[name for name, _ in FLAGS])
+def test_flags_are_true_or_false(name, call):
+    x = numbers(1, 2, 4, 8)
+    for given, shown in (("no", r"'no' \(str\)"), (0, r"0 \(int\)"), (None, "None")):
+        with pytest.raises(TypeError, match=f"{name} is {shown}, expected True or False"):
+            call(x, given)
+    call(x, np.False_)
 
 
 def test_rope_turns_pairs():

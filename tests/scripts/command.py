@@ -18,7 +18,7 @@ BENCH_KEYS = """case pattern tokens heads dim dtype threads pass time_ms gflops 
 
 
 def rapt(*arguments, stdout=subprocess.PIPE, **environment):
-    return subprocess.run([RAPT, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True,
+    return subprocess.run([RAPT, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, errors="replace",
                           env={**os.environ, **environment}, timeout=300)
 
 
@@ -273,6 +273,84 @@ class Health(unittest.TestCase):
             work.send_signal(signal.SIGINT)
             out, error = work.communicate(timeout=60)
         self.assertEqual((work.returncode, out), (130, ""), error)
+
+
+class Models(unittest.TestCase):
+    """Names of models, what they write, and where."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.run_folder, cls.llama = str(cls.path / "run"), str(cls.path / "llama")
+        small = ["train.steps=1", "data.evaluations=1", "data.tokens=16", "model.width=16", "model.layers=1",
+                 "model.heads=2", "model.max_tokens=16", "model.gated=true", 'model.norm="rms"']
+        done = rapt("train", "--data", str(ROOT / "docs"), "--out", cls.run_folder,
+                    *(word for key in small for word in ("--set", key)))
+        assert done.returncode == 0, done.stderr
+        done = rapt("convert", cls.run_folder, cls.llama)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def refused(self, code, words, *arguments, **environment):
+        done = rapt(*arguments, **environment)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (code, "", 1), done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_gguf_is_not_written(self):
+        for name in ("new.gguf", "in/new.gguf"):
+            self.refused(2, "new.gguf: is the name of a GGUF file, expected that of a new folder: GGUF is read, "
+                         "not written", "convert", self.run_folder, str(self.path / name))
+        self.assertFalse({"new.gguf", "in"} & set(os.listdir(self.path)))
+
+    def test_names_that_are_nearly_right(self):
+        self.refused(1, 'model "minlm": no such file or folder, RAPT_MODELS names no folders; did you mean "minilm"?',
+                     "embed", "minlm", "a", RAPT_MODELS="")
+        self.refused(1, 'not in $RAPT_MODELS either; did you mean "llama"?', "generate", "lama", "a",
+                     RAPT_MODELS=f"/nowhere:{self.path}")
+        with tempfile.TemporaryDirectory() as models:
+            pathlib.Path(models, "mistral-7b.gguf").touch()
+            self.refused(1, 'did you mean "mistral-7b"?', "tokenize", "mistral7b", "a", RAPT_MODELS=models)
+        for name in ("nothing-like-it", "./minlm"):
+            self.refused(1, "rapt downloads nothing", "embed", name, "a", RAPT_MODELS="")
+
+    def test_several_answers_have_a_line_each(self):
+        generate = ["generate", self.run_folder, "--tokens", "3", "--temperature", "0"]
+        apart = [rapt(*generate, prompt) for prompt in ("one", "two")]
+        self.assertNotIn("==>", apart[0].stdout)
+        both = rapt(*generate, "one", "two")
+        self.assertEqual((both.returncode, both.stderr), (0, ""))
+        self.assertEqual(both.stdout, f"==> prompt 1 of 2 <==\n{apart[0].stdout}\n"
+                                      f"==> prompt 2 of 2 <==\n{apart[1].stdout}")
+        self.assertEqual([each["text"] + "\n" for each in rapt_json(*generate, "one", "two")],
+                         [each.stdout for each in apart])
+        self.assertNotIn("==>", rapt(*generate, "one", "--beams", "2").stdout)
+
+    def test_a_text_that_outgrows_the_model_is_told_once(self):
+        def told(model, *more):
+            done = rapt("generate", model, "--temperature", "0", *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+
+        self.assertEqual(told(self.llama, "--tokens", "8", "12345678"), "")
+        self.assertEqual(told(self.llama, "--tokens", "9", "12345678"),
+                         "the prompt has 8 tokens and up to 9 may follow, the model was made for 16\n")
+        self.assertEqual(told(self.llama, "--tokens", "1", "a", "b" * 17, "b" * 16),
+                         "prompt 2 of 3 has 17 tokens, the model was made for 16\n")
+        self.assertEqual(told(self.llama, "--tokens", "9", "--context", "16", "12345678"), "")
+        self.assertEqual(told(self.run_folder, "--tokens", "9", "12345678"), "")
+
+    def test_f16_is_a_form_of_weights(self):
+        prompt = ["--tokens", "5", "--temperature", "0", "a text"]
+        done = rapt("convert", self.llama, str(self.path / "f16"), "--dtype", "f16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        narrow = rapt("generate", self.llama, "--weights", "f16", *prompt)
+        self.assertEqual((narrow.returncode, narrow.stderr), (0, ""))
+        self.assertEqual(narrow.stdout, rapt("generate", str(self.path / "f16"), *prompt).stdout)
+        self.refused(2, "f16", "generate", self.llama, "--weights", "f8", *prompt)
 
 
 class Tokenize(unittest.TestCase):

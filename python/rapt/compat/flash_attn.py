@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rapt import _core
+from rapt import _core, _given
 from rapt.attention import attend, torch_side
 from rapt.bias import alibi
 
@@ -15,7 +15,7 @@ _ALL = 2**62
 
 def _pattern(causal, window_size):
     left, right = (side if side >= 0 else _ALL for side in window_size)
-    if causal:
+    if _given.flag("flash_attn: causal", causal):
         right = min(right, 0)
     if left == _ALL and right == _ALL:
         return None
@@ -53,6 +53,7 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     >>> flash_attn_func(x, x, x, causal=True, window_size=(4, 0)).shape
     (1, 9, 2, 8)
     """
+    return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
     out, lse = _attend(q, k, v, _how(dropout_p, softmax_scale, causal, window_size, softcap,
                                      alibi_slopes))
     return (out, lse, None) if return_attn_probs else out
@@ -72,6 +73,7 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     if block_table is not None:
         raise ValueError("flash_attn_varlen_func: a block_table is given, expected none; rapt.KvCache "
                          "is paged")
+    return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
     lengths, key_lengths = _lengths(cu_seqlens_q), _lengths(cu_seqlens_k)
     for name, found, most in (("q", lengths, max_seqlen_q), ("k", key_lengths, max_seqlen_k)):
         if found and max(found) > most:
@@ -125,6 +127,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
     if (rotary_cos is None) != (rotary_sin is None):
         raise ValueError("flash_attn_with_kvcache: one of rotary_cos and rotary_sin is given, "
                          "expected both or none")
+    return_softmax_lse = _given.flag("flash_attn: return_softmax_lse", return_softmax_lse)
+    rotary_interleaved = _given.flag("flash_attn: rotary_interleaved", rotary_interleaved)
     batch, queries = q.shape[:2]
     held = _held(cache_seqlens, batch, k_cache.shape[1], k)
     slots = range(batch) if cache_batch_idx is None else [int(x) for x in cache_batch_idx]
