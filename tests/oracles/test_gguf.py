@@ -174,7 +174,7 @@ def hidden(model, tokens):
         return model.double()(tokens).last_hidden_state[0].numpy()
 
 
-@pytest.mark.parametrize("name", ["bert"])
+@pytest.mark.parametrize("name", ["bert", "distilbert", "roberta"])
 @pytest.mark.parametrize("pooling", ["MEAN", "CLS", None])
 def test_tiny_encoders_pool_as_their_file_says(name, pooling, tmp_path):
     """Rows within 64 roundings a layer, as families have them; without a word on pooling, the plain mean."""
