@@ -248,5 +248,51 @@ TEST_F(GgufModel, BertTensorsThatCannotBe) {
   refused(parts, {"tokenizer.ggml.token_type_count is 0, expected 1 to"});
 }
 
+Parts gpt2() {
+  Parts parts;
+  parts.architecture = "gpt2";
+  parts.counts = {{"embedding_length", 4},
+                  {"block_count", 1},
+                  {"attention.head_count", 2},
+                  {"feed_forward_length", 3},
+                  {"context_length", 5}};
+  parts.reals = {{"attention.layer_norm_epsilon", 1e-5f}};
+  parts.tensors = {{"token_embd.weight", {4, 7}},        {"position_embd.weight", {4, 5}},
+                   {"output_norm.weight", {4}},          {"output_norm.bias", {4}},
+                   {"blk.0.attn_norm.weight", {4}},      {"blk.0.attn_norm.bias", {4}},
+                   {"blk.0.attn_qkv.weight", {4, 12}},   {"blk.0.attn_qkv.bias", {12}},
+                   {"blk.0.attn_output.weight", {4, 4}}, {"blk.0.attn_output.bias", {4}},
+                   {"blk.0.ffn_norm.weight", {4}},       {"blk.0.ffn_norm.bias", {4}},
+                   {"blk.0.ffn_up.weight", {4, 3}},      {"blk.0.ffn_up.bias", {3}},
+                   {"blk.0.ffn_down.weight", {3, 4}},    {"blk.0.ffn_down.bias", {4}}};
+  return parts;
+}
+
+TEST_F(GgufModel, Gpt2HasItsOwnHeadIfTheFileHasOne) {
+  Parts parts = gpt2();
+  EXPECT_TRUE(read(parts).model.config().tied);
+  EXPECT_EQ(read(parts).model.config().epsilon, 1e-5);
+  parts.tensors.push_back({"output.weight", {4, 7}});
+  EXPECT_FALSE(read(parts).model.config().tied);
+  for (std::size_t i = 0; i < gpt2().tensors.size(); ++i) {
+    parts = gpt2();
+    parts.tensors.erase(parts.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+    refused(parts, {gpt2().tensors[i].first});
+    parts = gpt2();
+    ++parts.tensors[i].second[0];
+    refused(parts, {gpt2().tensors[i].first + " has shape"});
+  }
+  for (const auto& [key, value] : gpt2().counts) {
+    parts = gpt2();
+    parts.counts.erase(key);
+    refused(parts, {"has no key \"gpt2." + key});
+    parts.counts[key] = 0;
+    refused(parts, {"gpt2." + key + " is 0, expected 1 to"});
+  }
+  parts = gpt2();
+  parts.tensors.push_back({"blk.0.ffn_gate.weight", {4, 3}});
+  refused(parts, {"\"blk.0.ffn_gate.weight\" is a weight that a gpt2 has no place for here"});
+}
+
 }  // namespace
 }  // namespace rapt::test

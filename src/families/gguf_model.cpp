@@ -11,7 +11,8 @@ namespace rapt {
 namespace {
 
 const GgufArchitecture& architecture_of(const GgufFile& file) {
-  static const GgufArchitecture all[] = {gguf_llama(), gguf_qwen2(), gguf_qwen3(), gguf_bert()};
+  static const GgufArchitecture all[] = {gguf_llama(), gguf_qwen2(), gguf_qwen3(), gguf_bert(),
+                                         gguf_gpt2()};
   const std::string_view name = file.metadata().text("general.architecture");
   std::string known;
   for (const GgufArchitecture& each : all) {

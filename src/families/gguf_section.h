@@ -53,5 +53,6 @@ GgufArchitecture gguf_llama();
 GgufArchitecture gguf_qwen2();
 GgufArchitecture gguf_qwen3();
 GgufArchitecture gguf_bert();
+GgufArchitecture gguf_gpt2();
 
 }  // namespace rapt

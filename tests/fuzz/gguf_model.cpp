@@ -73,8 +73,32 @@ std::string bert() {
   return b.pad().raw(std::string(bytes, '\0')).bytes();
 }
 
+/// GPT-2 of one layer, f32.
+std::string gpt2() {
+  Tensors tensors = {{"token_embd.weight", {4, 3}}, {"position_embd.weight", {4, 5}}};
+  const std::pair<const char*, std::vector<std::uint64_t>> layers[] = {
+      {"output_norm", {4}},          {"blk.0.attn_norm", {4}}, {"blk.0.attn_qkv", {4, 12}},
+      {"blk.0.attn_output", {4, 4}}, {"blk.0.ffn_norm", {4}},  {"blk.0.ffn_up", {4, 2}},
+      {"blk.0.ffn_down", {2, 4}}};
+  for (const auto& [name, sizes] : layers) {
+    tensors.push_back({name + std::string(".weight"), sizes});
+    tensors.push_back({name + std::string(".bias"), {sizes.back()}});
+  }
+  test::GgufBytes b;
+  b.begin(tensors.size(), 7).text_entry("general.architecture", "gpt2");
+  const std::pair<const char*, std::uint32_t> counts[] = {{"gpt2.embedding_length", 4},
+                                                          {"gpt2.block_count", 1},
+                                                          {"gpt2.attention.head_count", 2},
+                                                          {"gpt2.feed_forward_length", 2},
+                                                          {"gpt2.context_length", 5}};
+  for (const auto& [key, value] : counts) b.entry<std::uint32_t>(key, 4, value);
+  b.entry<float>("gpt2.attention.layer_norm_epsilon", 6, 1e-5f);
+  const std::uint64_t bytes = tensor_list(tensors, b);
+  return b.pad().raw(std::string(bytes, '\0')).bytes();
+}
+
 std::vector<std::string> seeds() {
-  return {llama("llama"), llama("qwen2"), llama("qwen3"), bert()};
+  return {llama("llama"), llama("qwen2"), llama("qwen3"), bert(), gpt2()};
 }
 
 std::vector<std::string> words() {

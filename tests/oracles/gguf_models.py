@@ -9,7 +9,8 @@ import tokenizers
 from gguf import GGMLQuantizationType as Type
 from safetensors.torch import load_file
 
-PREFIXES = ("bert.", "distilbert.", "roberta.", "transformer.")
+PREFIXES = ("bert.", "distilbert.", "roberta.")
+TURNED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_")
 
 
@@ -47,11 +48,44 @@ def add_word_pieces(writer, folder, types):
     gguf.SpecialVocab(folder, n_vocab=len(words)).add_to_gguf(writer)
 
 
+def add_bytes(writer, folder):
+    """GPT-2's tokenizer: pieces of bytes as letters, and what merges."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    special = {id_ for id_, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    words = [tokenizer.id_to_token(id_) for id_ in range(tokenizer.get_vocab_size())]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(words)
+    writer.add_token_types([gguf.TokenType.CONTROL if i in special else gguf.TokenType.NORMAL
+                            for i in range(len(words))])
+    gguf.SpecialVocab(folder, load_merges=True, n_vocab=len(words)).add_to_gguf(writer)
+
+
 def finish(writer):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_gpt2(folder, path, kind=Type.F32):
+    """Its matrices lie [in, out] in the folder and [out, in] in a file; a head that is not the embedding is kept."""
+    config = json.loads((folder / "config.json").read_text())
+    writer = gguf.GGUFWriter(path, "gpt2")
+    writer.add_block_count(config["n_layer"])
+    writer.add_context_length(config["n_positions"])
+    writer.add_embedding_length(config["n_embd"])
+    writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
+    writer.add_head_count(config["n_head"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    add_tensors(writer, folder, gguf.MODEL_ARCH.GPT2, config["n_layer"], kind,
+                lambda name, numbers: numbers.T if name.endswith(TURNED) else numbers)
+    if (folder / "tokenizer.json").exists():
+        add_bytes(writer, folder)
+    head = load_file(folder / "model.safetensors").get("lm_head.weight")
+    if head is not None:
+        writer.add_tensor("output.weight", head.float().numpy())
+    finish(writer)
 
 
 def write_bert(folder, path, kind=Type.F32, pooling=None, keys=()):

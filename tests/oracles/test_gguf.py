@@ -14,11 +14,11 @@ import torch
 import transformers
 
 import rapt
-from families import BODIES, ids, noisy
+from families import BODIES, CAUSAL, ids, noisy
 
 gguf = pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType as Type  # noqa: E402
-from gguf_models import write_bert  # noqa: E402
+from gguf_models import write_bert, write_gpt2  # noqa: E402
 from test_real_models import found, texts  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -199,3 +199,40 @@ def test_tiny_encoders_pool_as_their_file_says(name, pooling, tmp_path):
     again = transformers.AutoModel.from_pretrained(tmp_path / "again").eval()
     np.testing.assert_array_equal(rapt.load(tmp_path / "again").embed(["a bs c [MASK] é"])[0], mine)
     assert np.abs(hidden(again, tokens) - theirs).max() <= 1e-9
+
+
+def train_bytes(folder, words):
+    """A tokenizer of GPT-2's kind with so many tokens."""
+    body = tokenizers.Tokenizer(tokenizers.models.BPE())
+    body.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    body.decoder = tokenizers.decoders.ByteLevel()
+    body.train_from_iterator(texts(200), tokenizers.trainers.BpeTrainer(
+        vocab_size=words, special_tokens=["<|endoftext|>"], initial_alphabet=body.pre_tokenizer.alphabet()))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=body, eos_token="<|endoftext|>").save_pretrained(folder)
+    return body
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_gpt2_writes_as_transformers_does(tied, tmp_path):
+    settings = CAUSAL["gpt2"]().config.to_dict() | {"tie_word_embeddings": tied, "vocab_size": 400}
+    model = noisy(lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config.from_dict(settings)))
+    model.save_pretrained(tmp_path)
+    tokenizer = train_bytes(tmp_path, 400)
+    write_gpt2(tmp_path, tmp_path / "a.gguf")
+    tokens = ids(1, 40, 3)
+    ours = rapt.load(tmp_path / "a.gguf")
+    for text in texts(100):
+        assert ours.tokenizer.encode(text, special=True) == tokenizer.encode(text).ids, repr(text)
+    with torch.no_grad():
+        theirs = model.double()(tokens).logits[0].numpy()
+    bound = 64 * 3 * 2**-24 * np.abs(theirs).max()
+    assert np.abs(ours.forward(tokens.tolist(), logits=True) - theirs).max() <= bound
+    ours.save(tmp_path / "again")
+    again, report = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"], report
+    for key, value in model.float().state_dict().items():
+        assert torch.equal(value, again.state_dict()[key]), key
+    # Weights of 11 bits.
+    write_gpt2(tmp_path, tmp_path / "b.gguf", Type.F16)
+    halves = rapt.load(tmp_path / "b.gguf", weights="f32").forward(tokens.tolist(), logits=True)
+    assert np.abs(halves - theirs).max() <= 2e-3 * np.abs(theirs).max()
