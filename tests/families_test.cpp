@@ -45,6 +45,14 @@ const FamilyCase cases[] = {
     {"roberta", R"({"model_type": "roberta", "vocab_size": 19, "hidden_size": 12,
                     "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
                     "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1})"},
+    {"xlm-roberta", R"({"model_type": "xlm-roberta", "vocab_size": 19, "hidden_size": 12,
+                        "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
+                        "max_position_embeddings": 34, "type_vocab_size": 1})"},
+    {"camembert", R"({"model_type": "camembert", "vocab_size": 19, "hidden_size": 12,
+                      "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20,
+                      "max_position_embeddings": 34, "type_vocab_size": 1})"},
+    {"distilbert", R"({"model_type": "distilbert", "vocab_size": 19, "dim": 12, "n_layers": 2,
+                       "n_heads": 3, "hidden_dim": 20, "sinusoidal_pos_embds": true})"},
     {"roformer", R"({"model_type": "roformer", "vocab_size": 19, "hidden_size": 12,
                      "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20})"},
     {"longformer", R"({"model_type": "longformer", "vocab_size": 19, "hidden_size": 12,
@@ -68,14 +76,17 @@ ModelConfig config_of(const FamilyCase& c) {
 }
 
 class Families : public testing::TestWithParam<FamilyCase> {};
-INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(cases),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(cases), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
 TEST_P(Families, ComesBackAsItWasWritten) {
   const Transformer model(config_of(GetParam()));
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
-  write_pretrained(path, model, Tokenizer::bytes());
+  write_pretrained(path, model, Tokenizer::bytes(), {.family = GetParam().name});
   const Pretrained again = read_pretrained(path);
   EXPECT_EQ(again.family, GetParam().name);
   EXPECT_TRUE(again.notices.empty()) << again.notices.front();
@@ -295,6 +306,19 @@ TEST_F(FamiliesRefused, ConfigsThatAskForSomethingElse) {
   }
 }
 
+TEST(FamiliesRead, DistilbertKeysThatAskForSomethingElse) {
+  const auto refused = [](const char* more, const std::string& words) {
+    const std::string text = std::string(R"({"model_type": "distilbert", )") + more + "}";
+    expect_broken([&] { family_config_from(parse_json(text, "c"), "c"); }, {"c: ", words});
+  };
+  refused(R"("tie_weights_": false)", "tie_weights_ is false, expected true");
+  refused(R"("tie_word_embeddings": false)", "tie_word_embeddings is false, expected true");
+  refused(R"("activation": "mish")", "activation is \"mish\"");
+  refused(R"("n_heads": 0)", "n_heads is 0");
+  refused(R"("n_heads": 7)", "heads");
+  refused(R"("is_decoder": true)", "is_decoder");
+}
+
 TEST_F(FamiliesRefused, ConfigsLargerThanTheirFile) {
   write_text(path_ + "/config.json",
              R"({"model_type": "llama", "vocab_size": 2000000000, "hidden_size": 2000000000,
@@ -354,6 +378,25 @@ TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
   EXPECT_NE(text.find("nearest is gpt2"), std::string::npos) << text;
   EXPECT_NE(text.find("dilated"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder.path() + "/m"));
+}
+
+TEST(FamiliesWritten, AnEncoderWithoutTokenTypesGetsOneThatAddsNothing) {
+  ModelConfig config = config_of(*std::find_if(
+      std::begin(cases), std::end(cases), [](auto& c) { return std::string(c.name) == "bert"; }));
+  config.token_types = 0;
+  config.epsilon = 1e-5;  // which DistilBERT cannot have
+  Transformer model(config);
+  const TemporaryFolder folder;
+  write_pretrained(folder / "m", model, {});
+  Pretrained again = read_pretrained(folder / "m");
+  EXPECT_EQ(again.family, "bert");
+  EXPECT_EQ(again.model.config().token_types, 1);
+  const auto rows = [](Transformer& of) {
+    Tape tape(Tape::Mode::forward);
+    return Tape::take(of.forward(tape, Tokens::one({3, 1, 4, 1, 5})));
+  };
+  const Tensor a = rows(model), b = rows(again.model);
+  EXPECT_TRUE(std::equal(a.data(), a.data() + a.elements(), b.data()));
 }
 
 TEST(FamiliesWritten, AChatTemplateComesBackByteForByte) {

@@ -137,6 +137,9 @@ struct WriteOptions {
   Index tokenizer_max_tokens = 0;       // model_max_length of the tokenizer; 0: none
   /// model_input_names of the tokenizer; empty: as the model has token types or not.
   std::vector<std::string> tokenizer_inputs = {};
+  /// Whose model it should be ("xlm-roberta"), if that family can say all of it; "": of the
+  /// likeliest that can.
+  std::string family = {};
 };
 /// Options that keep all that was read beside the weights of a model.
 RAPT_API WriteOptions write_options(const Pretrained& loaded);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "families/family.h"
 #include "rapt/positions.h"
 
@@ -84,7 +86,7 @@ Json write_common(const ModelConfig& config, const char* type, const char* name)
           {"num_hidden_layers", config.layers},
           {"num_attention_heads", config.heads},
           {"intermediate_size", config.hidden()},
-          {"type_vocab_size", config.token_types},
+          {"type_vocab_size", std::max<Index>(1, config.token_types)},
           {"hidden_act", activation_name(config.activation)},
           {"layer_norm_eps", config.epsilon},
           {"hidden_dropout_prob", config.dropout},
@@ -103,6 +105,14 @@ Json like_roberta(const ModelConfig& config, const char* type, const char* name)
 }
 
 Json write_roberta(const ModelConfig& config) { return like_roberta(config, "roberta", "Roberta"); }
+
+// Of many languages and of French: RoBERTa with other texts and tokenizers.
+Json write_xlm_roberta(const ModelConfig& config) {
+  return like_roberta(config, "xlm-roberta", "XLMRoberta");
+}
+Json write_camembert(const ModelConfig& config) {
+  return like_roberta(config, "camembert", "Camembert");
+}
 
 Json write_roformer(const ModelConfig& config) {
   Json made = write_common(config, "roformer", "RoFormer");
@@ -157,10 +167,18 @@ std::vector<NameRow> roberta_names(const ModelConfig&) {
   return rows;
 }
 
+/// Of a model without token types: Transformers adds a row to every token.
+std::vector<DerivedTensor> blank_type(const ModelConfig& config) {
+  std::vector<DerivedTensor> made;
+  if (config.token_types == 0)
+    made.push_back({"@embeddings.token_type_embeddings.weight", Tensor({1, config.width})});
+  return made;
+}
+
 /// Transformers keeps the sines and cosines of positions among the weights.
 std::vector<DerivedTensor> roformer_angles(const ModelConfig& config) {
   const Sinusoidal how{.dim = config.dim(), .layout = Sinusoidal::Layout::halves};
-  std::vector<DerivedTensor> made;
+  std::vector<DerivedTensor> made = blank_type(config);
   made.push_back({"@encoder.embed_positions.weight", sinusoidal(how, 0, config.max_tokens)});
   return made;
 }
@@ -171,8 +189,10 @@ const std::vector<std::string> unused = {"embeddings.position_ids", "embeddings.
                                          "encoder.embed_positions."};
 
 /// The pooler stands behind rows that come out here.
-Family with_pooler(Family made) {
+Family finished(Family made) {
   made.other_tasks = {"pooler."};
+  made.blank_type = true;
+  if (made.derived == nullptr) made.derived = blank_type;
   return made;
 }
 
@@ -183,20 +203,27 @@ Family bert_family() {
   made.harmless = {"directionality",       "pooler_fc_size",       "pooler_num_attention_heads",
                    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
                    "type_vocab_size"};
-  return with_pooler(made);
+  return finished(made);
 }
 Family roberta_family() {
-  return with_pooler({"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused});
+  return finished({"roberta", "roberta.", read_roberta, write_roberta, roberta_names, unused});
+}
+Family xlm_roberta_family() {
+  return finished(
+      {"xlm-roberta", "roberta.", read_roberta, write_xlm_roberta, roberta_names, unused});
+}
+Family camembert_family() {
+  return finished({"camembert", "roberta.", read_roberta, write_camembert, roberta_names, unused});
 }
 Family roformer_family() {
-  return with_pooler({"roformer", "roformer.", read_roformer, write_roformer, bert_names, unused,
-                      roformer_angles});
+  return finished({"roformer", "roformer.", read_roformer, write_roformer, bert_names, unused,
+                   roformer_angles});
 }
 Family longformer_family() {
   Family made{"longformer",     "longformer.", read_longformer,
               write_longformer, roberta_names, unused};
   made.harmless = {"attention_mode", "ignore_attention_mask", "onnx_export"};
-  return with_pooler(made);
+  return finished(made);
 }
 
 }  // namespace rapt

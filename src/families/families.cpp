@@ -7,10 +7,12 @@
 namespace rapt {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {llama_family(),   mistral_family(),    qwen2_family(),
-                                          qwen3_family(),   gpt2_family(),       bert_family(),
-                                          t5_family(),      bloom_family(),      roformer_family(),
-                                          roberta_family(), longformer_family(), reformer_family()};
+  // DistilBERT has no token types, where BERT has to be written with one that adds nothing.
+  static const std::vector<Family> all = {
+      llama_family(),     mistral_family(),    qwen2_family(),   qwen3_family(),
+      gpt2_family(),      distilbert_family(), bert_family(),    t5_family(),
+      bloom_family(),     roformer_family(),   roberta_family(), xlm_roberta_family(),
+      camembert_family(), longformer_family(), reformer_family()};
   return all;
 }
 

@@ -53,6 +53,9 @@ struct Family {
   std::vector<const char*> harmless = {};
   /// Beginnings of names, after the prefix, of weights that only other tasks compute with.
   std::vector<std::string> other_tasks = {};
+  /// Whether a model without token types is written with one that adds nothing: others have no
+  /// words for none.
+  bool blank_type = false;
 };
 
 /// All there are, the likeliest first.
@@ -96,6 +99,9 @@ Family qwen2_family();
 Family qwen3_family();
 Family bert_family();
 Family roberta_family();
+Family xlm_roberta_family();
+Family camembert_family();
+Family distilbert_family();
 Family roformer_family();
 Family longformer_family();
 Family t5_family();

@@ -66,6 +66,14 @@ void add_special(const ModelTokens& special, Json& config) {
   if (special.ends.size() > 1) config["eos_token_id"] = special.ends;
 }
 
+/// All families, the given one first.
+std::vector<const Family*> in_turn(const std::string& first) {
+  std::vector<const Family*> made;
+  for (const Family& family : families())
+    made.insert(family.type == first ? made.begin() : made.end(), &family);
+  return made;
+}
+
 struct Expression {
   const Family* family;
   Json config;
@@ -73,13 +81,14 @@ struct Expression {
 
 /// The family whose config.json says all that this config says. Each is asked to write it and to
 /// read that again; the one that gives the same back is it.
-Expression expressed(const ModelConfig& given, const ModelTokens& tokens) {
+Expression expressed(const ModelConfig& given, const WriteOptions& options) {
   const ModelConfig config = spelled_out(given);
   std::vector<std::string> nearest;
   std::string nearest_type;
-  for (const Family& family : families()) {
+  for (const Family* each : in_turn(options.family)) {
+    const Family& family = *each;
     Json written = family.write(config);
-    add_special(tokens, written);
+    add_special(options.tokens, written);
     Fields fields(written, "config.json");
     ModelConfig read;
     try {
@@ -88,6 +97,7 @@ Expression expressed(const ModelConfig& given, const ModelTokens& tokens) {
       continue;  // this family has no words for it
     }
     if (family.turns) read.rope_layout = config.rope_layout;
+    if (family.blank_type && config.token_types == 0) read.token_types = 0;
     if (!config.head) read.head = read.masked_head = read.head_bias = false;
     const std::vector<std::string> keys = differences(comparable(config), comparable(read));
     if (keys.empty()) return {&family, written};
@@ -257,12 +267,13 @@ WriteOptions write_options(const Pretrained& loaded) {
   options.chat_template = loaded.chat_template;
   options.tokenizer_max_tokens = loaded.tokenizer_max_tokens;
   options.tokenizer_inputs = loaded.tokenizer_inputs;
+  options.family = loaded.family;
   return options;
 }
 
 void write_pretrained(const std::string& folder, const Transformer& model,
                       const std::optional<Tokenizer>& tokenizer, const WriteOptions& options) {
-  Expression how = expressed(model.config(), options.tokens);
+  Expression how = expressed(model.config(), options);
   how.config["dtype"] = torch_name(options.type);
   check_new_folder(folder);
   NewFolder parts(folder);

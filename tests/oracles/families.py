@@ -12,6 +12,7 @@ LLAMA = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": FF
 BERT = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS, "intermediate_size": FFN, "max_position_embeddings": 128,
         "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+ROBERTA = {"pad_token_id": 1, "type_vocab_size": 1}
 T5 = {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_kv": 10, "d_ff": FFN, "num_layers": LAYERS,
       "num_heads": HEADS, "dropout_rate": 0, "decoder_start_token_id": 0}
 REFORMER = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_attention_heads": HEADS,
@@ -30,6 +31,12 @@ def causal(name, **config):
 def masked(name, **config):
     model, settings = getattr(transformers, f"{name}ForMaskedLM"), getattr(transformers, f"{name}Config")
     return lambda: model(settings(**BERT | config))
+
+
+def distilbert(model, **config):
+    return lambda: model(transformers.DistilBertConfig(**{
+        "vocab_size": VOCABULARY, "dim": WIDTH, "hidden_dim": FFN, "n_layers": LAYERS, "n_heads": HEADS,
+        "max_position_embeddings": 128, "dropout": 0, "attention_dropout": 0} | config))
 
 
 def t5(**config):
@@ -74,11 +81,18 @@ CAUSAL = {
 MASKED = {
     "bert": masked("Bert"),
     "roberta": masked("Roberta", pad_token_id=1, type_vocab_size=1),
+    "xlm-roberta": masked("XLMRoberta", pad_token_id=1, type_vocab_size=1),
+    "camembert": masked("Camembert", pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-5),
+    "distilbert": distilbert(transformers.DistilBertForMaskedLM),
+    "distilbert-relu": distilbert(transformers.DistilBertForMaskedLM, activation="relu"),
     "roformer": masked("RoFormer"),
     "longformer": masked("Longformer", pad_token_id=1, attention_window=[8, 16, 16]),
 }
 T5S = {"t5": t5(), "t5-gated": t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)}
 BODIES = {"bert": lambda: transformers.BertModel(transformers.BertConfig(**BERT)),
+          "roberta": lambda: transformers.RobertaModel(transformers.RobertaConfig(**BERT | ROBERTA)),
+          "xlm-roberta": lambda: transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**BERT | ROBERTA)),
+          "distilbert": distilbert(transformers.DistilBertModel),
           "t5-encoder": t5_encoder(), "t5-encoder-gated": t5_encoder(feed_forward_proj="gated-gelu")}
 REFORMERS = {"reformer": reformer(transformers.ReformerModelWithLMHead, is_decoder=True,
                                    attn_layers=["local", "lsh", "local", "lsh"]),

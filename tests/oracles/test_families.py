@@ -2,6 +2,7 @@
 cache; written again and loaded by Transformers."""
 
 import collections
+import json
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from families import BODIES, CAUSAL, LAYERS, MASKED, REFORMERS, T5S, ids, noisy
+from families import BODIES, CAUSAL, LAYERS, MASKED, REFORMERS, T5S, distilbert, ids, noisy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("RAPT_FAMILY_TOOL", ROOT / "build/release/bin/family_tool"))
@@ -72,13 +73,13 @@ def targets_of(lengths=LENGTHS):
 def siblings(name):
     """Queries, keys and values are one tensor of ours. The gradient of a key's bias is a sum that is
     zero but for rounding, whose size is that of its neighbours."""
-    return re.sub(r"(query|key|value|[qkv]_proj)(?=_global|\.)", "qkv", name)
+    return re.sub(r"(query|key|value|[qkv]_proj|[qkv]_lin)(?=_global|\.)", "qkv", name)
 
 
 def compare_gradients(model, folder, mine, layers=LAYERS):
     # Tensors that share their numbers are stored, and have gradients, once.
     stored = {name for name in load_file(folder / "model.safetensors")}
-    gradients = {name: p.grad for name, p in model.named_parameters()
+    gradients = {name: p.grad for name, p in model.named_parameters(remove_duplicate=False)
                  if name in stored and p.grad is not None}
     sizes = collections.defaultdict(float)
     for name, gradient in gradients.items():
@@ -132,7 +133,7 @@ def longformer_global(tokens):
     return marks
 
 
-@pytest.mark.parametrize("name", ["roberta", "longformer"])
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "camembert", "longformer"])
 def test_padding_within_a_text_takes_no_position(name, tmp_path):
     tokens, targets = sequences(1), targets_of()
     for i, sequence in enumerate(tokens):
@@ -157,7 +158,7 @@ def test_encoders_in_padded_batches(name, tmp_path):
     if name == "longformer":
         parts["global"] = longformer_global(tokens)
         more["global_attention_mask"] = padded(parts["global"], 0)
-    fill = 1 if name in ("roberta", "longformer") else 0
+    fill = 1 if name in ("roberta", "xlm-roberta", "camembert", "longformer") else 0
     compare(noisy(MASKED[name]), tmp_path,
             lambda m: rows_that_count(m(padded(tokens, fill), attention_mask=mask_of(), **more).logits),
             parts, targets)
@@ -191,10 +192,22 @@ def test_a_body_without_a_head(name, tmp_path):
     write_tokens(tmp_path / "tokens.txt", tokens=tokens)
     assert run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors") == ""
     mine = load_file(tmp_path / "answer.safetensors")
-    hidden = rows_that_count(model.double()(padded(tokens, 0), attention_mask=mask_of()).last_hidden_state)
+    fill = model.config.pad_token_id or 0
+    hidden = rows_that_count(model.double()(padded(tokens, fill), attention_mask=mask_of()).last_hidden_state)
     assert_close("hidden", mine["hidden"], hidden.detach())
     hidden.sum().backward()  # as the tool does where there is no loss
     compare_gradients(model, tmp_path, mine)
+
+
+def test_sinusoidal_positions_of_distilbert_are_weights(tmp_path):
+    model = noisy(distilbert(transformers.DistilBertForMaskedLM, sinusoidal_pos_embds=True))
+    model.save_pretrained(tmp_path)
+    tokens = sequences(1)
+    write_tokens(tmp_path / "tokens.txt", **plain_parts(tokens, targets_of()))
+    assert run("answer", tmp_path, tmp_path / "tokens.txt", tmp_path / "answer.safetensors") == ""
+    with torch.no_grad():
+        theirs = model.double()(padded(tokens, 0), attention_mask=mask_of()).logits
+    assert_close("logits", load_file(tmp_path / "answer.safetensors")["logits"], rows_that_count(theirs))
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -203,6 +216,7 @@ def test_a_body_written_again_and_loaded_by_transformers(name, tmp_path):
     model.save_pretrained(tmp_path / "theirs")
     run("copy", tmp_path / "theirs", tmp_path / "ours")
     again, report = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert json.loads((tmp_path / "ours/config.json").read_text())["model_type"] == model.config.model_type
     missing = [key for key in report["missing_keys"] if not key.startswith("pooler.")]  # BERT's, not used
     assert not missing and not report["unexpected_keys"] and not report["mismatched_keys"], report
     tokens = torch.stack(sequences(1, (64, 64)))
@@ -253,6 +267,7 @@ def test_written_again_and_loaded_by_transformers(name, tmp_path):
     model.save_pretrained(tmp_path / "theirs")
     run("copy", tmp_path / "theirs", tmp_path / "ours")
     again, report = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert json.loads((tmp_path / "ours/config.json").read_text())["model_type"] == model.config.model_type
     assert not report["missing_keys"], report
     assert not report["unexpected_keys"] and not report["mismatched_keys"], report
     state = again.state_dict()

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import tokenizers
+import torch
 import transformers
 
 COMMAND = pathlib.Path(os.environ.get(
@@ -54,3 +55,41 @@ def test_pairs_of_texts_keep_their_types(tmp_path):
         json.dumps(said | {"model_input_names": ["input_ids", "attention_mask"]}))
     subprocess.run([COMMAND, "convert", tmp_path / "a", tmp_path / "c"], check=True)
     assert list(transformers.AutoTokenizer.from_pretrained(tmp_path / "c")("a")) == ["input_ids", "attention_mask"]
+
+
+@pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_a_unigram_tokenizer_of_many_languages_goes_through(tmp_path):
+    """XLM-R's parts: pieces with scores, spaces as letters, <s> and </s> around a text."""
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0), ("\u2581a", -3.0),
+              ("ca", -3.5), ("t", -3.2), ("at", -3.6), ("c", -4.0), ("a", -4.1), ("\u4f60\u597d", -5.0),
+              ("<mask>", 0.0)]
+    body = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=3))
+    body.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    body.decoder = tokenizers.decoders.Metaspace()
+    body.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    source = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=body, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
+        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
+    config = transformers.XLMRobertaConfig(
+        vocab_size=len(pieces), hidden_size=12, intermediate_size=20, num_hidden_layers=1, num_attention_heads=3,
+        max_position_embeddings=34, type_vocab_size=1)
+    model = transformers.XLMRobertaModel(config).eval()
+    model.save_pretrained(tmp_path / "a")
+    source.save_pretrained(tmp_path / "a")
+    subprocess.run([COMMAND, "convert", tmp_path / "a", tmp_path / "b"], check=True)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "b")
+    assert again.special_tokens_map == source.special_tokens_map
+    texts = ["a cat", "cat at a", "\u4f60\u597d", "<mask> zzz"]
+    batch = source(texts, padding=True, return_tensors="pt")
+    assert again(texts, padding=True)["input_ids"] == batch["input_ids"].tolist()
+    loaded = transformers.AutoModel.from_pretrained(tmp_path / "b").eval()
+    assert isinstance(loaded, transformers.XLMRobertaModel)
+    said = subprocess.run([COMMAND, "embed", tmp_path / "a", *texts], capture_output=True, text=True, check=True)
+    mine = torch.tensor([[float(x) for x in line.replace(",", " ").strip("[] ").split()]
+                         for line in said.stdout.splitlines()])
+    mask = batch["attention_mask"][..., None]
+    with torch.no_grad():
+        for each in (model, loaded):
+            rows = each(batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+            assert ((rows * mask).sum(1) / mask.sum(1) - mine).abs().max() <= 1e-5
