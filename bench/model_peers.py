@@ -304,6 +304,8 @@ def main():
         for path in options.page:
             results |= json.loads(path.read_text())
         return write_page(markdown(results, options.threads))
+    if options.what == "generate" and options.precision != "f32":
+        parser.error("--precision is of embed; generate takes the weights of its file")
     if options.what == "embed":
         wanted = [(label(name, options.precision), sys.executable, options.precision)
                   for name in PRECISIONS[options.precision]]
@@ -318,8 +320,8 @@ def main():
     for contestant in contestants:
         if not contestant.ready:
             print(f"{contestant.name} is not there", file=sys.stderr)
-    results = compare([c for c in contestants if c.ready], cases, options.rounds,
-                      contestants[-1 if options.precision != "f32" else 0].name)
+    ready = [c for c in contestants if c.ready]
+    results = compare(ready, cases, options.rounds, ready[0 if options.precision == "f32" else -1].name)
     if options.precision != "f32":
         results = {f"{case}, {options.precision}": line for case, line in results.items()}
     if options.json:

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "rapt/pretrained.h"
 #include "support/folder.h"
@@ -12,6 +13,7 @@ TEST(FindModel, SaysWhereItLookedAndWhatToInstall) {
   expect_broken([] { find_model("no-such-model"); }, {"minilm or smollm2", "downloads nothing"});
   const TemporaryFolder folder;
   put(folder.path() + "/mine.gguf", "x");
+  std::filesystem::create_directory(folder.path() + "/none");  // no model lies there
   setenv("RAPT_MODELS", (":/nowhere:" + folder.path()).c_str(), 1);
   EXPECT_EQ(find_model("mine"), folder.path() + "/mine.gguf");
   expect_broken([] { find_model("nine"); },

@@ -198,9 +198,11 @@ TEST_F(GgufModel, BertKeysThatCannotBe) {
   refused(with("context_length", 6), {"position_embd.weight has shape [5, 4], expected [6, 4]"});
   refused(with("block_count", 4096), {"no weight of layer 4095 of the 4096"});
   refused(with("embedding_length_out", 3), {"bert.embedding_length_out is not 4"});
-  for (const std::uint32_t kind : {3u, 4u, ~0u})
-    refused(with("pooling_type", kind),
-            {"bert.pooling_type is " + std::to_string(kind), "expected 0 to 2"});
+  refused(with("pooling_type", 3), {"bert.pooling_type is 3 (the last token), expected 0"});
+  refused(with("pooling_type", 4), {"bert.pooling_type is 4 (the score of a ranking head)"});
+  refused(with("pooling_type", ~0u), {"bert.pooling_type is 4294967295, expected 0 to 4"});
+  refused(with("attention.max_alibi_bias", 8), {"bert.attention.max_alibi_bias is not 0"});
+  refused(with("attention.sliding_window", 4), {"bert.attention.sliding_window is not 0"});
   for (const char* key : {"embedding_length", "block_count", "attention.head_count",
                           "feed_forward_length", "context_length"}) {
     Parts parts = bert();

@@ -75,6 +75,21 @@ TEST(TokenizerParts, BertWordsBeginWithASpace) {
   EXPECT_EQ(tokenizer.encode("ing"), Ids{1});
 }
 
+TEST(TokenizerParts, BertMayKeepCapitalsAndAccents) {
+  TokenizerParts parts{.model = "bert",
+                       .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581Haus", "\u2581haus",
+                                  "\u2581\u00fcber", "\u2581uber"},
+                       .special = {.unknown = 1, .padding = 0}};
+  const auto ids = [&] { return tokenizer_from_parts(parts, "test").encode("Haus \u00fcber"); };
+  EXPECT_EQ(ids(), (Ids{5, 7}));
+  parts.lowercase = false;  // and accents stay with capitals
+  EXPECT_EQ(ids(), (Ids{4, 6}));
+  parts.strip_accents = true;
+  EXPECT_EQ(ids(), (Ids{4, 7}));
+  parts.lowercase = true, parts.strip_accents = false;
+  EXPECT_EQ(ids(), (Ids{5, 6}));
+}
+
 TEST(TokenizerParts, ListsThatCannotBe) {
   const auto refused = [](const auto& change, const std::vector<std::string>& words) {
     TokenizerParts parts = gpt2_parts();

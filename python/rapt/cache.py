@@ -78,10 +78,11 @@ class KvCache(_core.KvCache):
 
     def explain(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
                 sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
-        """Which way attend would go, in words. What attend refuses is refused with the same words.
+        """Which way attend would go, in words.
 
-        q is a shape [batch, heads, queries, dim], or an array that has one. sequences are those of attend; a
-        number is that of the tokens that a sequence would have.
+        q is a shape [batch, heads, queries, dim], or an array that has one. sequences are those of attend, and
+        what it refuses of them is refused with the same words; a number is that of the tokens that a sequence
+        would have.
 
         >>> cache = KvCache(kv_heads=2, dim=64, type="int8")
         >>> "cache     int8" in cache.explain((1, 8, 1, 64), 4096, "causal")

@@ -101,10 +101,9 @@ std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
   const Shape shape = shape_of(q, "q");
   Index tokens = 0;
   if (nb::try_cast(sequences, tokens)) {
-    const bool own = options[options.size() - 1].is_none();  // of the cache, as attend asks for it
     return self.look([&](const KvCache& cache) {
-      return explain(shape, cache.options(), tokens, how.attention(),
-                     own ? cache.context() : how.context(), parse_type(type));
+      return explain(shape, cache.options(), tokens, how.attention(), how.context(),
+                     parse_type(type));
     });
   }
   const std::vector<Index> numbers = indices_of(sequences, "explain: sequences");
@@ -175,8 +174,8 @@ void bind_cache(nb::module_& module) {
       .def_prop_ro(
           "bytes", [](const SharedCache& self) { return count(self, &KvCache::bytes); },
           "Memory of the pages.")
-      .def("_explain", &explain_cache)
-      .def("_attend", &attend_cache)
+      .def("_explain", &explain_cache, "q"_a, "sequences"_a.none(), "how"_a, "type"_a)
+      .def("_attend", &attend_cache, "q"_a, "sequences"_a.none(), "how"_a, "layout"_a, "wanted"_a)
       .def("__repr__", &repr);
 }
 

@@ -93,7 +93,8 @@ std::vector<std::string> known_names(const std::vector<std::string>& folders) {
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       const fs::path name = entry.path().filename();
       const bool gguf = name.extension() == ".gguf";
-      if (gguf || entry.is_directory(error)) names.push_back(gguf ? name.stem() : name);
+      if (gguf || fs::exists(entry.path() / "config.json", error))
+        names.push_back(gguf ? name.stem() : name);
     }
   return names;
 }

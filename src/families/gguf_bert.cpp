@@ -38,7 +38,9 @@ ModelConfig read_bert(const GgufSection& section) {
   for (const char* length : {"attention.key_length", "attention.value_length"})
     section.must_be(length, static_cast<double>(config.dim()));
   section.must_be("embedding_length_out", static_cast<double>(config.width));
-  section.must_be("expert_count", 0);
+  for (const char* absent :
+       {"expert_count", "attention.max_alibi_bias", "attention.sliding_window"})
+    section.must_be(absent, 0);
   return config;
 }
 
@@ -62,7 +64,11 @@ std::vector<NameRow> bert_names() {
 /// length 1, as most models were trained for. A file that does not pool is taken for a folder that
 /// says nothing.
 Pooling bert_pooling(const GgufSection& section) {
-  const Index kind = section.integer("pooling_type", {0, 2}, 0);
+  const Index kind = section.integer("pooling_type", {0, 4}, 0);
+  if (kind > 2)
+    fail_input(section.file().path(), ": ", section.key("pooling_type"), " is ", kind,
+               kind == 3 ? " (the last token)" : " (the score of a ranking head)",
+               ", expected 0 (none), 1 (mean) or 2 (first token)");
   Pooling made;
   made.kind = kind == 2 ? Pooling::Kind::first : Pooling::Kind::mean;
   made.normalized = kind != 0;

@@ -133,6 +133,8 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
         std::string(file.metadata().text("tokenizer.chat_template")), path, made.notices);
   if (file.metadata().has("tokenizer.ggml.model"))
     made.tokenizer = gguf_tokenizer(file.metadata(), path);
+  if (const std::string notice = gguf_tokenizer_notice(file.metadata(), path); !notice.empty())
+    made.notices.push_back(notice);
   return made;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "base/input.h"
@@ -59,7 +60,21 @@ Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source
   parts.add_begin = keys.boolean("add_bos_token");
   parts.add_end = keys.boolean("add_eos_token");
   parts.space_prefix = keys.boolean("add_space_prefix").value_or(true);
+  parts.lowercase = keys.boolean("normalizer.lowercase").value_or(true);
+  parts.strip_accents = keys.boolean("normalizer.strip_accents");
   return tokenizer_from_parts(std::move(parts), source);
+}
+
+std::string gguf_tokenizer_notice(const GgufMetadata& metadata, const std::string& source) {
+  const Keys keys(metadata);
+  if (keys.text("model") != "bert" || keys.has("normalizer.lowercase")) return "";
+  const auto is_capital = [](char letter) { return letter >= 'A' && letter <= 'Z'; };
+  for (const std::string& token : keys.texts("tokens"))
+    if (!token.starts_with('[') && std::any_of(token.begin(), token.end(), is_capital))
+      return source +
+             ": texts are read in lower case, as the file does not say otherwise, but its token " +
+             printable(token).text() + " has capitals";
+  return "";
 }
 
 Tokenizer read_pretrained_tokenizer(const std::string& path) {

@@ -64,5 +64,7 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options);
 PretrainedOutline outline_gguf(const std::string& path);
 /// The tokenizer that a GGUF file carries.
 Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source);
+/// What may be wrong with it: files that do not say whether they keep capitals, and have some.
+std::string gguf_tokenizer_notice(const GgufMetadata& metadata, const std::string& source);
 
 }  // namespace rapt

@@ -145,7 +145,8 @@ class Assembly {
                                {"clean_text", true},
                                {"handle_chinese_chars", true},
                                {"strip_accents", nullptr},
-                               {"lowercase", true}};
+                               {"lowercase", parts_.lowercase}};
+    if (parts_.strip_accents) body_->parts.normalizer["strip_accents"] = *parts_.strip_accents;
     body_->parts.pre_tokenizer = {{"type", "BertPreTokenizer"}};
     body_->parts.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   }

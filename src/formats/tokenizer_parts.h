@@ -22,7 +22,9 @@ struct TokenizerParts {
   SpecialTokens special = {};
   /// Empty: what the model's kind does, that is llama begins, bert frames, gpt2 does neither.
   std::optional<bool> add_begin = {}, add_end = {};
-  bool space_prefix = true;  // of "llama": a space is put before a text
+  bool space_prefix = true;                // of "llama": a space is put before a text
+  bool lowercase = true;                   // of "bert"
+  std::optional<bool> strip_accents = {};  // of "bert"; empty: as lowercase
 };
 
 /// Throws std::runtime_error, beginning with `source`, for what is not understood.

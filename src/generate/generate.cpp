@@ -249,7 +249,8 @@ std::string text(Generated::Finish finish) {
 
 Index GenerateOptions::most_seen(Index prompt) const {
   const Index room = context > 0 ? context : std::numeric_limits<Index>::max();
-  return prompt > room - tokens ? room : prompt + tokens;  // a sum might not fit
+  const Index more = std::max<Index>(0, tokens);
+  return prompt > room - more ? room : prompt + more;  // a sum might not fit
 }
 
 void GenerateOptions::check() const {

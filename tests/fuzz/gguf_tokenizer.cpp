@@ -39,8 +39,9 @@ std::vector<std::string> seeds() {
 
 std::vector<std::string> words() {
   std::vector<std::string> made;
-  for (const char* key : {"model", "pre", "tokens", "merges", "scores", "token_type",
-                          "bos_token_id", "eos_token_id", "unknown_token_id", "add_space_prefix"})
+  for (const char* key :
+       {"model", "pre", "tokens", "merges", "scores", "token_type", "bos_token_id", "eos_token_id",
+        "unknown_token_id", "add_space_prefix", "normalizer.lowercase", "normalizer.strip_accents"})
     made.push_back("tokenizer.ggml." + std::string(key));
   for (const char* word : {"llama", "gpt2", "bert", "llama-bpe", "qwen2", "a b", "<0x41>"})
     made.emplace_back(word);
