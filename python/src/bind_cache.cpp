@@ -78,6 +78,18 @@ void append(SharedCache& self, Index sequence, nb::handle k, nb::handle v, nb::h
   self.change([&](KvCache& cache) { cache.append(sequence, keys, values); });
 }
 
+/// What a call runs in: its own context, or that of the cache.
+class CallContext {
+ public:
+  CallContext(const How& how, const nb::tuple& options)
+      : given_(options[options.size() - 1].is_none() ? nullptr : &how.context()) {}
+  /// Asks nothing of Python: the lock is not held where caches are looked at.
+  const Context& over(const KvCache& cache) const { return given_ ? *given_ : cache.context(); }
+
+ private:
+  const Context* given_;
+};
+
 nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequences,
                         nb::tuple options, nb::handle layout_name, int wanted) {
   Array queries(q, "attend: q");
@@ -86,8 +98,9 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   const std::vector<Index> numbers = indices_of(sequences, "attend: sequences");
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
+  const CallContext context(how, options);
   Attended attended = self.look([&](const KvCache& cache) {
-    return attend(view, cache, numbers, how.attention(), how.context());
+    return attend(view, cache, numbers, how.attention(), context.over(cache));
   });
   const Answer answer(queries);
   nb::object out = answer.array(std::move(attended.out), layout);
@@ -98,17 +111,18 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
 std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
                           nb::handle sequences, nb::tuple options, const std::string& type) {
   const How how(options);
+  const CallContext context(how, options);
   const Shape shape = shape_of(q, "q");
   Index tokens = 0;
   if (nb::try_cast(sequences, tokens)) {
     return self.look([&](const KvCache& cache) {
-      return explain(shape, cache.options(), tokens, how.attention(), how.context(),
+      return explain(shape, cache.options(), tokens, how.attention(), context.over(cache),
                      parse_type(type));
     });
   }
   const std::vector<Index> numbers = indices_of(sequences, "explain: sequences");
   return self.look([&](const KvCache& cache) {
-    return explain(shape, cache, numbers, how.attention(), how.context(), parse_type(type));
+    return explain(shape, cache, numbers, how.attention(), context.over(cache), parse_type(type));
   });
 }
 

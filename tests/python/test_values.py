@@ -92,6 +92,10 @@ def test_a_cache_explains_its_way():
     assert "way       short" not in cache.explain(np.zeros((1, 8, 1, 64)), 4096, "causal", strict=True)
     older = rapt.KvCache(kv_heads=2, dim=64, context=rapt.Context(isa="scalar"))
     assert "isa       scalar" in older.explain((1, 8, 1, 64), 4096)
+    ours = older.add()  # and it attends in its own context
+    older.append(ours, np.ones((1, 2, 3, 64), np.float32), np.ones((1, 2, 3, 64), np.float32))
+    assert "isa       scalar" in older.explain((1, 8, 1, 64), [ours])
+    assert (older.attend(np.ones((1, 8, 1, 64), np.float32), [ours]) == 1).all()
     with pytest.raises(ValueError, match="q has 3 sizes, expected 4"):
         cache.explain((1, 8, 64), 4096)
     with pytest.raises(TypeError, match="explain: sequences is a str, expected an array or a list of numbers"):
