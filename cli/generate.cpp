@@ -162,6 +162,16 @@ void print_texts(const std::vector<std::string>& texts) {
   }
 }
 
+/// Texts that might have gone on.
+void tell_full_context(const std::vector<Generated>& made) {
+  const auto full = [](const Generated& each) { return each.finish == Generated::Finish::context; };
+  const auto count = std::count_if(made.begin(), made.end(), full);
+  if (count == 0) return;
+  const std::string which =
+      made.size() == 1 ? "the text ends" : fmt::format("{} of {} texts end", count, made.size());
+  fmt::print(stderr, "{} because the context is full: see --context and --overflow\n", which);
+}
+
 void print_json(const GenerateCommand& command, const std::vector<Generated>& made,
                 const std::vector<std::string>& texts, double seconds) {
   std::vector<Json> cases;
@@ -216,6 +226,7 @@ void run(GenerateCommand& command) {
   std::vector<std::string> texts;  // what is streamed has been printed
   for (const Generated& each : made) texts.push_back(alone ? "" : speech.text_of(each.ids));
   command.json ? print_json(command, made, texts, taken) : print_texts(texts);
+  tell_full_context(made);
   clock.tell();
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }

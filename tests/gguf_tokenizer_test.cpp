@@ -47,5 +47,17 @@ TEST(GgufTokenizer, CapitalsThatTheFileDoesNotSpeakOfAreTold) {
   EXPECT_EQ(WordPieces({{"lowercase", false}}).notice(), "");
 }
 
+TEST(GgufTokenizer, MergesAreNeededWhereTokensAreMadeByThem) {
+  const TemporaryFolder folder;
+  GgufBytes b;
+  b.begin(0, 3)
+      .text_entry("tokenizer.ggml.model", "gpt2")
+      .text_entry("tokenizer.ggml.pre", "gpt-2")
+      .texts_entry("tokenizer.ggml.tokens", {"a", "b", "ab"});
+  put(folder / "file.gguf", b.pad().bytes());
+  expect_broken([&] { gguf_tokenizer(GgufFile(folder / "file.gguf").metadata(), "file"); },
+                {"file: there is no tokenizer.ggml.merges", "single letters"});
+}
+
 }  // namespace
 }  // namespace rapt::test

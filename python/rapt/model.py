@@ -193,10 +193,14 @@ class Model:
         rounded = _given.word("save: dtype", dtype, "bf16")
         self._core.unpack()
         try:
-            self._core._save(where, rounded)
+            left_out = self._core._save(where, rounded)
         finally:
             if not self._viewed:
                 self._core.pack(_core.Context())
+        if left_out:
+            more = f" and {len(left_out) - 8} more" if len(left_out) > 8 else ""
+            warnings.warn(f"save: not written, since rapt computes nothing with them: {', '.join(left_out[:8])}{more}",
+                          stacklevel=2)
 
 
 def _threads(context):

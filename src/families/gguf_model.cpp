@@ -127,6 +127,7 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
   Pretrained made{
       kind.name, Transformer(config, source), {}, tokens_of(file.metadata(), config, path)};
   made.notices = std::move(notices);
+  made.tokenizer_max_tokens = config.max_tokens;  // files have no other word for it
   if (kind.pooling != nullptr) made.pooling = kind.pooling(GgufSection(file, kind.name));
   if (file.metadata().has("tokenizer.chat_template"))
     made.chat_template = readable_template(

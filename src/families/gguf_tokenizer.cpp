@@ -45,6 +45,8 @@ Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source
   const Keys keys(metadata);
   TokenizerParts parts;
   parts.model = keys.text("model");
+  check_input(parts.model != "gpt2" || keys.has("merges"), source, ": there is no ",
+              keys.key("merges"), ", without which texts become single letters");
   parts.pre = keys.text("pre");
   parts.tokens = keys.texts("tokens");
   parts.merges = keys.texts("merges");

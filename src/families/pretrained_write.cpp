@@ -246,7 +246,7 @@ void check_new_folder(const std::string& folder) {
   check(!folder.empty(), "the folder to write has no name, expected a new or empty folder");
   const std::string_view name =
       std::string_view(folder).substr(0, folder.find_last_not_of('/') + 1);
-  check(!name.ends_with(".gguf"), folder,
+  check(!name.ends_with(".gguf") && !name.ends_with(".GGUF"), folder,
         ": is the name of a GGUF file, expected that of a new folder: GGUF is read, not written");
   std::error_code none;  // what cannot be looked at is told below, or when it is made
   const bool there = fs::exists(folder, none), is_folder = fs::is_directory(folder, none);

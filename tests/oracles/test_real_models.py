@@ -81,6 +81,11 @@ def test_minilm_alone_and_in_company():
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
+def test_minilm_tells_what_it_does_not_write(tmp_path):
+    with pytest.warns(UserWarning, match="save: not written, .*pooler.dense.weight"):
+        rapt.load(found("minilm")).save(tmp_path / "copy")
+
+
 def test_minilm_tells_what_it_does_not_read():
     def embed(text):
         return subprocess.run([COMMAND, "embed", found("minilm"), "-"], input=text, capture_output=True)

@@ -340,7 +340,9 @@ class Models(unittest.TestCase):
                          "the prompt has 8 tokens and up to 9 may follow, the model was made for 16\n")
         self.assertEqual(told(self.llama, "--tokens", "1", "a", "b" * 17, "b" * 16),
                          "prompt 2 of 3 has 17 tokens, the model was made for 16\n")
-        self.assertEqual(told(self.llama, "--tokens", "9", "--context", "16", "12345678"), "")
+        full = "the text ends because the context is full: see --context and --overflow\n"
+        self.assertEqual(told(self.llama, "--tokens", "8", "--context", "16", "12345678"), "")
+        self.assertEqual(told(self.llama, "--tokens", "9", "--context", "9", "12345678"), full)
         self.assertEqual(told(self.run_folder, "--tokens", "9", "12345678"), "")
 
     def test_f16_is_a_form_of_weights(self):
