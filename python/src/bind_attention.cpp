@@ -118,6 +118,11 @@ void bind_scale(nb::module_& module) {
                   "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
       .def_prop_ro("rule", [](const Scale& scale) { return static_cast<int>(scale.rule); })
       .def_ro("number", &Scale::number)
+      .def("__reduce__",
+           [](const Scale& scale) {
+             return nb::make_tuple(nb::type<Scale>().attr("from_rule"),
+                                   nb::make_tuple(static_cast<int>(scale.rule), scale.number));
+           })
       .def_static("from_rule", [](int rule, double number) {
         return Scale{static_cast<Scale::Rule>(rule), number};
       });
