@@ -50,6 +50,13 @@ def torch_side(*arrays):
     return None
 
 
+def refuse_watched(where, *arrays):
+    """For calls that are no operators: gradients, traces and transforms would be lost."""
+    side = torch_side(*arrays)
+    if side is not None:
+        side.refuse_gradients(where, *arrays)
+
+
 def check_dropout(dropout, seed):
     if dropout and seed is None:
         raise ValueError("attend: dropout without a seed; pass seed=, a new one for each call")
@@ -126,6 +133,7 @@ def attend_backward(dout, q, k, v, out, rows, pattern=None, *, scale=None, softc
     (1, 2, 5, 4)
     """
     check_dropout(dropout, seed)
+    refuse_watched("attend_backward", dout, q, k, v, out)
     how = (pattern, scale, softcap, as_bias(bias), relative_values, rotations, sinks, dropout, seed,
            False, context)
     return Gradients(*_core.attend_backward(dout, q, k, v, out, rows, how, layout))

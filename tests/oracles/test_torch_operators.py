@@ -102,8 +102,7 @@ def test_torch_accepts_the_operators(layout):
     how = ("causal", None, 0.0, None, None, None, None, 0.0, 0, False, None)
     q, k, v = operands(2, 4, 9, 8)
     slopes = torch.rand(4 if layout == "bhld" else 9, requires_grad=True)
-    torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 8, 0,
-                                          ops.text_of(how, layout, 0)))
+    torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 9, ops.text_of(how, layout, 0)))
 
 
 def test_longformer_and_lsh_have_gradients():
@@ -149,7 +148,7 @@ def test_libraries_are_not_mixed():
     with pytest.raises(TypeError, match="one library"):
         rapt.attend(q, q.detach().numpy(), q)
     with pytest.raises(TypeError, match="CPU"):
-        rapt.attend(*[torch.empty(1, 2, 5, 8, device="meta")] * 3)
+        rapt.attend(q, torch.empty(1, 2, 5, 8, device="meta"), q)
 
 
 def test_vmap_goes_item_by_item():
