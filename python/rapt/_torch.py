@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
-from rapt import _core, patterns
+from rapt import _core, attention, patterns
 from rapt._torch_attend import attend_with_gradients
 from rapt._torch_blocks import attend_bigbird, local
 from rapt._torch_flash import flash_kvcache, flash_varlen
@@ -18,6 +20,7 @@ __all__ = ["added", "attend", "attend_bigbird", "axial", "direct", "flash_kvcach
            "rope"]
 
 patterns.compiling = torch.compiler.is_compiling
+attention.side = sys.modules[__name__]
 
 
 def attend(q, k, v, how, layout, wanted):

@@ -12,7 +12,7 @@ from torch import Tensor
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
 from rapt._torch_options import WANT_LSE, WANT_ROWS, parse, text_of
-from rapt._torch_rules import as_seed, autocast, number_of
+from rapt._torch_rules import as_seed, autocast, number_of, transformed
 from rapt.bias import Bias
 
 
@@ -122,6 +122,9 @@ def _words(scale, causal, left, right, softcap, interleaved):
 
 
 def flash_kvcache(q, caches, new, where, slopes, how):
+    if transformed():
+        raise RuntimeError("flash_attn_with_kvcache: a transform of torch.func is active, and a cache that is "
+                           "written in place has no derivatives and no vmap; expected a call outside")
     scale, causal, (left, right), softcap, interleaved = how
     return kvcache_op(q, *caches, *new, *(None if x is None else torch.as_tensor(x) for x in where), slopes,
                       _words(scale, causal, left, right, softcap, interleaved))

@@ -37,6 +37,15 @@ class Gradients(NamedTuple):
     dsinks: Any = None
 
 
+side = None  # rapt._torch, as soon as that is imported
+
+
+def _torch_module():
+    from rapt import _torch  # sets side
+
+    return _torch
+
+
 def torch_side(*arrays):
     """rapt._torch if one of the arrays is a PyTorch tensor, else None. Imports no torch."""
     torch = sys.modules.get("torch")
@@ -44,17 +53,15 @@ def torch_side(*arrays):
         return None
     for array in arrays:
         if isinstance(array, torch.Tensor):
-            from rapt import _torch
-
-            return _torch
+            return side or _torch_module()
     return None
 
 
 def refuse_watched(where, *arrays):
     """For calls that are no operators: gradients, traces and transforms would be lost."""
-    side = torch_side(*arrays)
-    if side is not None:
-        side.refuse_gradients(where, *arrays)
+    found = torch_side(*arrays)
+    if found is not None:
+        found.refuse_gradients(where, *arrays)
 
 
 def check_dropout(dropout, seed):
@@ -96,9 +103,7 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
         wanted = wants("attend", return_lse, return_stats, return_rows)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
-        from rapt import _torch
-
-        result = _torch.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
+        result = (side or _torch_module()).attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
                                          sinks, dropout, seed, False, context), layout, wanted)
     else:
         if dropout and seed is None:
@@ -150,5 +155,5 @@ def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relati
     """
     how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, False,
            context)
-    shapes = [list(getattr(x, "shape", x)) for x in (q, k, v)]
-    return _core.explain(*shapes, how, dtype)
+    shapes = [_given.shape(f"explain: {name}", x) for name, x in (("q", q), ("k", k), ("v", v))]
+    return _core.explain(*shapes, how, _given.word("explain: dtype", dtype, "bf16"))

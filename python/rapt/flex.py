@@ -296,6 +296,8 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     return_lse = _given.flag("flex_attention: return_lse", return_lse)
     if kernel_options:
         raise ValueError("flex_attention: kernel_options are given, expected none on CPUs")
+    if return_aux is not None and not hasattr(return_aux, "lse"):
+        raise TypeError(f"flex_attention: return_aux is {_given.said(return_aux)}, expected None or an AuxRequest")
     if return_aux is not None and getattr(return_aux, "max_scores", False):
         raise ValueError("flex_attention: max_scores are asked for, expected lse only")
     for name, x in (("query", query), ("key", key), ("value", value)):

@@ -5,6 +5,7 @@
 
 #include "python/src/answer.h"
 #include "python/src/bind.h"
+#include "python/src/how.h"
 #include "python/src/mistake.h"
 #include "python/src/positions.h"
 #include "rapt/rope.h"
@@ -93,7 +94,7 @@ RopeScaling scaling_of(nb::handle given) {
 RopeSections sections_of(nb::handle pairs, const std::string& order) {
   RopeSections sections;
   if (pairs.is_none()) return sections;
-  sections.pairs = nb::cast<std::vector<Index>>(pairs);
+  sections.pairs = indices_of(pairs, "Rope: sections");
   if (order == "interleaved")
     sections.order = RopeSections::Order::interleaved;
   else if (order == "restarted")

@@ -100,7 +100,7 @@ def test_operators_are_well_formed():
     torch.library.opcheck(torch.ops.rapt.attend_local.default,
                           (*x, None, None, None, "bhld;0;;4;1;0;1;zeros;0.0"))
     torch.library.opcheck(torch.ops.rapt.attend_bigbird.default,
-                          (*x, torch.ones(12, dtype=torch.bool), None, 0, "bhld;0;;4;1;0;0.0"))
+                          (*x, torch.ones(12, dtype=torch.bool), None, None, "bhld;0;;4;1;0;0.0"))
 
 
 def test_dropout_follows_the_seed_of_torch():
