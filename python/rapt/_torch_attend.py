@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, checked, parse, text_of
+from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, as_tensor, checked, parse, text_of
 from rapt._torch_rules import as_seed, number_of
 from rapt.bias import Bias
 
@@ -134,22 +134,12 @@ _attend_backward = differentiable_once(backward_op, "attend")
 _attend = differentiable(attend_op, _keep, _gradients, "attend")
 
 
-def _as_tensor(given, name):
-    """Lists and arrays become tensors; tensors keep their gradients."""
-    if given is None or isinstance(given, Tensor):
-        return given
-    try:
-        return torch.as_tensor(given)
-    except (TypeError, RuntimeError) as error:
-        raise TypeError(f"attend: {name} is a {type(given).__name__}, expected an array") from error
-
-
 def _extras(bias, relative_values, sinks, rotations):
     bias = bias or Bias()
     kerple = bias.kerple[1:] if bias.kerple else (None, None)
     given = (bias.alibi, *kerple, bias.table[0] if bias.table else None, bias.keys,
              bias.dense[0] if bias.dense else None, relative_values, sinks, rotations)
-    return [_as_tensor(x, name) for x, name in zip(given, EXTRAS)]
+    return [as_tensor(f"attend: {name}", x) for x, name in zip(given, EXTRAS)]
 
 
 def attend_with_gradients(q, k, v, how, layout, wanted):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import checked, context_of, real, room, scale_of
+from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, room, scale_of
 from rapt._torch_rules import as_seed, autocast, direct, number_of
 
 
@@ -84,6 +84,9 @@ def _rectangle(random):
         return random
     if hasattr(random, "shape"):
         return torch.as_tensor(random)
+    if not isinstance(random, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in random):
+        raise TypeError(f"bigbird: random is a {type(random).__name__}, expected lists of blocks or an array of "
+                        "integers")
     each = random if any(isinstance(x, (list, tuple)) for row in random for x in row) else [random]
     rows = max([0] + [len(table) for table in each])
     most = max([0] + [len(row) for table in each for row in table])
@@ -92,18 +95,15 @@ def _rectangle(random):
     return torch.tensor(full, dtype=torch.long).reshape(len(each), rows, most)
 
 
-def _mask(real):
-    return None if real is None else torch.as_tensor(real)
-
-
 def attend_bigbird(operands, block, random, first_block_counts, real, scale, layout, context):
     if direct(*operands, random, real):
         how = (block, random, first_block_counts, real, scale)
         return _core.attend_bigbird(operands, how, layout, context)[0]
+    all_tensors("attend_bigbird", **dict(zip("qkv", operands)))
     rule, number = scale_of(scale)
     threads, isa = context_of(context)
     options = f"{layout};{threads};{isa};{block};{first_block_counts};{rule};{number}"
-    return _bigbird(*autocast(*operands), _mask(real), _rectangle(random), None, options)[0]
+    return _bigbird(*autocast(*operands), as_tensor("attend_bigbird: real", real), _rectangle(random), None, options)[0]
 
 
 def local(operands, how, padding, seed, layout, context):
@@ -111,7 +111,8 @@ def local(operands, how, padding, seed, layout, context):
     if direct(*operands, padding):
         how = (*how[:4], padding, blind, dropout, number_of(as_seed(seed, dropout)))
         return _core.attend_local(operands, how, layout, context)[0]
+    all_tensors("local", **dict(zip("qkv", operands)))
     threads, isa = context_of(context)
     options = (f"{layout};{threads};{isa};{chunk};{before};{after};{1 if causal else 0};{blind};"
                f"{real('dropout', dropout)}")
-    return _local(*autocast(*operands), _mask(padding), None, as_seed(seed, dropout), options)[0]
+    return _local(*autocast(*operands), as_tensor("local: real", padding), None, as_seed(seed, dropout), options)[0]

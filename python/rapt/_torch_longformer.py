@@ -10,8 +10,11 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import checked, context_of, real, scale_of
+from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, scale_of
 from rapt._torch_rules import as_seed, autocast, direct, number_of
+
+
+_NAMES = ("q", "k", "v", "q_global", "k_global", "v_global")
 
 
 class _Options(NamedTuple):
@@ -121,6 +124,6 @@ def longformer(operands, how, layout):
     threads, isa = context_of(context)
     options = (f"{layout};{window};{1 if causal else 0};{rule};{number};{real('dropout', dropout)};"
                f"{threads};{isa};{_numbers(dilation)}")
-    if classes is not None:
-        classes = torch.as_tensor(classes)
+    all_tensors("longformer", **dict(zip(_NAMES, operands)))
+    classes = as_tensor("longformer: classes", classes)
     return _longformer(*autocast(*operands), classes, as_seed(seed, dropout), options)[0]

@@ -65,6 +65,23 @@ def checked(where, **operands):
                             "float16")
 
 
+def as_tensor(where, given):
+    """Lists and arrays become tensors; tensors keep their gradients."""
+    if given is None or isinstance(given, torch.Tensor):
+        return given
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{where} is a {type(given).__name__}, expected an array") from error
+
+
+def all_tensors(where, **operands):
+    """Operators take tensors; None stands for an operand that is left out."""
+    for name, x in operands.items():
+        if x is not None and not isinstance(x, torch.Tensor):
+            raise TypeError(f"{where}: {name} is a {type(x).__name__}, expected a tensor like the others")
+
+
 def room(like, layout: str, dim=None):
     """An empty tensor as the core returns them: in memory heads come before tokens, whatever the
     layout."""

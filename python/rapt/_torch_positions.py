@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rapt import _core
+from rapt._torch_options import as_tensor
 from rapt._torch_operator import differentiable, differentiable_once
 from rapt._torch_rules import direct
 
@@ -133,7 +134,7 @@ def _split(positions):
         return None, 0
     if isinstance(positions, int):
         return None, positions
-    return torch.as_tensor(positions), 0
+    return as_tensor("positions", positions), 0
 
 
 @torch.compiler.assume_constant_result
@@ -154,6 +155,9 @@ def learned(table, batch, tokens, positions, offset):
 
 
 def axial(rows, columns, batch, tokens, positions, column_major):
+    if not (isinstance(rows, Tensor) and isinstance(columns, Tensor)):
+        raise TypeError(f"axial: rows is a {type(rows).__name__} and columns a {type(columns).__name__}, expected "
+                        "two arrays of one library")
     if direct(rows, columns, positions):
         return _core.axial(rows, columns, batch, tokens, positions, column_major).to(rows.dtype)
     return _axial(rows, columns, *_split(positions), batch, tokens, column_major)

@@ -109,9 +109,14 @@ def sinusoidal(positions, dim, *, like, base=10000.0, layout="interleaved", incl
     return _core.sinusoidal(like, positions, dim, base, layout, _given.flag("sinusoidal: inclusive", inclusive))
 
 
+def _sizes(where, **sizes):
+    return [_given.whole(f"{where}: {name}", size) for name, size in sizes.items()]
+
+
 def learned(table, tokens, *, batch=1, positions=0, offset=0):
     """Rows of a learned table [rows, dim], that of token t being position(t) + offset: [batch,
     tokens, dim]."""
+    batch, tokens, offset = _sizes("learned", batch=batch, tokens=tokens, offset=offset)
     side = torch_side(table)
     if side is None:
         return _core.learned(table, batch, tokens, positions, offset)
@@ -122,6 +127,7 @@ def axial(rows, columns, tokens, *, batch=1, positions=0, column_major=False):
     """Learned positions on a grid: rows [rows, row_dim] give the first channels, columns [columns,
     column_dim] the rest: [batch, tokens, row_dim + column_dim]."""
     column_major = _given.flag("axial: column_major", column_major)
+    batch, tokens = _sizes("axial", batch=batch, tokens=tokens)
     side = torch_side(rows, columns)
     if side is None:
         return _core.axial(rows, columns, batch, tokens, positions, column_major)

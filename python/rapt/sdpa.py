@@ -30,10 +30,14 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     enable_gqa = _given.flag(f"{where}: enable_gqa", enable_gqa)
     if attn_mask is not None and is_causal:
         raise ValueError(f"{where}: attn_mask and is_causal=True are given, expected one of them")
+    pattern, bias, seen = "causal(first)" if is_causal else None, None, None
+    shape = getattr(query, "shape", ())
+    if (attn_mask is None and len(shape) == 4 and shape[3] and shape == getattr(key, "shape", None)
+            and shape == getattr(value, "shape", None)):  # the usual call, as it is
+        return attend(query, key, value, pattern, scale=scale, dropout=dropout_p)
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_operand(where, name, x)
     q, k, v, lead = four_axes(where, query, key, value, enable_gqa)
-    pattern, bias, seen = "causal(first)" if is_causal else None, None, None
     if attn_mask is not None:
         pattern, bias, seen = _mask(attn_mask, q, k, lead)
     out = attend(*nonempty(q, k, v), pattern, scale=scale, bias=bias, dropout=dropout_p)

@@ -85,7 +85,7 @@ ReformerLocal local_of(nb::tuple options) {
   how.after = number<Index>(options[2], "local: after");
   how.causal = nb::cast<bool>(options[3]);
   how.real = real_of(options[4], "local: real");
-  const auto blind = nb::cast<std::string>(nb::str(options[5]));
+  const auto blind = nb::cast<std::string>(nb::str(nb::object(options[5])));
   if (blind != "zeros" && blind != "sum")
     wrong_value("local: blind is \"", blind, "\", expected \"zeros\" or \"sum\"");
   how.blind = blind == "sum" ? ReformerLocal::Blind::sum : ReformerLocal::Blind::zeros;

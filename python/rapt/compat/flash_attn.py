@@ -14,7 +14,20 @@ __all__ = ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache
 _ALL = 2**62
 
 
+def _check(where, axes, slopes, **arrays):
+    """q, k and v, or caches, with so many axes; slopes are an array or None."""
+    for name, x in arrays.items():
+        if not hasattr(x, "ndim") or not hasattr(x, "shape"):
+            raise TypeError(f"{where}: {name} is a {type(x).__name__}, expected an array")
+        if x.ndim != axes:
+            raise ValueError(f"{where}: {name} has {x.ndim} axes, expected {axes}")
+    if slopes is not None and getattr(slopes, "ndim", 0) not in (1, 2):
+        raise TypeError(f"{where}: alibi_slopes is {_given.said(slopes)}, expected an array [heads] or [batch, heads]")
+
+
 def _pattern(causal, window_size):
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
+        raise TypeError(f"flash_attn: window_size is {_given.said(window_size)}, expected (left, right)")
     left, right = (side if side >= 0 else _ALL for side in window_size)
     if _given.flag("flash_attn: causal", causal):
         right = min(right, 0)
@@ -55,13 +68,20 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     (1, 9, 2, 8)
     """
     return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
+    _check("flash_attn_func", 4, alibi_slopes, q=q, k=k, v=v)
     out, lse = _attend(q, k, v, _how(dropout_p, softmax_scale, causal, window_size, softcap,
                                      alibi_slopes))
     return (out, lse, None) if return_attn_probs else out
 
 
-def _lengths(cumulative):
-    ends = [int(x) for x in cumulative]
+def _numbers(name, given):
+    """Integers of a list or an array."""
+    made = given.tolist() if hasattr(given, "tolist") else _given.list_of(f"flash_attn: {name}", given, "integers")
+    return [_given.whole(f"flash_attn: {name}", x) for x in made]
+
+
+def _lengths(name, cumulative):
+    ends = _numbers(name, cumulative)
     return [b - a for a, b in zip(ends, ends[1:])]
 
 
@@ -75,6 +95,7 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
         raise ValueError("flash_attn_varlen_func: a block_table is given, expected none; rapt.KvCache "
                          "is paged")
     return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
+    _check("flash_attn_varlen_func", 3, alibi_slopes, q=q, k=k, v=v)
     how = _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
     side = torch_side(q)
     if side is not None and side.observed():  # lengths are numbers, which graphs have not
@@ -88,7 +109,8 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
 def pieces(cumulative, key_cumulative, most, key_most, pattern, slopes):
     """The calls that packed sequences take: (queries, keys, pattern, slopes). One for all, unless their
     diagonals hang on corners of their own or their slopes differ."""
-    lengths, key_lengths = _lengths(cumulative), _lengths(key_cumulative)
+    lengths, key_lengths = _lengths("cu_seqlens_q", cumulative), _lengths("cu_seqlens_k", key_cumulative)
+    most, key_most = (_given.whole(f"flash_attn: max_seqlen_{name}", x) for name, x in (("q", most), ("k", key_most)))
     for name, found, limit in (("q", lengths, most), ("k", key_lengths, key_most)):
         if found and max(found) > limit:
             raise ValueError(f"flash_attn_varlen_func: max_seqlen_{name} is {limit}, but a sequence "
@@ -139,6 +161,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
                          "expected both or none")
     return_softmax_lse = _given.flag("flash_attn: return_softmax_lse", return_softmax_lse)
     rotary_interleaved = _given.flag("flash_attn: rotary_interleaved", rotary_interleaved)
+    _check("flash_attn_with_kvcache", 4, alibi_slopes, q=q, k_cache=k_cache, v_cache=v_cache)
+    _pattern(causal, window_size)  # refuses what is none
     window_size = tuple(window_size)
     caches, new = (k_cache, v_cache), (k, v, rotary_cos, rotary_sin)
     where = (cache_seqlens, cache_batch_idx, cache_leftpad)
@@ -158,8 +182,8 @@ def over_caches(q, caches, new, where, alibi_slopes, how):
     softmax_scale, causal, window_size, softcap, interleaved = how
     batch, queries = q.shape[:2]
     held = _held(cache_seqlens, batch, k_cache.shape[1], k)
-    slots = range(batch) if cache_batch_idx is None else [int(x) for x in cache_batch_idx]
-    pads = [0] * batch if cache_leftpad is None else [int(x) for x in cache_leftpad]
+    slots = range(batch) if cache_batch_idx is None else _numbers("cache_batch_idx", cache_batch_idx)
+    pads = [0] * batch if cache_leftpad is None else _numbers("cache_leftpad", cache_leftpad)
     options = _how(0.0, softmax_scale, causal, window_size, softcap, None)
     local = causal or window_size != (-1, -1)
     outs = []
@@ -187,9 +211,9 @@ def _held(cache_seqlens, batch, slots, k):
     if cache_seqlens is None:
         held = [slots if k is None else 0] * batch
     elif getattr(cache_seqlens, "ndim", 1) and hasattr(cache_seqlens, "__len__"):
-        held = [int(x) for x in cache_seqlens]
+        held = _numbers("cache_seqlens", cache_seqlens)
     else:
-        held = [int(cache_seqlens)] * batch
+        held = [_given.whole("flash_attn: cache_seqlens", cache_seqlens)] * batch
     new = 0 if k is None else k.shape[1]
     for count in held:
         if count + new > slots:
