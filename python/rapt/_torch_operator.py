@@ -34,10 +34,14 @@ def differentiable(op, keep, gradients, where):
     def mapped(info, in_dims, *arguments):
         return _each_item(call, info, in_dims, arguments)
 
+    def forward(*arguments):
+        found = op(*arguments)
+        return tuple(found) if isinstance(found, list) else found  # autograd sees no tensors in lists
+
     op.register_autograd(gradients, setup_context=keep)
     op.register_vmap(mapped)
     function = type(op._opoverload._opname, (torch.autograd.Function,), {
-        "forward": staticmethod(lambda *arguments: op(*arguments)),
+        "forward": staticmethod(forward),
         "setup_context": staticmethod(lambda ctx, inputs, output: keep(ctx, inputs, output)),
         "backward": staticmethod(gradients),
         "jvp": staticmethod(refuse),
