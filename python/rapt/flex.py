@@ -8,7 +8,7 @@ from functools import partial, reduce
 from typing import Any, Callable, List, NamedTuple, Optional, Union
 
 from rapt import _core, _given
-from rapt._shapes import check_operand, four_axes, nonempty
+from rapt._shapes import check_operand, four_axes, library, nonempty
 from rapt.attention import attend, torch_side
 from rapt.bias import Bias
 from rapt.bias import alibi as _alibi
@@ -54,7 +54,7 @@ def _is_prefix_lm(n, b, h, q_idx, kv_idx):
 
 
 def _is_same_document(documents, b, h, q_idx, kv_idx):
-    table = _arrays().asarray(documents)
+    table = library(q_idx, kv_idx).asarray(documents)
     return table[q_idx] == table[kv_idx]
 
 
@@ -237,6 +237,8 @@ def _evaluated(mask_mod, b, h, rows, keys):
     except Exception as error:
         try:
             return _by_numpy(mask_mod, b, h, rows, keys)
+        except _WrongMask:
+            raise
         except Exception:
             raise error from None
 

@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -118,10 +119,13 @@ void bind_scale(nb::module_& module) {
                   "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
       .def_prop_ro("rule", [](const Scale& scale) { return static_cast<int>(scale.rule); })
       .def_ro("number", &Scale::number)
-      .def("__reduce__",
+      .def("__getstate__",
            [](const Scale& scale) {
-             return nb::make_tuple(nb::type<Scale>().attr("from_rule"),
-                                   nb::make_tuple(static_cast<int>(scale.rule), scale.number));
+             return std::make_tuple(static_cast<int>(scale.rule), scale.number);
+           })
+      .def("__setstate__",
+           [](Scale& scale, const std::tuple<int, double>& state) {
+             new (&scale) Scale{static_cast<Scale::Rule>(std::get<0>(state)), std::get<1>(state)};
            })
       .def_static("from_rule", [](int rule, double number) {
         return Scale{static_cast<Scale::Rule>(rule), number};
