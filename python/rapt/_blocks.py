@@ -40,8 +40,8 @@ def attend_bigbird_backward(dout, q, k, v, out, rows, *, block=64, random=None,
     return_rows=True) with the same arguments."""
     refuse_watched("attend_bigbird_backward", dout, q, k, v, out)
     how = (block, random, first_block_counts, real, scale)
-    return Gradients(*_core.attend_bigbird_backward(dout, (q, k, v), (out, *rows), how, layout,
-                                                    context))
+    return Gradients(*_core.attend_bigbird_backward(
+        dout, (q, k, v), (out, *_given.rows("attend_bigbird_backward", rows)), how, layout, context))
 
 
 def local(q, k, v, *, chunk=64, before=1, after=0, causal=False, real=None, blind="zeros",
@@ -79,8 +79,8 @@ def local_backward(dout, q, k, v, out, rows, *, chunk=64, before=1, after=0, cau
     refuse_watched("local_backward", dout, q, k, v, out)
     causal = _given.flag("local_backward: causal", causal)
     how = (chunk, before, after, causal, real, blind, dropout, seed or 0)
-    return Gradients(*_core.attend_local_backward(dout, (q, k, v), (out, *rows), how, layout,
-                                                  context))
+    return Gradients(*_core.attend_local_backward(
+        dout, (q, k, v), (out, *_given.rows("local_backward", rows)), how, layout, context))
 
 
 def _parts(found, return_rows):

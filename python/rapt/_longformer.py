@@ -44,5 +44,5 @@ def longformer_backward(dout, q, k, v, q_global, k_global, v_global, out, rows, 
     refuse_watched("longformer_backward", dout, q, k, v, q_global, k_global, v_global, out)
     causal = _given.flag("longformer_backward: causal", causal)
     how = (window, dilation, causal, scale, dropout, seed or 0, classes, context)
-    return _core.longformer_backward(dout, (q, k, v, q_global, k_global, v_global), (out, *rows),
-                                     how, layout)
+    return _core.longformer_backward(dout, (q, k, v, q_global, k_global, v_global),
+                                     (out, *_given.rows("longformer_backward", rows)), how, layout)

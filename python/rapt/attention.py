@@ -141,7 +141,8 @@ def attend_backward(dout, q, k, v, out, rows, pattern=None, *, scale=None, softc
     refuse_watched("attend_backward", dout, q, k, v, out)
     how = (pattern, scale, softcap, as_bias(bias), relative_values, rotations, sinks, dropout, seed,
            False, context)
-    return Gradients(*_core.attend_backward(dout, q, k, v, out, rows, how, layout))
+    return Gradients(*_core.attend_backward(dout, q, k, v, out, _given.rows("attend_backward", rows),
+                                             how, layout))
 
 
 def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,

@@ -138,11 +138,12 @@ void bind_attention(nb::module_& module) {
   bind_scale(module);
   module.def("attend", &attend_arrays, nb::arg("q").none(), nb::arg("k").none(),
              nb::arg("v").none(), nb::arg("how"), nb::arg("layout"), nb::arg("wanted"));
-  module.def("attend_backward", &attend_backward_arrays, nb::arg("dout"), nb::arg("q"),
-             nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
-             nb::arg("layout"), nb::arg("dlse") = nb::none());
+  module.def("attend_backward", &attend_backward_arrays, nb::arg("dout").none(),
+             nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(),
+             nb::arg("rows"), nb::arg("how"), nb::arg("layout"), nb::arg("dlse") = nb::none());
   module.def("explain", &explain_shapes);
-  module.def("lsh_recall", &recall);
+  module.def("lsh_recall", &recall, "q"_a.none(), "k"_a.none(), "how"_a, "layout"_a, "top"_a,
+             "queries"_a);
   module.def("scale_of", &scale_of, nb::arg("scale").none());
   module.def(
       "alibi_slopes", [](Index heads) { return alibi(heads).alibi->slopes; }, "heads"_a,

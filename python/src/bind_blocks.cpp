@@ -194,11 +194,11 @@ void bind_blocks(nb::module_& module) {
       "its neighbours, and random ones.");
   module.def("attend_bigbird", &bigbird_forward, "operands"_a, "options"_a, "layout"_a,
              nb::arg("context").none());
-  module.def("attend_bigbird_backward", &bigbird_backward, "dout"_a, "operands"_a, "kept"_a,
+  module.def("attend_bigbird_backward", &bigbird_backward, "dout"_a.none(), "operands"_a, "kept"_a,
              "options"_a, "layout"_a, nb::arg("context").none());
   module.def("attend_local", &local_forward, "operands"_a, "options"_a, "layout"_a,
              nb::arg("context").none());
-  module.def("attend_local_backward", &local_backward, "dout"_a, "operands"_a, "kept"_a,
+  module.def("attend_local_backward", &local_backward, "dout"_a.none(), "operands"_a, "kept"_a,
              "options"_a, "layout"_a, nb::arg("context").none());
 }
 

@@ -189,7 +189,8 @@ void bind_cache(nb::module_& module) {
           "bytes", [](const SharedCache& self) { return count(self, &KvCache::bytes); },
           "Memory of the pages.")
       .def("_explain", &explain_cache, "q"_a, "sequences"_a.none(), "how"_a, "type"_a)
-      .def("_attend", &attend_cache, "q"_a, "sequences"_a.none(), "how"_a, "layout"_a, "wanted"_a)
+      .def("_attend", &attend_cache, "q"_a.none(), "sequences"_a.none(), "how"_a, "layout"_a,
+           "wanted"_a)
       .def("__repr__", &repr);
 }
 

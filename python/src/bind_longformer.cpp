@@ -137,7 +137,8 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple o
 
 void bind_longformer(nb::module_& module) {
   module.def("longformer", &forward);
-  module.def("longformer_backward", &backward);
+  module.def("longformer_backward", &backward, nb::arg("dout").none(), nb::arg("operands"),
+             nb::arg("kept"), nb::arg("options"), nb::arg("layout"));
 }
 
 }  // namespace rapt::python

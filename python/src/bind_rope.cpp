@@ -161,14 +161,18 @@ void bind_rope(nb::module_& module) {
            "This rope for sequences of so many tokens; differs under DynamicNtk and Long only.")
       .def("for_queries", &Rope::for_queries, "With xPos: the rope of queries.")
       .def("for_keys", &Rope::for_keys, "With xPos: the rope of keys.")
-      .def("_apply",
-           [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
-             return turned(rope, x, positions, layout, Way::forward);
-           })
-      .def("_apply_backward",
-           [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
-             return turned(rope, dout, positions, layout, Way::backward);
-           });
+      .def(
+          "_apply",
+          [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
+            return turned(rope, x, positions, layout, Way::forward);
+          },
+          "x"_a.none(), "positions"_a.none(), "layout"_a)
+      .def(
+          "_apply_backward",
+          [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
+            return turned(rope, dout, positions, layout, Way::backward);
+          },
+          "dout"_a.none(), "positions"_a.none(), "layout"_a);
 }
 
 }  // namespace rapt::python

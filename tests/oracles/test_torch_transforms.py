@@ -242,6 +242,21 @@ def test_onnx_has_no_such_operator():
         torch.onnx.export(Module(DOORS["attend"][0]), (Q,), io.BytesIO(), dynamo=False)
 
 
+def test_script_takes_no_such_function():
+    def call(q):
+        return rapt.attend(q, q, q)
+
+    with pytest.raises(Exception, match="(?i)python|script|compile|support"):
+        torch.jit.script(call)
+
+
+def test_a_compiled_transform_is_refused():
+    torch._dynamo.reset()
+    transform = torch.func.grad(lambda q: rapt.attend(q, K, V).sum())
+    with pytest.raises(Exception, match="setup_context"):
+        torch.compile(transform, fullgraph=True, backend="aot_eager")(Q)
+
+
 def test_a_cache_is_recorded_by_nobody():
     cache = rapt.KvCache(kv_heads=2, dim=8)
     sequence = cache.add()
