@@ -24,7 +24,7 @@ def attend_bigbird(q, k, v, *, block=64, random=None, first_block_counts=1, real
     (1, 2, 50, 4)
     """
     return_rows = _given.flag("attend_bigbird: return_rows", return_rows)
-    side = torch_side(q)
+    side = torch_side(q, k, v)
     if side is not None and not return_rows:
         return side.attend_bigbird((q, k, v), block, random, first_block_counts, real, scale, layout,
                                    context)
@@ -60,7 +60,7 @@ def local(q, k, v, *, chunk=64, before=1, after=0, causal=False, real=None, blin
     (1, 2, 50, 4)
     """
     causal, return_rows = _given.flag("local: causal", causal), _given.flag("local: return_rows", return_rows)
-    side = torch_side(q)
+    side = torch_side(q, k, v)
     if side is not None and not return_rows:
         return side.local((q, k, v), (chunk, before, after, causal, blind, dropout), real, seed,
                           layout, context)

@@ -24,7 +24,7 @@ def longformer(q, k, v, q_global=None, k_global=None, v_global=None, *, window=2
     causal = _given.flag("longformer: causal", causal)
     return_rows = _given.flag("longformer: return_rows", return_rows)
     operands = (q, k, v, q_global, k_global, v_global)
-    side = torch_side(q)
+    side = torch_side(*operands)
     if side is not None and not return_rows:
         return side.longformer(operands, (window, dilation, causal, scale, dropout, seed, classes,
                                           context), layout)

@@ -26,8 +26,7 @@ attention.side = sys.modules[__name__]
 def attend(q, k, v, how, layout, wanted):
     """Straight into the core where nothing watches; otherwise through the operators."""
     if not (isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
-        raise TypeError(f"attend: q is a Tensor, k a {type(k).__name__} and v a {type(v).__name__}, "
-                        "expected all of one library")
+        attention.refuse_mixed("attend", q=q, k=k, v=v)
     _, _, _, bias, relative_values, rotations, sinks, dropout, seed, strict, context = how
     if bias is relative_values is rotations is sinks:  # None, all of them
         straight = direct(q, k, v)

@@ -96,10 +96,10 @@ def _rectangle(random):
 
 
 def attend_bigbird(operands, block, random, first_block_counts, real, scale, layout, context):
+    all_tensors("attend_bigbird", **dict(zip("qkv", operands)))
     if direct(*operands, random, real):
         how = (block, random, first_block_counts, real, scale)
         return _core.attend_bigbird(operands, how, layout, context)[0]
-    all_tensors("attend_bigbird", **dict(zip("qkv", operands)))
     rule, number = scale_of(scale)
     threads, isa = context_of(context)
     options = f"{layout};{threads};{isa};{block};{first_block_counts};{rule};{number}"
@@ -108,10 +108,10 @@ def attend_bigbird(operands, block, random, first_block_counts, real, scale, lay
 
 def local(operands, how, padding, seed, layout, context):
     chunk, before, after, causal, blind, dropout = how
+    all_tensors("local", **dict(zip("qkv", operands)))
     if direct(*operands, padding):
         how = (*how[:4], padding, blind, dropout, number_of(as_seed(seed, dropout)))
         return _core.attend_local(operands, how, layout, context)[0]
-    all_tensors("local", **dict(zip("qkv", operands)))
     threads, isa = context_of(context)
     options = (f"{layout};{threads};{isa};{chunk};{before};{after};{1 if causal else 0};{blind};"
                f"{real('dropout', dropout)}")

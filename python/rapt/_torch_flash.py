@@ -14,6 +14,7 @@ from rapt._torch_operator import differentiable, differentiable_once
 from rapt._torch_options import WANT_LSE, WANT_ROWS, parse, text_of
 from rapt._torch_rules import as_seed, autocast, number_of, transformed
 from rapt.bias import Bias
+from rapt.patterns import constant
 
 
 def _calls(cu_q, cu_k, slopes, seed, most, options):
@@ -116,7 +117,7 @@ def _(q, k_cache, v_cache, k, v, cos, sin, seqlens, batch_idx, leftpad, slopes, 
             q.new_empty((batch, heads, queries), dtype=torch.float32))
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _words(scale, causal, left, right, softcap, interleaved):
     return json.dumps([scale, causal, [left, right], softcap, interleaved])
 

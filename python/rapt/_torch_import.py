@@ -6,7 +6,6 @@ rapt has seen a tensor. `import rapt` imports no torch."""
 from __future__ import annotations
 
 import importlib.abc
-import importlib.machinery
 import sys
 import warnings
 
@@ -17,9 +16,11 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return None
+        others = (finder.find_spec(name, path, target) for finder in sys.meta_path
+                  if finder is not self and hasattr(finder, "find_spec"))
+        spec = next((found for found in others if found is not None), None)
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            return spec
         run = spec.loader.exec_module
 
         def exec_module(module):

@@ -117,6 +117,7 @@ def _numbers(dilation) -> str:
 
 def longformer(operands, how, layout):
     window, dilation, causal, scale, dropout, seed, classes, context = how
+    all_tensors("longformer", **dict(zip(_NAMES, operands)))
     if direct(*operands, classes):
         how = (*how[:5], number_of(as_seed(seed, dropout)), classes, context)
         return _core.longformer(operands, how, layout)[0]
@@ -124,6 +125,5 @@ def longformer(operands, how, layout):
     threads, isa = context_of(context)
     options = (f"{layout};{window};{1 if causal else 0};{rule};{number};{real('dropout', dropout)};"
                f"{threads};{isa};{_numbers(dilation)}")
-    all_tensors("longformer", **dict(zip(_NAMES, operands)))
     classes = as_tensor("longformer: classes", classes)
     return _longformer(*autocast(*operands), classes, as_seed(seed, dropout), options)[0]

@@ -9,7 +9,8 @@ from typing import NamedTuple, Tuple
 import torch
 
 from rapt import _core, _given
-from rapt.patterns import TracedPattern
+from rapt.attention import refuse_mixed
+from rapt.patterns import TracedPattern, constant
 
 WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
 
@@ -77,9 +78,8 @@ def as_tensor(where, given):
 
 def all_tensors(where, **operands):
     """Operators take tensors; None stands for an operand that is left out."""
-    for name, x in operands.items():
-        if x is not None and not isinstance(x, torch.Tensor):
-            raise TypeError(f"{where}: {name} is a {type(x).__name__}, expected a tensor like the others")
+    if not all(x is None or isinstance(x, torch.Tensor) for x in operands.values()) or operands["q"] is None:
+        refuse_mixed(where, **operands)
 
 
 def room(like, layout: str, dim=None):
@@ -122,23 +122,23 @@ def pattern_text(given) -> str:
 
 # The compiler cannot look into the core; it asks these once.
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_scale(given):
     scale = _core.scale_of(given)
     return (scale.rule, scale.number)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_number(name, given):
     return _given.real(name, given)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_context(given):
     _given.context("attend", given)
     return (given.threads, given.isa)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_text(given):
     return str(given.pattern if isinstance(given, _core.Plan) else _core.Pattern(given))

@@ -12,6 +12,7 @@ from rapt import _core
 from rapt._torch_options import as_tensor
 from rapt._torch_operator import differentiable, differentiable_once
 from rapt._torch_rules import direct
+from rapt.patterns import constant
 
 
 @functools.lru_cache(maxsize=64)
@@ -137,7 +138,7 @@ def _split(positions):
     return as_tensor("positions", positions), 0
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _text_of(rope):
     return rope._text()
 

@@ -21,12 +21,14 @@ def direct(q, *tensors) -> bool:
     if (_is_compiling() or _tracing_state() is not None or _modes() or _transforms()
             or _forward_ad._current_level >= 0 or _autocast("cpu") or not q.is_cpu):
         return False
-    if not _grad_enabled():
-        return type(q) in PLAIN and all(type(x) in PLAIN for x in tensors if isinstance(x, torch.Tensor))
-    if type(q) not in PLAIN or q.requires_grad:
+    grad = _grad_enabled()
+    if type(q) not in PLAIN or grad and q.requires_grad:
         return False
     for x in tensors:
-        if x is not None and isinstance(x, torch.Tensor) and (type(x) not in PLAIN or x.requires_grad):
+        if type(x) in PLAIN:
+            if grad and x.requires_grad:
+                return False
+        elif isinstance(x, torch.Tensor):
             return False
     return True
 

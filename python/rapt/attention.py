@@ -64,6 +64,11 @@ def refuse_watched(where, *arrays):
         found.refuse_gradients(where, *arrays)
 
 
+def refuse_mixed(where, **operands):
+    kinds = [f"{name} a {type(x).__name__}" for name, x in operands.items()]
+    raise TypeError(f"{where}: {', '.join(kinds)}, expected all of one library")
+
+
 def check_dropout(dropout, seed):
     if dropout and seed is None:
         raise ValueError("attend: dropout without a seed; pass seed=, a new one for each call")
@@ -106,6 +111,8 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
         result = (side or _torch_module()).attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
                                          sinks, dropout, seed, False, context), layout, wanted)
     else:
+        if torch is not None and (isinstance(k, torch.Tensor) or isinstance(v, torch.Tensor)):
+            refuse_mixed("attend", q=q, k=k, v=v)
         if dropout and seed is None:
             check_dropout(dropout, seed)
         result = _core.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,

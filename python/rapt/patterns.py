@@ -42,13 +42,13 @@ def text_of(pattern) -> str:
     return pattern if isinstance(pattern, str) else _text(pattern)
 
 
-def _constant(function):
+def constant(function):
     """torch.compile calls it once and keeps the answer: torch.compiler.assume_constant_result without torch."""
     function._dynamo_marked_constant = True
     return function
 
 
-@_constant
+@constant
 def _text(pattern) -> str:
     return str(pattern)
 
@@ -61,18 +61,18 @@ def check_lengths(pattern, queries, keys):
         _core.Pattern(pattern).check(queries, keys)
 
 
-@_constant
+@constant
 def _check_text(text, queries, keys):
     _core.Pattern(text).check(queries, keys)
 
 
-@_constant
+@constant
 def _joined(a: str, b: str, sign: str) -> str:
     first, second = _core.Pattern(a), _core.Pattern(b)
     return str(_core_and(first, second) if sign == "&" else _core_or(first, second))
 
 
-@_constant
+@constant
 def _leaf_text(name, arguments) -> str:
     return str(getattr(_core, name)(*arguments))
 
@@ -165,7 +165,7 @@ def bigbird(tokens, block=64, random=None, head=0):
     return _leaf("bigbird", tokens, block, random, head)
 
 
-@_constant
+@constant
 def alibi_slopes(heads):
     """The published slopes for any number of heads."""
     return _core.alibi_slopes(heads)

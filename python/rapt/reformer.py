@@ -34,7 +34,8 @@ def lsh(qk, v, *, chunk=64, rounds=1, buckets=(), seed=0, before=1, after=0, onc
     (1, 2, 256, 8)
     """
     once = _given.flag("lsh: once", once)
-    hashed = lsh_pattern(chunk, rounds, _given.list_of("lsh: buckets", buckets, "a list of numbers"), seed, before, after, True, once)
+    factors = _given.list_of("lsh: buckets", buckets, "a list of numbers")
+    hashed = lsh_pattern(chunk, rounds, factors, seed, before, after, True, once)
     if pattern is not None:
         hashed = hashed & pattern
     return attend(qk, qk, v, hashed, scale=scale, rotations=rotations, dropout=dropout,

@@ -147,6 +147,11 @@ def test_libraries_are_not_mixed():
     (q,) = operands(1, 2, 5, 8, count=1)
     with pytest.raises(TypeError, match="one library"):
         rapt.attend(q, q.detach().numpy(), q)
+    array = q.detach().numpy()
+    for call in (rapt.attend, rapt.local, rapt.attend_bigbird, rapt.longformer, rapt.scaled_dot_product_attention):
+        for mixed in ((array, q, q), (q, array, q), (q, q, array), (array, array, q)):
+            with pytest.raises(TypeError, match="one library"):
+                call(*mixed)
     with pytest.raises(TypeError, match="CPU"):
         rapt.attend(q, torch.empty(1, 2, 5, 8, device="meta"), q)
 

@@ -87,8 +87,10 @@ def test_children_attend_and_differentiate(method):
 
 def test_modules_with_ropes_and_patterns_can_be_copied():
     model = Model()
-    model.pattern, model.plan, model.bias = rapt.causal() & rapt.window(9, 0), rapt.Plan("causal", 40), rapt.alibi(Q[0, :, 0, 0])
-    model.mask = rapt.create_block_mask(rapt.and_masks(rapt.flex.causal, rapt.flex.sliding_window(3)), None, None, 40, 40)
+    model.pattern, model.plan = rapt.causal() & rapt.window(9, 0), rapt.Plan("causal", 40)
+    model.bias = rapt.alibi(Q[0, :, 0, 0])
+    named = rapt.and_masks(rapt.flex.causal, rapt.flex.sliding_window(3))
+    model.mask = rapt.create_block_mask(named, None, None, 40, 40)
     file = io.BytesIO()
     torch.save(model, file)
     file.seek(0)
