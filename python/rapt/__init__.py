@@ -10,11 +10,12 @@ Arrays are numpy's, PyTorch's or anything with the buffer protocol or DLPack; re
 library. PyTorch tensors that require gradients get them.
 """
 
-from rapt._core import (Context, Pattern, Scale, alibi_slopes, bigbird, blocks, causal, chunks,
-                        dilated, documents, full, keys, lsh_buckets, lsh_pattern, mask, prefix,
-                        supported_isas, t5_bucket, tokens, usable_cpus, window)
+from rapt._core import (Context, Pattern, Scale, lsh_buckets, mask, supported_isas, t5_bucket,
+                        usable_cpus)
 from rapt._core import version as _version
-from rapt import flex, lab, positions
+from rapt.patterns import (alibi_slopes, bigbird, blocks, causal, chunks, dilated, documents, full,
+                           keys, lsh_pattern, prefix, tokens, window)
+from rapt import _torch_import, flex, lab, positions
 from rapt.attention import Gradients, Stats, attend, attend_backward, explain
 from rapt.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relative_keys, t5_bias)
 from rapt.cache import KvCache
@@ -40,3 +41,5 @@ __all__ = [
     "relative_keys", "scaled_dot_product_attention", "show_config", "supported_isas", "t5_bias",
     "t5_bucket", "tokens", "usable_cpus", "window",
 ]
+
+_torch_import.register_operators()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rapt import _core, _given
-from rapt.attention import Gradients, check_dropout, torch_side
+from rapt.attention import Gradients, check_dropout, refuse_watched, torch_side
 
 
 def attend_bigbird(q, k, v, *, block=64, random=None, first_block_counts=1, real=None, scale=None,
@@ -24,10 +24,11 @@ def attend_bigbird(q, k, v, *, block=64, random=None, first_block_counts=1, real
     (1, 2, 50, 4)
     """
     return_rows = _given.flag("attend_bigbird: return_rows", return_rows)
-    side = torch_side(q)
+    side = torch_side(q, k, v)
     if side is not None and not return_rows:
         return side.attend_bigbird((q, k, v), block, random, first_block_counts, real, scale, layout,
                                    context)
+    refuse_watched("attend_bigbird: return_rows", q, k, v)
     how = (block, random, first_block_counts, real, scale)
     return _parts(_core.attend_bigbird((q, k, v), how, layout, context), return_rows)
 
@@ -37,9 +38,10 @@ def attend_bigbird_backward(dout, q, k, v, out, rows, *, block=64, random=None,
                             context=None) -> Gradients:
     """Gradients of sum(dout * out); `out` and `rows` come from attend_bigbird(...,
     return_rows=True) with the same arguments."""
+    refuse_watched("attend_bigbird_backward", dout, q, k, v, out)
     how = (block, random, first_block_counts, real, scale)
-    return Gradients(*_core.attend_bigbird_backward(dout, (q, k, v), (out, *rows), how, layout,
-                                                    context))
+    return Gradients(*_core.attend_bigbird_backward(
+        dout, (q, k, v), (out, *_given.rows("attend_bigbird_backward", rows)), how, layout, context))
 
 
 def local(q, k, v, *, chunk=64, before=1, after=0, causal=False, real=None, blind="zeros",
@@ -58,11 +60,12 @@ def local(q, k, v, *, chunk=64, before=1, after=0, causal=False, real=None, blin
     (1, 2, 50, 4)
     """
     causal, return_rows = _given.flag("local: causal", causal), _given.flag("local: return_rows", return_rows)
-    side = torch_side(q)
+    side = torch_side(q, k, v)
     if side is not None and not return_rows:
         return side.local((q, k, v), (chunk, before, after, causal, blind, dropout), real, seed,
                           layout, context)
     check_dropout(dropout, seed)
+    refuse_watched("local: return_rows", q, k, v)
     how = (chunk, before, after, causal, real, blind, dropout, seed or 0)
     return _parts(_core.attend_local((q, k, v), how, layout, context), return_rows)
 
@@ -73,10 +76,11 @@ def local_backward(dout, q, k, v, out, rows, *, chunk=64, before=1, after=0, cau
     """Gradients of sum(dout * out); `out` and `rows` come from local(..., return_rows=True) with the
     same arguments."""
     check_dropout(dropout, seed)
+    refuse_watched("local_backward", dout, q, k, v, out)
     causal = _given.flag("local_backward: causal", causal)
     how = (chunk, before, after, causal, real, blind, dropout, seed or 0)
-    return Gradients(*_core.attend_local_backward(dout, (q, k, v), (out, *rows), how, layout,
-                                                  context))
+    return Gradients(*_core.attend_local_backward(
+        dout, (q, k, v), (out, *_given.rows("local_backward", rows)), how, layout, context))
 
 
 def _parts(found, return_rows):

@@ -110,6 +110,13 @@ def shape(where, value):
     return [whole(f"{where}[{i}]", size) for i, size in enumerate(sizes)]
 
 
+def rows(where, value):
+    """What attention returned besides its output."""
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{where}: rows is {said(value)}, expected what the call with return_rows=True gave")
+    return tuple(value)
+
+
 def list_of(where, value, expected):
     """Bytes would become numbers, and a dict its keys."""
     if not isinstance(value, (*_BYTES, dict)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rapt import _core, _given
-from rapt.attention import check_dropout, torch_side
+from rapt.attention import check_dropout, refuse_watched, torch_side
 
 
 def longformer(q, k, v, q_global=None, k_global=None, v_global=None, *, window=256, classes=None,
@@ -24,11 +24,12 @@ def longformer(q, k, v, q_global=None, k_global=None, v_global=None, *, window=2
     causal = _given.flag("longformer: causal", causal)
     return_rows = _given.flag("longformer: return_rows", return_rows)
     operands = (q, k, v, q_global, k_global, v_global)
-    side = torch_side(q)
+    side = torch_side(*operands)
     if side is not None and not return_rows:
         return side.longformer(operands, (window, dilation, causal, scale, dropout, seed, classes,
                                           context), layout)
     check_dropout(dropout, seed)
+    refuse_watched("longformer: return_rows", *operands)
     how = (window, dilation, causal, scale, dropout, seed or 0, classes, context)
     out, *rows = _core.longformer(operands, how, layout)
     return (out, tuple(rows)) if return_rows else out
@@ -40,7 +41,8 @@ def longformer_backward(dout, q, k, v, q_global, k_global, v_global, out, rows, 
     """Gradients of the six operands (None where there was none); `out` and `rows` come from
     longformer(..., return_rows=True) with the same arguments."""
     check_dropout(dropout, seed)
+    refuse_watched("longformer_backward", dout, q, k, v, q_global, k_global, v_global, out)
     causal = _given.flag("longformer_backward: causal", causal)
     how = (window, dilation, causal, scale, dropout, seed or 0, classes, context)
-    return _core.longformer_backward(dout, (q, k, v, q_global, k_global, v_global), (out, *rows),
-                                     how, layout)
+    return _core.longformer_backward(dout, (q, k, v, q_global, k_global, v_global),
+                                     (out, *_given.rows("longformer_backward", rows)), how, layout)

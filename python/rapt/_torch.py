@@ -1,48 +1,47 @@
-"""PyTorch tensors: gradients, torch.compile. Imported only when a caller passes a tensor."""
+"""PyTorch tensors: gradients, graphs, transforms. Imported as soon as torch and rapt both are."""
 
 from __future__ import annotations
 
-import torch
-from torch.nn import Parameter
+import sys
 
-from rapt import _core
+import torch
+
+from rapt import _core, attention, patterns
 from rapt._torch_attend import attend_with_gradients
 from rapt._torch_blocks import attend_bigbird, local
+from rapt._torch_flash import flash_kvcache, flash_varlen
 from rapt._torch_longformer import longformer
 from rapt._torch_positions import axial, learned, rope
-from rapt._torch_rules import draw_seed, has_gradient, refuse_gradients
+from rapt._torch_rules import (autocast, direct, draw_seed, number_of, observed, readable,
+                               refuse_gradients, tensors_of)
 
-__all__ = ["added", "attend", "attend_bigbird", "axial", "known_true", "learned", "local",
-           "longformer", "refuse_gradients", "rope", "watched"]
+__all__ = ["added", "attend", "attend_bigbird", "axial", "direct", "flash_kvcache", "flash_varlen",
+           "known_true", "learned", "local", "longformer", "observed", "readable", "refuse_gradients",
+           "rope"]
 
-_PLAIN = (torch.Tensor, Parameter)
-_is_compiling = torch.compiler.is_compiling
-_modes = torch._C._len_torch_dispatch_stack
-_transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+patterns.compiling = torch.compiler.is_compiling
+attention.side = sys.modules[__name__]
 
 
 def attend(q, k, v, how, layout, wanted):
     """Straight into the core where nothing watches; otherwise through the operators."""
     if not (isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
-        raise TypeError(f"attend: q is a Tensor, k a {type(k).__name__} and v a {type(v).__name__}, "
-                        "expected all of one library")
-    pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed, strict, context = how
+        attention.refuse_mixed("attend", q=q, k=k, v=v)
+    _, _, _, bias, relative_values, rotations, sinks, dropout, seed, strict, context = how
+    if bias is relative_values is rotations is sinks:  # None, all of them
+        straight = direct(q, k, v)
+    else:
+        straight = direct(q, k, v, relative_values, rotations, sinks, *tensors_of(bias))
+    if not straight:
+        return attend_with_gradients(*autocast(q, k, v), how, layout, wanted)
     if dropout and seed is None:
-        how = how[:8] + (draw_seed(), strict, context)
-    if (_is_compiling() or type(q) not in _PLAIN or _modes() or _transforms()
-            or has_gradient(q, k, v, bias, relative_values, sinks)):
-        return attend_with_gradients(q, k, v, how, layout, wanted)
+        how = how[:8] + (number_of(draw_seed()), strict, context)
     return _core.attend(q, k, v, how, layout, wanted)
 
 
-def watched(tensor) -> bool:
-    """Whether somebody traces the call, so that nothing may depend on numbers."""
-    return _is_compiling() or type(tensor) not in _PLAIN or bool(_modes()) or _transforms()
-
-
 def added(mask):
-    return torch.zeros(mask.shape, dtype=torch.float32).masked_fill_(~mask, -torch.inf)
+    return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill(~mask, -torch.inf)
 
 
 def known_true(fact) -> bool:
-    return not watched(fact) and bool(fact)
+    return readable(fact) and bool(fact)

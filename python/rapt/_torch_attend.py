@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, parse, text_of
+from rapt._torch_operator import differentiable, differentiable_once
+from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, as_tensor, checked, parse, text_of
+from rapt._torch_rules import as_seed, number_of
 from rapt.bias import Bias
 
 # Tensors of a call besides q, k and v, in the order of the operators' arguments.
@@ -37,7 +39,7 @@ def _how(q, k, extras, seed, o, fixed=False):
                 table=None if table is None else (table, o.max_distance, o.direction), keys=keys,
                 dense=None if dense is None else (dense, fixed))
     return (_plan(o.pattern, *_lengths(q, k, o.layout)), o.core_scale,
-            o.softcap, bias, values, rotations, sinks, o.dropout, seed, False, o.context)
+            o.softcap, bias, values, rotations, sinks, o.dropout, number_of(seed), False, o.context)
 
 
 @torch.library.custom_op("rapt::attend", mutates_args=(), device_types="cpu")
@@ -45,7 +47,7 @@ def attend_op(q: Tensor, k: Tensor, v: Tensor, slopes: Optional[Tensor],
               amplitudes: Optional[Tensor], rates: Optional[Tensor], table: Optional[Tensor],
               relative_keys: Optional[Tensor], dense: Optional[Tensor],
               relative_values: Optional[Tensor], sinks: Optional[Tensor],
-              rotations: Optional[Tensor], seed: int,
+              rotations: Optional[Tensor], seed: Optional[Tensor],
               options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     o = parse(options)
     extras = (slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
@@ -59,6 +61,7 @@ def attend_op(q: Tensor, k: Tensor, v: Tensor, slopes: Optional[Tensor],
 def _(q, k, v, slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
       rotations, seed, options):
     o = parse(options)
+    checked("attend", q=q, k=k, v=v)
     rows = (q.shape[0], q.shape[1], q.shape[2])
     if o.layout == "blhd":
         rows = (q.shape[0], q.shape[2], q.shape[1])
@@ -74,7 +77,7 @@ def backward_op(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: T
                 amplitudes: Optional[Tensor], rates: Optional[Tensor], table: Optional[Tensor],
                 relative_keys: Optional[Tensor], dense: Optional[Tensor],
                 relative_values: Optional[Tensor], sinks: Optional[Tensor],
-                rotations: Optional[Tensor], seed: int, options: str,
+                rotations: Optional[Tensor], seed: Optional[Tensor], options: str,
                 fixed: bool) -> List[Tensor]:
     o = parse(options)
     extras = (slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
@@ -111,33 +114,24 @@ def _keep(ctx, inputs, output):
     out, _, row_max, row_sum, stats = output
     ctx.mark_non_differentiable(row_max, row_sum, stats)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, out, row_max, row_sum, *extras)
-    ctx.seed, ctx.options = seed, options
+    ctx.save_for_backward(q, k, v, out, row_max, row_sum, *extras, seed)
+    ctx.options = options
 
 
 def _gradients(ctx, dout, dlse, *_):
-    q, k, v, out, row_max, row_sum, *extras = ctx.saved_tensors
+    q, k, v, out, row_max, row_sum, *extras, seed = ctx.saved_tensors
     if dout is None and dlse is None:
         return (None,) * 14
     dout = torch.zeros_like(out) if dout is None else dout
     fixed = not ctx.needs_input_grad[3 + EXTRAS.index("dense")]
-    found = torch.ops.rapt.attend_backward(dout, dlse, q, k, v, out, row_max, row_sum, *extras,
-                                           ctx.seed, ctx.options, fixed)
+    found = _attend_backward(dout, dlse, q, k, v, out, row_max, row_sum, *extras, seed, ctx.options,
+                             fixed)
     wanted = ctx.needs_input_grad
     return (*(x if wanted[i] else None for i, x in enumerate(found)), None, None)
 
 
-attend_op.register_autograd(_gradients, setup_context=_keep)
-
-
-def _as_tensor(given, name):
-    """Lists and arrays become tensors; tensors keep their gradients."""
-    if given is None or isinstance(given, Tensor):
-        return given
-    try:
-        return torch.as_tensor(given)
-    except (TypeError, RuntimeError) as error:
-        raise TypeError(f"attend: {name} is a {type(given).__name__}, expected an array") from error
+_attend_backward = differentiable_once(backward_op, "attend")
+_attend = differentiable(attend_op, _keep, _gradients, "attend")
 
 
 def _extras(bias, relative_values, sinks, rotations):
@@ -145,15 +139,20 @@ def _extras(bias, relative_values, sinks, rotations):
     kerple = bias.kerple[1:] if bias.kerple else (None, None)
     given = (bias.alibi, *kerple, bias.table[0] if bias.table else None, bias.keys,
              bias.dense[0] if bias.dense else None, relative_values, sinks, rotations)
-    return [_as_tensor(x, name) for x, name in zip(given, EXTRAS)]
+    return [as_tensor(f"attend: {name}", x) for x, name in zip(given, EXTRAS)]
 
 
 def attend_with_gradients(q, k, v, how, layout, wanted):
-    if q.device.type != "cpu":
+    if q.device.type not in ("cpu", "meta"):
         raise TypeError(f"attend: q is on {q.device}, expected the memory of the CPU")
-    _, _, _, bias, relative_values, rotations, sinks, _, seed, _, _ = how
-    out, lse, row_max, row_sum, stats = attend_op(
-        q, k, v, *_extras(bias, relative_values, sinks, rotations), seed or 0,
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.device != q.device:
+            raise TypeError(f"attend: q is on {q.device} and {name} on {x.device}, expected the memory of the CPU")
+        if x.is_nested or x.layout != torch.strided:
+            raise TypeError(f"attend: {name} is a nested or sparse tensor ({x.layout}), expected a dense one")
+    _, _, _, bias, relative_values, rotations, sinks, dropout, seed, _, _ = how
+    out, lse, row_max, row_sum, stats = _attend(
+        q, k, v, *_extras(bias, relative_values, sinks, rotations), as_seed(seed, dropout),
         text_of(how, layout, wanted))
     if not wanted:
         return out

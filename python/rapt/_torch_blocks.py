@@ -8,26 +8,28 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import context_of, room, scale_of
-from rapt._torch_rules import draw_seed
+from rapt._torch_operator import differentiable, differentiable_once
+from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, room, scale_of
+from rapt._torch_rules import as_seed, autocast, direct, number_of
 
 
 def _operator(name, forward, backward, how_of):
-    """An operator and its gradients. how_of(real, random, seed, fields) makes the core's tuple of
+    """An operator with its gradients. how_of(real, random, seed, fields) makes the core's tuple of
     its arguments; fields are those of the options, after layout, threads and instruction set."""
 
     def call(core, *arguments, real, random, seed, options):
         layout, threads, isa, *fields = options.split(";")
         context = _core.Context(int(threads), isa) if int(threads) else None
-        return core(*arguments, how_of(real, random, seed, fields), layout, context)
+        return core(*arguments, how_of(real, random, number_of(seed), fields), layout, context)
 
     @torch.library.custom_op(f"rapt::{name}", mutates_args=(), device_types="cpu")
     def operator(q: Tensor, k: Tensor, v: Tensor, real: Optional[Tensor], random: Optional[Tensor],
-                 seed: int, options: str) -> Tuple[Tensor, Tensor, Tensor]:
+                 seed: Optional[Tensor], options: str) -> Tuple[Tensor, Tensor, Tensor]:
         return call(forward, (q, k, v), real=real, random=random, seed=seed, options=options)
 
     @operator.register_fake
     def _(q, k, v, real, random, seed, options):
+        checked(name, q=q, k=k, v=v)
         rows = (q.shape[0], q.shape[1], q.shape[2])
         if options.startswith("blhd"):
             rows = (q.shape[0], q.shape[2], q.shape[1])
@@ -36,8 +38,8 @@ def _operator(name, forward, backward, how_of):
 
     @torch.library.custom_op(f"rapt::{name}_backward", mutates_args=(), device_types="cpu")
     def gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, row_max: Tensor,
-                  row_sum: Tensor, real: Optional[Tensor], random: Optional[Tensor], seed: int,
-                  options: str) -> List[Tensor]:
+                  row_sum: Tensor, real: Optional[Tensor], random: Optional[Tensor],
+                  seed: Optional[Tensor], options: str) -> List[Tensor]:
         return list(call(backward, dout, (q, k, v), (out, row_max, row_sum), real=real,
                          random=random, seed=seed, options=options))
 
@@ -46,18 +48,18 @@ def _operator(name, forward, backward, how_of):
         return [room(x, options[:4]) for x in (q, k, v)]
 
     def keep(ctx, inputs, output):
-        *ctx_tensors, ctx.seed, ctx.options = inputs
+        *tensors, ctx.options = inputs
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*ctx_tensors, *output)
+        ctx.save_for_backward(*tensors, *output)
 
     def differentiate(ctx, dout, *_):
-        q, k, v, real, random, *output = ctx.saved_tensors
-        found = gradients(dout, q, k, v, *output, real, random, ctx.seed, ctx.options)
+        q, k, v, real, random, seed, *output = ctx.saved_tensors
+        found = backward_call(dout, q, k, v, *output, real, random, seed, ctx.options)
         wanted = ctx.needs_input_grad
         return (*(x if wanted[i] else None for i, x in enumerate(found)), None, None, None, None)
 
-    operator.register_autograd(differentiate, setup_context=keep)
-    return operator
+    backward_call = differentiable_once(gradients, name)
+    return differentiable(operator, keep, differentiate, name)
 
 
 def _bigbird_how(real, random, seed, fields):
@@ -82,6 +84,9 @@ def _rectangle(random):
         return random
     if hasattr(random, "shape"):
         return torch.as_tensor(random)
+    if not isinstance(random, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in random):
+        raise TypeError(f"bigbird: random is a {type(random).__name__}, expected lists of blocks or an array of "
+                        "integers")
     each = random if any(isinstance(x, (list, tuple)) for row in random for x in row) else [random]
     rows = max([0] + [len(table) for table in each])
     most = max([0] + [len(row) for table in each for row in table])
@@ -90,22 +95,24 @@ def _rectangle(random):
     return torch.tensor(full, dtype=torch.long).reshape(len(each), rows, most)
 
 
-def _mask(real):
-    return None if real is None else torch.as_tensor(real)
-
-
 def attend_bigbird(operands, block, random, first_block_counts, real, scale, layout, context):
+    all_tensors("attend_bigbird", **dict(zip("qkv", operands)))
+    if direct(*operands, random, real):
+        how = (block, random, first_block_counts, real, scale)
+        return _core.attend_bigbird(operands, how, layout, context)[0]
     rule, number = scale_of(scale)
     threads, isa = context_of(context)
     options = f"{layout};{threads};{isa};{block};{first_block_counts};{rule};{number}"
-    return _bigbird(*operands, _mask(real), _rectangle(random), 0, options)[0]
+    return _bigbird(*autocast(*operands), as_tensor("attend_bigbird: real", real), _rectangle(random), None, options)[0]
 
 
-def local(operands, how, real, seed, layout, context):
+def local(operands, how, padding, seed, layout, context):
     chunk, before, after, causal, blind, dropout = how
-    if dropout and seed is None:
-        seed = draw_seed()
+    all_tensors("local", **dict(zip("qkv", operands)))
+    if direct(*operands, padding):
+        how = (*how[:4], padding, blind, dropout, number_of(as_seed(seed, dropout)))
+        return _core.attend_local(operands, how, layout, context)[0]
     threads, isa = context_of(context)
     options = (f"{layout};{threads};{isa};{chunk};{before};{after};{1 if causal else 0};{blind};"
-               f"{float(dropout)}")
-    return _local(*operands, _mask(real), None, seed or 0, options)[0]
+               f"{real('dropout', dropout)}")
+    return _local(*autocast(*operands), as_tensor("local: real", padding), None, as_seed(seed, dropout), options)[0]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import context_of, scale_of
-from rapt._torch_rules import draw_seed
+from rapt._torch_operator import differentiable, differentiable_once
+from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, scale_of
+from rapt._torch_rules import as_seed, autocast, direct, number_of
+
+
+_NAMES = ("q", "k", "v", "q_global", "k_global", "v_global")
 
 
 class _Options(NamedTuple):
@@ -35,33 +39,35 @@ def _how(classes, seed, o):
     dilation = [int(x) for x in o.dilation.split(",")] if o.dilation else None
     context = _core.Context(o.threads, o.isa) if o.threads else None
     return (o.window, dilation, bool(o.causal), _core.Scale.from_rule(o.scale_rule, o.scale),
-            o.dropout, seed, classes, context)
+            o.dropout, number_of(seed), classes, context)
 
 
 @torch.library.custom_op("rapt::longformer", mutates_args=(), device_types="cpu")
 def longformer_op(q: Tensor, k: Tensor, v: Tensor, q_global: Optional[Tensor],
                   k_global: Optional[Tensor], v_global: Optional[Tensor],
-                  classes: Optional[Tensor], seed: int, options: str) -> List[Tensor]:
+                  classes: Optional[Tensor], seed: Optional[Tensor],
+                  options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     o = _parse(options)
     operands = (q, k, v, q_global, k_global, v_global)
-    out, *rows = _core.longformer(operands, _how(classes, seed, o), o.layout)
-    return [out, *rows]
+    return tuple(_core.longformer(operands, _how(classes, seed, o), o.layout))
 
 
 @longformer_op.register_fake
 def _(q, k, v, q_global, k_global, v_global, classes, seed, options):
+    checked("longformer", q=q, k=k, v=v)
     rows = q.shape[0] * q.shape[1] * q.shape[2]
     # How many global tokens there are is in the numbers.
-    globals_ = torch.library.get_ctx().new_dynamic_size() if classes is not None else 0
+    unknown = classes is not None and not classes.is_meta
+    globals_ = torch.library.get_ctx().new_dynamic_size() if unknown else 0
     f32 = functools.partial(q.new_empty, dtype=torch.float32)
     f64 = functools.partial(q.new_empty, dtype=torch.float64)
-    return [_room(q), f32(rows), f64(rows), f32(globals_), f64(globals_)]
+    return _room(q), f32(rows), f64(rows), f32(globals_), f64(globals_)
 
 
 @torch.library.custom_op("rapt::longformer_backward", mutates_args=(), device_types="cpu")
 def backward_op(dout: Tensor, kept: List[Tensor], q: Tensor, k: Tensor, v: Tensor,
                 q_global: Optional[Tensor], k_global: Optional[Tensor], v_global: Optional[Tensor],
-                classes: Optional[Tensor], seed: int, options: str) -> List[Tensor]:
+                classes: Optional[Tensor], seed: Optional[Tensor], options: str) -> List[Tensor]:
     o = _parse(options)
     operands = (q, k, v, q_global, k_global, v_global)
     found = _core.longformer_backward(dout, operands, tuple(kept), _how(classes, seed, o),
@@ -87,19 +93,20 @@ def _(dout, kept, q, k, v, q_global, k_global, v_global, classes, seed, options)
 
 def _keep(ctx, inputs, output):
     *operands, classes, seed, options = inputs
-    ctx.save_for_backward(*operands, classes, *output)
-    ctx.seed, ctx.options = seed, options
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*operands, classes, seed, *output)
+    ctx.options = options
 
 
-def _gradients(ctx, grads):
-    *operands, classes, out, local_max, local_sum, global_max, global_sum = ctx.saved_tensors
-    found = torch.ops.rapt.longformer_backward(
-        grads[0], [out, local_max, local_sum, global_max, global_sum], *operands, classes, ctx.seed,
-        ctx.options)
+def _gradients(ctx, dout, *_):
+    *operands, classes, seed, out, local_max, local_sum, global_max, global_sum = ctx.saved_tensors
+    found = _backward(dout, [out, local_max, local_sum, global_max, global_sum], *operands, classes,
+                      seed, ctx.options)
     return (*(x if ctx.needs_input_grad[i] else None for i, x in enumerate(found)), None, None, None)
 
 
-longformer_op.register_autograd(_gradients, setup_context=_keep)
+_backward = differentiable_once(backward_op, "longformer")
+_longformer = differentiable(longformer_op, _keep, _gradients, "longformer")
 
 
 def _numbers(dilation) -> str:
@@ -110,12 +117,13 @@ def _numbers(dilation) -> str:
 
 def longformer(operands, how, layout):
     window, dilation, causal, scale, dropout, seed, classes, context = how
-    if dropout and seed is None:
-        seed = draw_seed()
+    all_tensors("longformer", **dict(zip(_NAMES, operands)))
+    if direct(*operands, classes):
+        how = (*how[:5], number_of(as_seed(seed, dropout)), classes, context)
+        return _core.longformer(operands, how, layout)[0]
     rule, number = scale_of(scale)
     threads, isa = context_of(context)
-    options = (f"{layout};{window};{1 if causal else 0};{rule};{number};{float(dropout)};{threads};"
-               f"{isa};{_numbers(dilation)}")
-    if classes is not None:
-        classes = torch.as_tensor(classes)
-    return longformer_op(*operands, classes, seed or 0, options)[0]
+    options = (f"{layout};{window};{1 if causal else 0};{rule};{number};{real('dropout', dropout)};"
+               f"{threads};{isa};{_numbers(dilation)}")
+    classes = as_tensor("longformer: classes", classes)
+    return _longformer(*autocast(*operands), classes, as_seed(seed, dropout), options)[0]

@@ -8,7 +8,9 @@ from typing import NamedTuple, Tuple
 
 import torch
 
-from rapt import _core
+from rapt import _core, _given
+from rapt.attention import refuse_mixed
+from rapt.patterns import TracedPattern, constant
 
 WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
 
@@ -50,8 +52,34 @@ def text_of(how, layout, wanted) -> str:
     _, far, direction = bias.table if bias is not None and bias.table else (None, 0, "both")
     threads, isa = context_of(context)
     stats = 1 if wanted & WANT_STATS else 0
-    return (f"{layout};{stats};{rule};{number};{float(softcap)};{float(dropout)};{kerple};{far};"
-            f"{direction};{threads};{isa};{pattern_text(pattern)}")
+    return (f"{layout};{stats};{rule};{number};{real('softcap', softcap)};{real('dropout', dropout)};"
+            f"{kerple};{far};{direction};{threads};{isa};{pattern_text(pattern)}")
+
+
+def checked(where, **operands):
+    """What operators on meta tensors and in graphs can refuse before there are numbers."""
+    for name, x in operands.items():
+        if x.dim() != 4:
+            raise ValueError(f"{where}: {name} has {x.dim()} axes, expected 4: [batch, heads, tokens, dim]")
+        if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            raise TypeError(f"{where}: {name} has numbers of {x.dtype}, expected float32, bfloat16 or "
+                            "float16")
+
+
+def as_tensor(where, given):
+    """Lists and arrays become tensors; tensors keep their gradients."""
+    if given is None or isinstance(given, torch.Tensor):
+        return given
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{where} is a {type(given).__name__}, expected an array") from error
+
+
+def all_tensors(where, **operands):
+    """Operators take tensors; None stands for an operand that is left out."""
+    if not all(x is None or isinstance(x, torch.Tensor) for x in operands.values()) or operands["q"] is None:
+        refuse_mixed(where, **operands)
 
 
 def room(like, layout: str, dim=None):
@@ -65,6 +93,10 @@ def room(like, layout: str, dim=None):
 
 _SCALES = {"inverse_sqrt_dim": (0, 0.0), "inverse_dim": (1, 0.0), "none": (2, 1.0),
            "log_n": (3, 512.0)}
+
+
+def real(name, given) -> float:
+    return float(given) if isinstance(given, (int, float)) else _core_number(name, given)
 
 
 def scale_of(given) -> Tuple[int, float]:
@@ -83,22 +115,30 @@ def context_of(given) -> Tuple[int, str]:
 def pattern_text(given) -> str:
     if given is None:
         return "full"
+    if isinstance(given, TracedPattern):
+        return given.text
     return given if isinstance(given, str) else _core_text(given)
 
 
 # The compiler cannot look into the core; it asks these once.
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_scale(given):
     scale = _core.scale_of(given)
     return (scale.rule, scale.number)
 
 
-@torch.compiler.assume_constant_result
+@constant
+def _core_number(name, given):
+    return _given.real(name, given)
+
+
+@constant
 def _core_context(given):
+    _given.context("attend", given)
     return (given.threads, given.isa)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _core_text(given):
-    return str(given.pattern if isinstance(given, _core.Plan) else given)
+    return str(given.pattern if isinstance(given, _core.Plan) else _core.Pattern(given))

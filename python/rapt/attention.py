@@ -37,6 +37,15 @@ class Gradients(NamedTuple):
     dsinks: Any = None
 
 
+side = None  # rapt._torch, as soon as that is imported
+
+
+def _torch_module():
+    from rapt import _torch  # sets side
+
+    return _torch
+
+
 def torch_side(*arrays):
     """rapt._torch if one of the arrays is a PyTorch tensor, else None. Imports no torch."""
     torch = sys.modules.get("torch")
@@ -44,10 +53,20 @@ def torch_side(*arrays):
         return None
     for array in arrays:
         if isinstance(array, torch.Tensor):
-            from rapt import _torch
-
-            return _torch
+            return side or _torch_module()
     return None
+
+
+def refuse_watched(where, *arrays):
+    """For calls that are no operators: gradients, traces and transforms would be lost."""
+    found = torch_side(*arrays)
+    if found is not None:
+        found.refuse_gradients(where, *arrays)
+
+
+def refuse_mixed(where, **operands):
+    kinds = [f"{name} a {type(x).__name__}" for name, x in operands.items()]
+    raise TypeError(f"{where}: {', '.join(kinds)}, expected all of one library")
 
 
 def check_dropout(dropout, seed):
@@ -89,11 +108,11 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
         wanted = wants("attend", return_lse, return_stats, return_rows)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
-        from rapt import _torch
-
-        result = _torch.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
+        result = (side or _torch_module()).attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
                                          sinks, dropout, seed, False, context), layout, wanted)
     else:
+        if torch is not None and (isinstance(k, torch.Tensor) or isinstance(v, torch.Tensor)):
+            refuse_mixed("attend", q=q, k=k, v=v)
         if dropout and seed is None:
             check_dropout(dropout, seed)
         result = _core.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,
@@ -126,9 +145,11 @@ def attend_backward(dout, q, k, v, out, rows, pattern=None, *, scale=None, softc
     (1, 2, 5, 4)
     """
     check_dropout(dropout, seed)
+    refuse_watched("attend_backward", dout, q, k, v, out)
     how = (pattern, scale, softcap, as_bias(bias), relative_values, rotations, sinks, dropout, seed,
            False, context)
-    return Gradients(*_core.attend_backward(dout, q, k, v, out, rows, how, layout))
+    return Gradients(*_core.attend_backward(dout, q, k, v, out, _given.rows("attend_backward", rows),
+                                             how, layout))
 
 
 def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
@@ -142,5 +163,5 @@ def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relati
     """
     how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, False,
            context)
-    shapes = [list(getattr(x, "shape", x)) for x in (q, k, v)]
-    return _core.explain(*shapes, how, dtype)
+    shapes = [_given.shape(f"explain: {name}", x) for name, x in (("q", q), ("k", k), ("v", v))]
+    return _core.explain(*shapes, how, _given.word("explain: dtype", dtype, "bf16"))

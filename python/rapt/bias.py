@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from rapt import _core, _given
+from rapt import _given
+from rapt.patterns import alibi_slopes
 
 
 class Bias:
@@ -45,7 +46,7 @@ class Bias:
 
 def alibi(slopes) -> Bias:
     """-slope[head] * distance; a number of heads stands for the published slopes."""
-    return Bias(alibi=_core.alibi_slopes(slopes) if isinstance(slopes, int) else slopes)
+    return Bias(alibi=alibi_slopes(slopes) if isinstance(slopes, int) else slopes)
 
 
 def kerple_log(amplitudes, rates) -> Bias:

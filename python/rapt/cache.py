@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rapt import _core, _given
-from rapt.attention import WANT_STATS, check_dropout, torch_side, wants, with_stats
+from rapt.attention import WANT_STATS, check_dropout, refuse_watched, wants, with_stats
 from rapt.bias import as_bias
 
 
@@ -35,6 +35,10 @@ class KvCache(_core.KvCache):
                          type=_given.word("KvCache: type", type, "bf16"), lsh=lsh, rotations=rotations,
                          context=_given.context("KvCache", context))
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError("KvCache: a cache cannot be copied or pickled, its pages live in this process; fork(sequence) "
+                        "copies a sequence, and a new KvCache with append() makes another")
+
     def fork(self, sequence):
         """A new sequence with the tokens of another, at the price of a page table; returns its number."""
         return super().fork(_sequence("fork", sequence))
@@ -45,6 +49,7 @@ class KvCache(_core.KvCache):
 
     def append(self, sequence, k, v, layout="bhld"):
         """Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]."""
+        refuse_watched("KvCache.append", k, v)
         super().append(_sequence("append", sequence), k, v, layout)
 
     def append_padding(self, sequence, tokens):
@@ -66,9 +71,7 @@ class KvCache(_core.KvCache):
         """Attention of q [batch, heads, queries, dim]: item i sees sequence sequences[i], whose
         newest tokens the queries are. No gradients."""
         check_dropout(dropout, seed)
-        side = torch_side(q)
-        if side is not None:
-            side.refuse_gradients("KvCache.attend", q)
+        refuse_watched("KvCache.attend", q, relative_values, sinks)
         wanted = wants("KvCache.attend", return_lse, return_stats)
         strict = _given.flag("KvCache.attend: strict", strict)
         how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, seed,

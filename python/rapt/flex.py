@@ -2,88 +2,111 @@
 
 from __future__ import annotations
 
+import operator
 import sys
+from functools import partial, reduce
 from typing import Any, Callable, List, NamedTuple, Optional, Union
 
 from rapt import _core, _given
+from rapt._shapes import check_operand, four_axes, library, nonempty
 from rapt.attention import attend, torch_side
 from rapt.bias import Bias
 from rapt.bias import alibi as _alibi
 from rapt.bias import t5_bias as _t5_bias
+from rapt.patterns import TracedPattern, check_lengths
+from rapt.sdpa import added as _added
+from rapt.sdpa import open_empty_rows
 
 _ROWS_AT_A_TIME = 256
 
 
 class Mask:
-    """A mask function with a name: rapt knows its pattern and need not evaluate it."""
+    """A mask function with a name: rapt knows its pattern and need not evaluate it. It can be called like
+    any other, mask(b, h, q_idx, kv_idx), inside a function for instance."""
 
-    def __init__(self, pattern):
+    def __init__(self, pattern, rule=None):
         self.pattern = _core.Pattern(pattern)
+        self._rule = rule
+
+    def __call__(self, b, h, q_idx, kv_idx):
+        if self._rule is None:
+            raise ValueError(f"{self!r} is a pattern without a function; join it with and_masks or or_masks")
+        return self._rule(b, h, q_idx, kv_idx)
 
     def __repr__(self) -> str:
         return f"Mask(\"{self.pattern}\")"
 
 
+def _is_causal(b, h, q_idx, kv_idx):
+    return q_idx >= kv_idx
+
+
+def _is_anything(b, h, q_idx, kv_idx):
+    return (q_idx >= 0) & (kv_idx >= 0)
+
+
+def _is_within(left, right, b, h, q_idx, kv_idx):
+    return (kv_idx >= q_idx - left) & (kv_idx <= q_idx + right)
+
+
+def _is_prefix_lm(n, b, h, q_idx, kv_idx):
+    return (q_idx >= kv_idx) | ((q_idx < n) & (kv_idx < n))
+
+
+def _is_same_document(documents, b, h, q_idx, kv_idx):
+    table = library(q_idx, kv_idx).asarray(documents)
+    return table[q_idx] == table[kv_idx]
+
+
 #: Query i sees keys up to i.
-causal = Mask("causal(first)")
+causal = Mask("causal(first)", _is_causal)
 #: Everyone sees everyone.
-noop_mask = Mask("full")
+noop_mask = Mask("full", _is_anything)
 
 
 def sliding_window(left: int, right: int = 0) -> Mask:
     """Query i sees keys i - left to i + right."""
-    return Mask(_core.window(left, right, "first"))
+    return Mask(_core.window(left, right, "first"), partial(_is_within, left, right))
 
 
 def prefix_lm(n: int) -> Mask:
     """Causal, and the first n positions see each other."""
-    return Mask(_core.causal("first") | _core.prefix(n))
+    return Mask(_core.causal("first") | _core.prefix(n), partial(_is_prefix_lm, n))
 
 
 def document_mask(lengths) -> Mask:
     """Packed sequences: each position sees its own document."""
-    return Mask(_core.documents(lengths))
+    documents = [i for i, length in enumerate(lengths) for _ in range(int(length))]
+    return Mask(_core.documents(lengths), partial(_is_same_document, documents))
 
 
 def and_masks(*masks):
     """What all of them allow."""
-    return _joined(masks, lambda a, b: a & b)
+    return _joined("and_masks", masks, operator.and_)
 
 
 def or_masks(*masks):
     """What any of them allows."""
-    return _joined(masks, lambda a, b: a | b)
+    return _joined("or_masks", masks, operator.or_)
 
 
-def _joined(masks, join):
-    if all(isinstance(m, Mask) for m in masks):
-        pattern = masks[0].pattern
-        for m in masks[1:]:
-            pattern = join(pattern, m.pattern)
-        return Mask(pattern)
+class _Joined:
+    """Mask functions joined by & or |."""
 
-    def mask_mod(b, h, q_idx, kv_idx):
-        found = [_evaluate(m, b, h, q_idx, kv_idx) for m in masks]
-        result = found[0]
-        for other in found[1:]:
-            result = join(result, other)
-        return result
+    def __init__(self, masks, join):
+        self.masks, self.join = masks, join
 
-    return mask_mod
+    def __call__(self, b, h, q_idx, kv_idx):
+        return reduce(self.join, [mask(b, h, q_idx, kv_idx) for mask in self.masks])
 
 
-def _evaluate(mask_mod, b, h, q_idx, kv_idx):
-    """A named mask among functions is read off its ranges."""
-    if not isinstance(mask_mod, Mask):
-        return mask_mod(b, h, q_idx, kv_idx)
-    xp = _arrays()
-    queries, keys = int(q_idx[-1, 0]) + 1, kv_idx.shape[1]
-    seen = xp.zeros((q_idx.shape[0], keys), dtype=xp.bool if hasattr(xp, "bool") else bool)
-    for row in range(q_idx.shape[0]):
-        at = int(q_idx[row, 0])
-        for begin, end in mask_mod.pattern.keys_of(at, max(queries, keys), max(queries, keys)):
-            seen[row, begin:end] = True
-    return seen
+def _joined(where, masks, join):
+    if not masks or not all(callable(mask) for mask in masks):
+        raise TypeError(f"{where}: the masks are {_given.shown(masks)}, expected functions (b, h, q_idx, kv_idx), "
+                        "at least one")
+    if all(isinstance(mask, Mask) for mask in masks):
+        return Mask(reduce(join, [mask.pattern for mask in masks]), _Joined(masks, join))
+    return _Joined(masks, join)
 
 
 class ScoreMod(NamedTuple):
@@ -124,10 +147,12 @@ class AuxOutput(NamedTuple):
 
 
 class BlockMask(NamedTuple):
-    """Patterns [batch or 1][heads or 1] for fixed lengths."""
+    """Patterns [batch or 1][heads or 1] for fixed lengths. While a graph is recorded, numbers may decide
+    nothing, and the mask stays an array [batch or 1, heads or 1, queries, keys]."""
 
-    patterns: List[List[_core.Pattern]]
+    patterns: Optional[List[List[_core.Pattern]]]
     shape: tuple  # (B, H, Q_LEN, KV_LEN)
+    mask: Any = None
 
     def __repr__(self) -> str:
         return f"BlockMask(shape={self.shape})"
@@ -135,9 +160,11 @@ class BlockMask(NamedTuple):
 
 def create_block_mask(mask_mod: Union[Mask, Callable], B=None, H=None, Q_LEN=None, KV_LEN=None,
                       device=None, BLOCK_SIZE=128) -> BlockMask:
-    """Evaluates mask_mod(b, h, q_idx, kv_idx) once, on arrays of indices that broadcast, and keeps
-    the ranges of keys that each query sees. None for B or H: alike for all. A Mask of this module,
-    a Pattern or its text is taken as it is. BLOCK_SIZE has no meaning here: tiles are 64 x 64.
+    """Evaluates mask_mod(b, h, q_idx, kv_idx) once and keeps the ranges of keys that each query sees. As
+    in PyTorch the function gets one index of each kind and returns a bool (it runs under torch.vmap);
+    without PyTorch the indices are numpy arrays that broadcast. None for B or H: alike for all. A Mask of
+    this module, a Pattern or its text is taken as it is. BLOCK_SIZE has no meaning here: tiles are 64 x
+    64.
 
     >>> import numpy as np
     >>> mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < 4), None, None, 16, 16)
@@ -150,13 +177,26 @@ def create_block_mask(mask_mod: Union[Mask, Callable], B=None, H=None, Q_LEN=Non
     if Q_LEN is None or KV_LEN is None:
         raise ValueError("create_block_mask: Q_LEN and KV_LEN are expected")
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
-    if isinstance(mask_mod, (Mask, _core.Pattern, str)):
-        pattern = mask_mod.pattern if isinstance(mask_mod, Mask) else _core.Pattern(mask_mod)
-        pattern.check(Q_LEN, KV_LEN)
+    if isinstance(mask_mod, (Mask, _core.Pattern, TracedPattern, str)):
+        pattern = mask_mod.pattern if isinstance(mask_mod, Mask) else mask_mod
+        check_lengths(pattern, Q_LEN, KV_LEN)
         return BlockMask([[pattern]], shape)
+    if not callable(mask_mod):
+        raise TypeError(f"create_block_mask: mask_mod is a {type(mask_mod).__name__}, expected a function "
+                        "(b, h, q_idx, kv_idx), a Mask, a Pattern or its text")
+    if _observed():
+        return BlockMask(None, shape, _traced_mask(mask_mod, shape))
     patterns = [[_pattern_of(mask_mod, b, h, Q_LEN, KV_LEN) for h in range(shape[1])]
                 for b in range(shape[0])]
     return BlockMask(_merged(patterns), shape)
+
+
+def _observed():
+    if sys.modules.get("torch") is None:
+        return False
+    from rapt import _torch
+
+    return _torch.observed()
 
 
 def _merged(patterns):
@@ -173,13 +213,72 @@ def _arrays():
 
 
 def _pattern_of(mask_mod, b, h, queries, keys):
+    if isinstance(mask_mod, Mask):
+        return mask_mod.pattern
+    if isinstance(mask_mod, _Joined):
+        return reduce(mask_mod.join, [_pattern_of(mask, b, h, queries, keys) for mask in mask_mod.masks])
     xp = _arrays()
-    item, head, kv_idx = xp.asarray(b), xp.asarray(h), xp.arange(keys)[None, :]
     seen = xp.zeros((queries, keys), dtype=xp.bool if hasattr(xp, "bool") else bool)
     for begin in range(0, queries, _ROWS_AT_A_TIME):
         end = min(begin + _ROWS_AT_A_TIME, queries)
-        seen[begin:end] = mask_mod(item, head, xp.arange(begin, end)[:, None], kv_idx)
+        seen[begin:end] = xp.asarray(_evaluated(mask_mod, b, h, (begin, end), keys))
     return _core.mask(seen)
+
+
+def _evaluated(mask_mod, b, h, rows, keys):
+    """Booleans [rows, keys]. A function over numpy arrays may run where PyTorch is loaded as well: it
+    cannot take PyTorch's indices, and gets numpy's."""
+    if sys.modules.get("torch") is None:
+        return _by_numpy(mask_mod, b, h, rows, keys)
+    try:
+        return _by_vmap(mask_mod, b, h, rows, keys)
+    except _WrongMask:
+        raise
+    except Exception as error:
+        try:
+            return _by_numpy(mask_mod, b, h, rows, keys)
+        except _WrongMask:
+            raise
+        except Exception:
+            raise error from None
+
+
+class _WrongMask(ValueError):
+    pass
+
+
+def _check_result(seen, shapes):
+    if getattr(seen, "ndim", 0) == 2 and seen.shape in shapes and str(seen.dtype).endswith("bool"):
+        return
+    raise _WrongMask(f"create_block_mask: mask_mod gives {getattr(seen, 'dtype', type(seen).__name__)} of shape "
+                     f"{list(getattr(seen, 'shape', ()))} for {shapes[0][0]} queries and {shapes[0][1]} keys, expected "
+                     "one bool for each pair")
+
+
+def _by_vmap(mask_mod, b, h, rows, keys):
+    torch = sys.modules["torch"]
+    each = torch.vmap(torch.vmap(mask_mod, (None, None, None, 0)), (None, None, 0, None))
+    seen = each(torch.tensor(b), torch.tensor(h), torch.arange(*rows), torch.arange(keys))
+    _check_result(seen, [(rows[1] - rows[0], keys)])
+    return seen
+
+
+def _by_numpy(mask_mod, b, h, rows, keys):
+    import numpy
+
+    seen = mask_mod(numpy.asarray(b), numpy.asarray(h), numpy.arange(*rows)[:, None], numpy.arange(keys)[None, :])
+    count = rows[1] - rows[0]
+    _check_result(seen, [(count, keys), (count, 1), (1, keys)])
+    return numpy.broadcast_to(seen, (count, keys)).copy()
+
+
+def _traced_mask(mask_mod, shape):
+    """Booleans [batch, heads, queries, keys], as operations of PyTorch."""
+    torch = sys.modules["torch"]
+    each = mask_mod
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        each = torch.vmap(each, dims)
+    return each(*(torch.arange(size) for size in shape))
 
 
 def _score(score_mod) -> ScoreMod:
@@ -199,21 +298,43 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
     return_lse = _given.flag("flex_attention: return_lse", return_lse)
     if kernel_options:
         raise ValueError("flex_attention: kernel_options are given, expected none on CPUs")
+    if return_aux is not None and not hasattr(return_aux, "lse"):
+        raise TypeError(f"flex_attention: return_aux is {_given.said(return_aux)}, expected None or an AuxRequest")
     if return_aux is not None and getattr(return_aux, "max_scores", False):
         raise ValueError("flex_attention: max_scores are asked for, expected lse only")
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_operand("flex_attention", name, x)
+        if x.ndim != 4:
+            raise ValueError(f"flex_attention: {name} has {x.ndim} axes, expected 4: [batch, heads, tokens, dim]")
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise ValueError(f"flex_attention: query has {query.shape[1]} heads and key {key.shape[1]}; "
                          "enable_gqa=True lets key heads be shared")
+    q, k, v, _ = four_axes("flex_attention", query, key, value, enable_gqa)
+    q, k, v = nonempty(q, k, v)
     score = _score(score_mod)
     how = {"scale": scale, "softcap": score.softcap, "bias": score.bias, "return_lse": True}
     if block_mask is None:
-        out, lse = attend(query, key, value, **how)
+        out, lse = attend(q, k, v, **how)
     else:
-        _check_shape(block_mask, query, key)
-        out, lse = _each_pattern(query, key, value, block_mask.patterns, how)
+        _check_shape(block_mask, q, k)
+        out, lse = (_each_pattern(q, k, v, block_mask.patterns, how) if block_mask.mask is None else
+                    _added_mask(q, k, v, block_mask.mask, how))
+    if value.shape[-1] == 0:
+        out = out[..., :0]
     if return_aux is not None:
         return out, AuxOutput(lse if return_aux.lse else None)
     return (out, lse) if return_lse else out
+
+
+def _added_mask(q, k, v, mask, how):
+    """A mask that stayed numbers, added to the scores."""
+    bias, seen = open_empty_rows(_added(mask), False)
+    if how["bias"] is not None:
+        bias = bias + how["bias"]
+    out, lse = attend(q, k, v, **{**how, "bias": bias})
+    if seen is None:
+        return out, lse
+    return out.masked_fill(~seen[..., None], 0.0), lse.masked_fill(~seen, -float("inf"))
 
 
 def _check_shape(block_mask, query, key):

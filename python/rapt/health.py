@@ -70,6 +70,10 @@ class Health:
         self.tokens = self.data["texts"]
         self.loss = self.data["loss"]
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError("Health: a report cannot be copied or pickled; its numbers are in .data, which can, and "
+                        "save(path) writes the page")
+
     def map(self, layer, head):
         """[side, side]: what the queries of a tile give to the keys of a tile, on average. Tiles are
         map_tile tokens, single ones up to 256."""

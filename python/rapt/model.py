@@ -62,6 +62,9 @@ class Model:
         self._viewed = False
         core.pack(_core.Context())  # few tokens are faster; no memory is added
 
+    def __reduce_ex__(self, protocol):
+        raise TypeError("Model: a model cannot be copied or pickled; rapt.load it where it is needed, in each process")
+
     family = property(lambda self: self._core.family)
     width = property(lambda self: self._core.width)
     vocabulary = property(lambda self: self._core.vocabulary)

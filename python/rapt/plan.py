@@ -10,6 +10,9 @@ _TILE_PIXELS = 320
 class Plan(_core.Plan):
     __doc__ = _core.Plan.__doc__
 
+    def __reduce__(self):
+        return Plan, (self.pattern, self.queries, self.keys)
+
     def __repr__(self) -> str:
         head = (f"Plan(\"{self.pattern}\", queries={self.queries}, keys={self.keys}): "
                 f"{self.pairs} pairs, {self.whole_tiles} whole and {self.masked_tiles} masked tiles")

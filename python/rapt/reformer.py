@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rapt import _core, _given
-from rapt.attention import attend
+from rapt.attention import attend, refuse_watched
+from rapt.patterns import lsh_pattern
 
 
 class LshRecall(NamedTuple):
@@ -33,7 +34,8 @@ def lsh(qk, v, *, chunk=64, rounds=1, buckets=(), seed=0, before=1, after=0, onc
     (1, 2, 256, 8)
     """
     once = _given.flag("lsh: once", once)
-    hashed = _core.lsh_pattern(chunk, rounds, list(buckets), seed, before, after, True, once)
+    factors = _given.list_of("lsh: buckets", buckets, "a list of numbers")
+    hashed = lsh_pattern(chunk, rounds, factors, seed, before, after, True, once)
     if pattern is not None:
         hashed = hashed & pattern
     return attend(qk, qk, v, hashed, scale=scale, rotations=rotations, dropout=dropout,
@@ -52,5 +54,6 @@ def lsh_recall(q, k, pattern, *, top=16, queries=256, scale=None, rotations=None
     >>> found.top > found.keys
     True
     """
+    refuse_watched("lsh_recall", q, k, rotations)
     how = (pattern, scale, 0.0, None, None, rotations, None, 0.0, None, False, context)
     return LshRecall(*_core.lsh_recall(q, k, how, layout, top, queries))

@@ -124,8 +124,23 @@ Index as_index(Element element, const std::byte* from) {
 bool is_float(Element element) { return element <= Element::f64; }
 bool is_integer(Element element) { return Element::i8 <= element && element <= Element::u8; }
 
-[[noreturn]] void wrong_element(const char* name, Element given, const char* expected) {
+std::string words_of(const nb::object& value) { return nb::cast<std::string>(nb::str(value)); }
+
+[[noreturn]] void wrong_element(const char* name, Element given, nb::handle object,
+                                const char* expected) {
+  if (given == Element::other && nb::hasattr(object, "dtype"))
+    wrong_type(name, " has numbers of another type, ", words_of(object.attr("dtype")),
+               ", expected ", expected);
   wrong_type(name, " has numbers of ", text(given), ", expected ", expected);
+}
+
+/// " (torch.sparse_coo, cpu, torch.float32)" of a tensor, for messages.
+std::string kind(nb::handle tensor) {
+  std::string words;
+  for (const char* name : {"layout", "device", "dtype"})
+    if (nb::hasattr(tensor, name))
+      words += (words.empty() ? " (" : ", ") + words_of(tensor.attr(name));
+  return words.empty() ? words : words + ")";
 }
 
 }  // namespace
@@ -134,10 +149,17 @@ const char* text(Element element) { return info(element).name; }
 Index bytes_of(Element element) { return info(element).bytes; }
 
 Array::Array(nb::handle object, const char* name) : object_(nb::borrow(object)), name_(name) {
-  if (const DlExchange* table = exchange_of(object_))
-    take_exchange(*table);
+  const ArrayType& type = array_type_of(object_);
+  if (type.refusal != nullptr)
+    wrong_type(name_, " is a ", nb::inst_name(object_).c_str(), ", ", type.refusal);
+  if (type.exchange != nullptr)
+    take_tensor(type);
   else if (!take_buffer() && !take_bf16_of_numpy())
     take_dlpack();
+  if (data_ == nullptr && elements() > 0)
+    wrong_value(name_, " has ", elements(),
+                " numbers but no memory (null pointer); was its storage "
+                "freed?");
 }
 
 Array::Array(Array&& other) noexcept
@@ -162,11 +184,25 @@ void Array::take_rank(Index rank) {
   rank_ = rank;
 }
 
+/// PyTorch may keep a negation, or that all numbers are 0, beside the memory.
+void Array::take_tensor(const ArrayType& type) {
+  if (type.is_neg != nullptr) {
+    const nb::object negative = nb::steal(PyObject_CallOneArg(type.is_neg, object_.ptr()));
+    if (!negative.is_valid()) throw nb::python_error();
+    if (negative.is(Py_True)) object_ = object_.attr("resolve_neg")();
+  }
+  take_exchange(*type.exchange);
+  if (data_ != nullptr || elements() == 0 || !nb::hasattr(object_, "_is_zerotensor")) return;
+  if (!nb::cast<bool>(object_.attr("_is_zerotensor")())) return;
+  object_ = object_.attr("clone")();
+  take_exchange(*type.exchange);
+}
+
 void Array::take_exchange(const DlExchange& table) {
   DlTensor tensor{};
   if (table.borrow(object_.ptr(), &tensor) != 0) {
     PyErr_Clear();  // a page of the other library's stack
-    wrong_type(name_, " has no numbers that can be read in the memory of the CPU");
+    wrong_type(name_, " has no numbers that can be read in the memory of the CPU", kind(object_));
   }
   if (tensor.device.device_type != nb::device::cpu::value)
     wrong_type(name_, " is not in the memory of the CPU");
@@ -240,7 +276,7 @@ Type Array::number_type() const {
     case Element::f16:
       return Type::f16;
     default:
-      wrong_element(name_, element_, "float32, bfloat16 or float16");
+      wrong_element(name_, element_, object_, "float32, bfloat16 or float16");
   }
 }
 
@@ -298,7 +334,7 @@ AnyView Array::operand() {
 }
 
 View Array::floats(Index rank) {
-  if (!is_float(element_)) wrong_element(name_, element_, "floats");
+  if (!is_float(element_)) wrong_element(name_, element_, object_, "floats");
   if (rank_ > rank) wrong_value(name_, " has ", rank_, " axes, expected at most ", rank);
   Shape shape, strides;
   if (rank == 2) shape = {1, 1};
@@ -319,7 +355,7 @@ View Array::floats(Index rank) {
 }
 
 std::vector<double> Array::to_doubles() const {
-  if (!is_float(element_)) wrong_element(name_, element_, "floats");
+  if (!is_float(element_)) wrong_element(name_, element_, object_, "floats");
   std::vector<double> numbers;
   for_each([&](const std::byte* from) { numbers.push_back(as_double(element_, from)); });
   return numbers;
@@ -331,14 +367,14 @@ std::vector<float> Array::to_floats() const {
 }
 
 std::vector<Index> Array::to_indices() const {
-  if (!is_integer(element_)) wrong_element(name_, element_, "integers");
+  if (!is_integer(element_)) wrong_element(name_, element_, object_, "integers");
   std::vector<Index> numbers;
   for_each([&](const std::byte* from) { numbers.push_back(as_index(element_, from)); });
   return numbers;
 }
 
 std::span<const bool> Array::booleans(std::unique_ptr<bool[]>& room) const {
-  if (element_ != Element::boolean) wrong_element(name_, element_, "bool");
+  if (element_ != Element::boolean) wrong_element(name_, element_, object_, "bool");
   const auto count = static_cast<std::size_t>(elements());
   if (row_major()) return {reinterpret_cast<const bool*>(data_), count};
   room = std::make_unique<bool[]>(count);

@@ -54,6 +54,7 @@ class Array {
  private:
   void take_rank(Index rank);
   bool row_major() const;
+  void take_tensor(const ArrayType& type);
   void take_exchange(const DlExchange& table);
   bool take_buffer();
   bool take_bf16_of_numpy();

@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -118,6 +119,14 @@ void bind_scale(nb::module_& module) {
                   "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
       .def_prop_ro("rule", [](const Scale& scale) { return static_cast<int>(scale.rule); })
       .def_ro("number", &Scale::number)
+      .def("__getstate__",
+           [](const Scale& scale) {
+             return std::make_tuple(static_cast<int>(scale.rule), scale.number);
+           })
+      .def("__setstate__",
+           [](Scale& scale, const std::tuple<int, double>& state) {
+             new (&scale) Scale{static_cast<Scale::Rule>(std::get<0>(state)), std::get<1>(state)};
+           })
       .def_static("from_rule", [](int rule, double number) {
         return Scale{static_cast<Scale::Rule>(rule), number};
       });
@@ -129,11 +138,12 @@ void bind_attention(nb::module_& module) {
   bind_scale(module);
   module.def("attend", &attend_arrays, nb::arg("q").none(), nb::arg("k").none(),
              nb::arg("v").none(), nb::arg("how"), nb::arg("layout"), nb::arg("wanted"));
-  module.def("attend_backward", &attend_backward_arrays, nb::arg("dout"), nb::arg("q"),
-             nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("rows"), nb::arg("how"),
-             nb::arg("layout"), nb::arg("dlse") = nb::none());
+  module.def("attend_backward", &attend_backward_arrays, nb::arg("dout").none(),
+             nb::arg("q").none(), nb::arg("k").none(), nb::arg("v").none(), nb::arg("out").none(),
+             nb::arg("rows"), nb::arg("how"), nb::arg("layout"), nb::arg("dlse") = nb::none());
   module.def("explain", &explain_shapes);
-  module.def("lsh_recall", &recall);
+  module.def("lsh_recall", &recall, "q"_a.none(), "k"_a.none(), "how"_a, "layout"_a, "top"_a,
+             "queries"_a);
   module.def("scale_of", &scale_of, nb::arg("scale").none());
   module.def(
       "alibi_slopes", [](Index heads) { return alibi(heads).alibi->slopes; }, "heads"_a,

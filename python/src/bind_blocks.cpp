@@ -68,9 +68,9 @@ std::vector<BigBird::RandomBlocks> random_of(nb::handle given) {
 BigBird bigbird_of(nb::tuple options) {
   if (options.size() != 5) wrong_value("bigbird options: wrong number of fields");
   BigBird how;
-  how.block = nb::cast<Index>(options[0]);
+  how.block = number<Index>(options[0], "attend_bigbird: block");
   how.random = random_of(options[1]);
-  how.first_block_counts = nb::cast<Index>(options[2]);
+  how.first_block_counts = number<Index>(options[2], "attend_bigbird: first_block_counts");
   how.real = real_of(options[3], "attend_bigbird: real");
   how.scale = scale_of(options[4]);
   return how;
@@ -80,21 +80,18 @@ BigBird bigbird_of(nb::tuple options) {
 ReformerLocal local_of(nb::tuple options) {
   if (options.size() != 8) wrong_value("local options: wrong number of fields");
   ReformerLocal how;
-  how.chunk = nb::cast<Index>(options[0]);
-  how.before = nb::cast<Index>(options[1]);
-  how.after = nb::cast<Index>(options[2]);
+  how.chunk = number<Index>(options[0], "local: chunk");
+  how.before = number<Index>(options[1], "local: before");
+  how.after = number<Index>(options[2], "local: after");
   how.causal = nb::cast<bool>(options[3]);
   how.real = real_of(options[4], "local: real");
-  const auto blind = nb::cast<std::string>(nb::str(options[5]));
+  const auto blind = nb::cast<std::string>(nb::str(nb::object(options[5])));
   if (blind != "zeros" && blind != "sum")
     wrong_value("local: blind is \"", blind, "\", expected \"zeros\" or \"sum\"");
   how.blind = blind == "sum" ? ReformerLocal::Blind::sum : ReformerLocal::Blind::zeros;
-  how.dropout = {nb::cast<double>(options[6]), nb::cast<std::uint64_t>(options[7])};
+  how.dropout = {number<double>(options[6], "local: dropout"),
+                 number<std::uint64_t>(options[7], "local: seed")};
   return how;
-}
-
-Context context_of(nb::handle given) {
-  return given.is_none() ? Context() : nb::cast<Context>(given);
 }
 
 /// A copy in [batch, heads, tokens, dim]: the backward passes take what forward owned.
@@ -132,6 +129,7 @@ nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend
 template <class Backward>
 nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::handle layout_name,
                    const Backward& attend_backward) {
+  if (kept.size() != 3) wrong_value("rows has ", kept.size() - 1, " parts, expected (max, sum)");
   Array arrays[] = {
       {dout, "dout"}, {given[0], "q"}, {given[1], "k"}, {given[2], "v"}, {kept[0], "out"}};
   const Layout layout = layout_of(layout_name);
@@ -196,11 +194,11 @@ void bind_blocks(nb::module_& module) {
       "its neighbours, and random ones.");
   module.def("attend_bigbird", &bigbird_forward, "operands"_a, "options"_a, "layout"_a,
              nb::arg("context").none());
-  module.def("attend_bigbird_backward", &bigbird_backward, "dout"_a, "operands"_a, "kept"_a,
+  module.def("attend_bigbird_backward", &bigbird_backward, "dout"_a.none(), "operands"_a, "kept"_a,
              "options"_a, "layout"_a, nb::arg("context").none());
   module.def("attend_local", &local_forward, "operands"_a, "options"_a, "layout"_a,
              nb::arg("context").none());
-  module.def("attend_local_backward", &local_backward, "dout"_a, "operands"_a, "kept"_a,
+  module.def("attend_local_backward", &local_backward, "dout"_a.none(), "operands"_a, "kept"_a,
              "options"_a, "layout"_a, nb::arg("context").none());
 }
 

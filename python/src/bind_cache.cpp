@@ -67,7 +67,7 @@ void make_cache(SharedCache* self, Index kv_heads, Index dim, Index value_dim,
     options.lsh = hashing(lsh, lsh_tokens, rotations, array);
   else if (!rotations.is_none())
     wrong_value("KvCache: rotations without lsh are given, expected both or neither");
-  new (self) SharedCache(options, context.is_none() ? Context() : nb::cast<Context>(context));
+  new (self) SharedCache(options, context_of(context));
 }
 
 void append(SharedCache& self, Index sequence, nb::handle k, nb::handle v, nb::handle layout_name) {
@@ -189,7 +189,8 @@ void bind_cache(nb::module_& module) {
           "bytes", [](const SharedCache& self) { return count(self, &KvCache::bytes); },
           "Memory of the pages.")
       .def("_explain", &explain_cache, "q"_a, "sequences"_a.none(), "how"_a, "type"_a)
-      .def("_attend", &attend_cache, "q"_a, "sequences"_a.none(), "how"_a, "layout"_a, "wanted"_a)
+      .def("_attend", &attend_cache, "q"_a.none(), "sequences"_a.none(), "how"_a, "layout"_a,
+           "wanted"_a)
       .def("__repr__", &repr);
 }
 

@@ -18,6 +18,11 @@ void bind_context(nb::module_& module) {
            "threads = 0 and isa = \"\" stand for the defaults of the process.")
       .def_prop_ro("threads", &Context::threads)
       .def_prop_ro("isa", &Context::isa)
+      .def("__reduce__",
+           [](const Context& context) {
+             return nb::make_tuple(nb::type<Context>(),
+                                   nb::make_tuple(context.threads(), context.isa()));
+           })
       .def("__repr__", [](const Context& context) {
         return "Context(threads=" + std::to_string(context.threads()) + ", isa=\"" + context.isa() +
                "\")";

@@ -22,13 +22,14 @@ class LongformerHow {
  public:
   explicit LongformerHow(nb::tuple options) {
     if (options.size() != 8) wrong_value("longformer options: wrong number of fields");
-    how.window = nb::cast<Index>(options[0]);
+    how.window = number<Index>(options[0], "longformer: window");
     if (!options[1].is_none()) how.dilation = indices_of(options[1], "longformer: dilation");
     how.causal = nb::cast<bool>(options[2]);
     how.scale = scale_of(options[3]);
-    how.dropout = {nb::cast<double>(options[4]), nb::cast<std::uint64_t>(options[5])};
+    how.dropout = {number<double>(options[4], "longformer: dropout"),
+                   number<std::uint64_t>(options[5], "longformer: seed")};
     if (!options[6].is_none()) take_classes(indices_of(options[6], "longformer: classes"));
-    if (!options[7].is_none()) context = nb::cast<Context>(options[7]);
+    context = context_of(options[7]);
   }
 
   Longformer how;
@@ -56,7 +57,7 @@ class Projections {
     AnyView* views[] = {&operands.q,        &operands.k,        &operands.v,
                         &operands.q_global, &operands.k_global, &operands.v_global};
     for (std::size_t i = 0; i < 6; ++i) {
-      if (given[i].is_none()) continue;
+      if (i >= 3 && given[i].is_none()) continue;
       arrays_.emplace_back(given[i], names[i]);
       *views[i] = laid_out(arrays_.back().operand(), layout);
     }
@@ -100,6 +101,9 @@ nb::tuple forward(nb::tuple given, nb::tuple options, nb::handle layout_name) {
 /// `kept`: out and what forward returned after it.
 nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple options,
                    nb::handle layout_name) {
+  if (kept.size() != 5)
+    wrong_value("longformer_backward: rows has ", kept.size() - 1,
+                " parts, expected 4 of longformer");
   const Layout layout = layout_of(layout_name);
   Array dout_array(dout, "longformer: dout"), out_array(kept[0], "longformer: out");
   const Projections projections(given, layout);
@@ -133,7 +137,8 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple o
 
 void bind_longformer(nb::module_& module) {
   module.def("longformer", &forward);
-  module.def("longformer_backward", &backward);
+  module.def("longformer_backward", &backward, nb::arg("dout").none(), nb::arg("operands"),
+             nb::arg("kept"), nb::arg("options"), nb::arg("layout"));
 }
 
 }  // namespace rapt::python

@@ -118,7 +118,7 @@ void bind_leaves(nb::module_& module) {
              "Reformer's local attention: chunks in a ring.");
   module.def("dilated", &dilated, "step"_a, "left"_a, "right"_a,
              "Every step-th key around the query.");
-  module.def("mask", &mask_of, "may_see"_a,
+  module.def("mask", &mask_of, "may_see"_a.none(),
              "A dense boolean mask [queries, keys], true = may see, turned into ranges once.");
   module.def("lsh_pattern", &lsh_of, "chunk"_a = 64, "rounds"_a = 1,
              "buckets"_a = std::vector<Index>{}, "seed"_a = 0, "before"_a = 1, "after"_a = 0,

@@ -30,7 +30,7 @@ void bind_plan(nb::module_& module) {
       .def(
           "__init__",
           [](Plan* self, nb::object pattern, Index queries, nb::object keys) {
-            const Index count = keys.is_none() ? queries : nb::cast<Index>(keys);
+            const Index count = keys.is_none() ? queries : number<Index>(keys, "Plan: keys");
             new (self) Plan(pattern_of(pattern), {queries, count});
           },
           "pattern"_a, "queries"_a, "keys"_a = nb::none(),

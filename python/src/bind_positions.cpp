@@ -84,10 +84,13 @@ nb::tuple axial_backward(nb::handle dout, nb::handle rows, nb::handle columns, n
 }  // namespace
 
 void bind_positions(nb::module_& module) {
-  module.def("sinusoidal", &sinusoidal_array);
-  module.def("learned", &learned);
+  module.def("sinusoidal", &sinusoidal_array, "like"_a.none(), "positions"_a, "dim"_a, "base"_a,
+             "layout"_a, "inclusive"_a);
+  module.def("learned", &learned, "table"_a.none(), "batch"_a, "tokens"_a, "positions"_a.none(),
+             "offset"_a);
   module.def("learned_backward", &learned_backward);
-  module.def("axial", &axial);
+  module.def("axial", &axial, "rows"_a.none(), "columns"_a.none(), "batch"_a, "tokens"_a,
+             "positions"_a.none(), "column_major"_a);
   module.def("axial_backward", &axial_backward);
 }
 

@@ -5,6 +5,7 @@
 
 #include "python/src/answer.h"
 #include "python/src/bind.h"
+#include "python/src/how.h"
 #include "python/src/mistake.h"
 #include "python/src/positions.h"
 #include "rapt/rope.h"
@@ -15,22 +16,33 @@ using namespace nb::literals;
 namespace rapt::python {
 namespace {
 
+/// (class, arguments), by which pickle and copy make an equal one.
+template <class T, class... Fields>
+nb::tuple recipe(const Fields&... fields) {
+  return nb::make_tuple(nb::type<T>(), nb::make_tuple(fields...));
+}
+
 void bind_scalings(nb::module_& module) {
   using std::optional;
   nb::class_<LinearRope>(module, "Linear", "All frequencies divided by the factor.")
       .def(
           "__init__", [](LinearRope* self, double factor) { new (self) LinearRope{factor}; },
-          "factor"_a);
+          "factor"_a)
+      .def("__reduce__", [](const LinearRope& s) { return recipe<LinearRope>(s.factor); });
   nb::class_<NtkRope>(module, "Ntk", "A larger base: the lowest frequency is divided.")
       .def(
-          "__init__", [](NtkRope* self, double factor) { new (self) NtkRope{factor}; }, "factor"_a);
+          "__init__", [](NtkRope* self, double factor) { new (self) NtkRope{factor}; }, "factor"_a)
+      .def("__reduce__", [](const NtkRope& s) { return recipe<NtkRope>(s.factor); });
   nb::class_<DynamicNtkRope>(module, "DynamicNtk", "NTK with a factor that grows with the length.")
       .def(
           "__init__",
           [](DynamicNtkRope* self, double factor, Index trained) {
             new (self) DynamicNtkRope{factor, trained};
           },
-          "factor"_a, "trained_tokens"_a = 2048);
+          "factor"_a, "trained_tokens"_a = 2048)
+      .def("__reduce__", [](const DynamicNtkRope& s) {
+        return recipe<DynamicNtkRope>(s.factor, s.trained_tokens);
+      });
   nb::class_<YarnRope>(module, "Yarn", "YaRN.")
       .def(
           "__init__",
@@ -40,14 +52,21 @@ void bind_scalings(nb::module_& module) {
                                 mscale, mscale_all_dim, truncate, attention_factor};
           },
           "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1, "mscale"_a = 0,
-          "mscale_all_dim"_a = 0, "truncate"_a = true, "attention_factor"_a = nb::none());
+          "mscale_all_dim"_a = 0, "truncate"_a = true, "attention_factor"_a = nb::none())
+      .def("__reduce__", [](const YarnRope& s) {
+        return recipe<YarnRope>(s.factor, s.trained_tokens, s.fast, s.slow, s.mscale,
+                                s.mscale_all_dim, s.truncate, s.attention_factor);
+      });
   nb::class_<Llama3Rope>(module, "Llama3", "Llama 3.1's scaling.")
       .def(
           "__init__",
           [](Llama3Rope* self, double factor, Index trained, double low, double high) {
             new (self) Llama3Rope{factor, trained, low, high};
           },
-          "factor"_a = 8, "trained_tokens"_a = 8192, "low"_a = 1, "high"_a = 4);
+          "factor"_a = 8, "trained_tokens"_a = 8192, "low"_a = 1, "high"_a = 4)
+      .def("__reduce__", [](const Llama3Rope& s) {
+        return recipe<Llama3Rope>(s.factor, s.trained_tokens, s.low, s.high);
+      });
   nb::class_<LongRope>(module, "Long", "LongRoPE: a divisor for every pair.")
       .def(
           "__init__",
@@ -57,7 +76,11 @@ void bind_scalings(nb::module_& module) {
                                 attention_factor};
           },
           "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
-          "attention_factor"_a = nb::none());
+          "attention_factor"_a = nb::none())
+      .def("__reduce__", [](const LongRope& s) {
+        return recipe<LongRope>(s.short_factors, s.long_factors, s.trained_tokens, s.factor,
+                                s.attention_factor);
+      });
 }
 
 RopeScaling scaling_of(nb::handle given) {
@@ -71,7 +94,7 @@ RopeScaling scaling_of(nb::handle given) {
 RopeSections sections_of(nb::handle pairs, const std::string& order) {
   RopeSections sections;
   if (pairs.is_none()) return sections;
-  sections.pairs = nb::cast<std::vector<Index>>(pairs);
+  sections.pairs = indices_of(pairs, "Rope: sections");
   if (order == "interleaved")
     sections.order = RopeSections::Order::interleaved;
   else if (order == "restarted")
@@ -138,14 +161,18 @@ void bind_rope(nb::module_& module) {
            "This rope for sequences of so many tokens; differs under DynamicNtk and Long only.")
       .def("for_queries", &Rope::for_queries, "With xPos: the rope of queries.")
       .def("for_keys", &Rope::for_keys, "With xPos: the rope of keys.")
-      .def("_apply",
-           [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
-             return turned(rope, x, positions, layout, Way::forward);
-           })
-      .def("_apply_backward",
-           [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
-             return turned(rope, dout, positions, layout, Way::backward);
-           });
+      .def(
+          "_apply",
+          [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
+            return turned(rope, x, positions, layout, Way::forward);
+          },
+          "x"_a.none(), "positions"_a.none(), "layout"_a)
+      .def(
+          "_apply_backward",
+          [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
+            return turned(rope, dout, positions, layout, Way::backward);
+          },
+          "dout"_a.none(), "positions"_a.none(), "layout"_a);
 }
 
 }  // namespace rapt::python

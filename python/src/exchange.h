@@ -34,7 +34,16 @@ struct DlExchange {
   void* stream;
 };
 
-/// The table of an object's type; null if it has none that we understand.
-const DlExchange* exchange_of(nanobind::handle object);
+/// What a type says about its arrays, looked up once for each type.
+struct ArrayType {
+  const DlExchange* exchange = nullptr;  // null: the type publishes none that we understand
+  PyObject* is_neg = nullptr;            // PyTorch's method; null for other libraries
+  const char* refusal = nullptr;         // why the numbers in memory are not what the array means
+};
+const ArrayType& array_type_of(nanobind::handle object);
+
+inline const DlExchange* exchange_of(nanobind::handle object) {
+  return array_type_of(object).exchange;
+}
 
 }  // namespace rapt::python

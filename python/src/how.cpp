@@ -8,14 +8,6 @@ namespace rapt::python {
 namespace {
 
 template <class T>
-T number(nb::handle given, const char* name) {
-  T value;
-  if (!nb::try_cast(given, value))
-    wrong_type(name, " is a ", nb::inst_name(given).c_str(), ", expected a number");
-  return value;
-}
-
-template <class T>
 std::vector<T> sequence(nb::handle given, const char* name) {
   std::vector<T> values;
   if (!nb::try_cast(given, values))
@@ -31,14 +23,15 @@ RelativeTable::Direction direction_of(nb::handle given) {
   wrong_value("t5_bias: direction is \"", name, "\", expected \"both\" or \"past\"");
 }
 
+}  // namespace
+
 Context context_of(nb::handle given) {
+  if (given.is_none()) return {};
   if (!nb::isinstance<Context>(given))
     wrong_type("context is ", nb::repr(given).c_str(),
                ", expected None or a rapt.Context: rapt.Context(threads=2)");
   return nb::cast<Context>(given);
 }
-
-}  // namespace
 
 bool is_array(nb::handle given) {
   return exchange_of(given) != nullptr || PyObject_CheckBuffer(given.ptr()) ||

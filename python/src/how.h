@@ -2,8 +2,10 @@
 
 #include <list>
 #include <memory>
+#include <type_traits>
 
 #include "python/src/array.h"
+#include "python/src/mistake.h"
 #include "rapt/attention.h"
 
 namespace rapt::python {
@@ -42,6 +44,17 @@ class How {
   Context context_;
 };
 
+/// A number of the caller's; TypeError if it is none.
+template <class T>
+T number(nb::handle given, const char* name) {
+  T value;
+  if (!nb::try_cast(given, value))
+    wrong_type(name, " is ", nb::repr(given).c_str(), ", expected ",
+               std::is_integral_v<T> ? "a whole number" : "a number");
+  return value;
+}
+/// None stands for the defaults of the process.
+Context context_of(nb::handle given);
 /// Whether it is read as an array, and not as a sequence.
 bool is_array(nb::handle given);
 /// A pattern, its text, or a plan of it.

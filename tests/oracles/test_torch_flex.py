@@ -102,3 +102,65 @@ def test_wrong_block_masks_are_refused():
         rapt.flex_attention(q, k, v, block_mask=rapt.create_block_mask(causal, None, None, 32, 64))
     with pytest.raises(TypeError, match="create_block_mask"):
         rapt.flex_attention(q, k, v, block_mask=torch.ones(64, 64, dtype=torch.bool))
+
+
+CODES = torch.tensor([[i % 3, i % 2] for i in range(64)])
+PER_PAIR = {
+    "a reduction": lambda b, h, q, k: (CODES[q] == CODES[k]).all(),
+    "a reduction along an axis": lambda b, h, q, k: (CODES[q] == CODES[k]).any(-1),
+    "a table": lambda b, h, q, k: torch.eye(64, dtype=torch.bool)[q, k] | (k < 3),
+    "queries alone": lambda b, h, q, k: q > 3,
+    "a constant": lambda b, h, q, k: b >= 0,
+    "a name inside": lambda b, h, q, k: rapt.flex.causal(b, h, q, k) & (k != 5)
+    | rapt.flex.document_mask([13, 20, 31])(b, h, q, k) | rapt.flex.prefix_lm(4)(b, h, q, k)
+    | rapt.flex.sliding_window(2, 1)(b, h, q, k) & rapt.flex.noop_mask(b, h, q, k),
+}
+
+
+@pytest.mark.parametrize("name", PER_PAIR)
+def test_a_mask_function_answers_for_one_pair(name):
+    q, k, v = operands(1, 2, 64, 16, grad=False)
+    out = rapt.flex_attention(q, k, v, block_mask=rapt.create_block_mask(PER_PAIR[name], None, None, 64, 64))
+    mask = flex.create_mask(PER_PAIR[name], 1, 1, 64, 64, device="cpu")
+    assert_close(out, sdpa(q.double(), k.double(), v.double(), attn_mask=mask))
+
+
+def test_a_function_over_numpy_arrays_gets_its_indices():
+    documents = DOCUMENTS.numpy()
+    mine = rapt.create_block_mask(lambda b, h, q, k: documents[q] == documents[k], None, None, 64, 64)
+    assert mine.patterns == rapt.create_block_mask(same_document, None, None, 64, 64).patterns
+
+
+WRONG = {
+    "a bool for all": (lambda b, h, q, k: True, "one bool for each pair"),
+    "a number": (lambda b, h, q, k: q - k, "int64"),
+    "a vector": (lambda b, h, q, k: CODES[q] == CODES[k], "one bool for each pair"),
+    "one truth of numpy's": (lambda b, h, q, k: (CODES.numpy()[q] == CODES.numpy()[k]).all(), "each pair"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mask_without_an_answer_for_each_pair_is_refused(name):
+    mask_mod, words = WRONG[name]
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        rapt.create_block_mask(mask_mod, None, None, 64, 64)
+
+
+def test_what_is_no_mask_function_is_refused():
+    with pytest.raises(TypeError, match="mask_mod is a int"):
+        rapt.create_block_mask(3, None, None, 64, 64)
+    with pytest.raises(TypeError, match="at least one"):
+        rapt.and_masks()
+    with pytest.raises(TypeError, match="functions"):
+        rapt.or_masks(causal, 3)
+
+
+@pytest.mark.parametrize("mask", [None, "causal(first)"])
+def test_keys_of_one_item_serve_every_query(mask):
+    (q,) = operands(3, 4, 20, 8, count=1)
+    k, v = operands(1, 2, 20, 8, count=2, seed=1)
+    block_mask = mask and rapt.create_block_mask(mask, None, None, 20, 20)
+    mine = rapt.flex_attention(q, k, v, block_mask=block_mask, enable_gqa=True)
+    exact = sdpa(*(x.double() for x in (q, k, v)), is_causal=bool(mask), enable_gqa=True)
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (q, k, v))

@@ -102,8 +102,7 @@ def test_torch_accepts_the_operators(layout):
     how = ("causal", None, 0.0, None, None, None, None, 0.0, 0, False, None)
     q, k, v = operands(2, 4, 9, 8)
     slopes = torch.rand(4 if layout == "bhld" else 9, requires_grad=True)
-    torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 8, 0,
-                                          ops.text_of(how, layout, 0)))
+    torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 9, ops.text_of(how, layout, 0)))
 
 
 def test_longformer_and_lsh_have_gradients():
@@ -148,11 +147,67 @@ def test_libraries_are_not_mixed():
     (q,) = operands(1, 2, 5, 8, count=1)
     with pytest.raises(TypeError, match="one library"):
         rapt.attend(q, q.detach().numpy(), q)
+    array = q.detach().numpy()
+    for call in (rapt.attend, rapt.local, rapt.attend_bigbird, rapt.longformer, rapt.scaled_dot_product_attention):
+        for mixed in ((array, q, q), (q, array, q), (q, q, array), (array, array, q)):
+            with pytest.raises(TypeError, match="one library"):
+                call(*mixed)
     with pytest.raises(TypeError, match="CPU"):
-        rapt.attend(*[torch.empty(1, 2, 5, 8, device="meta")] * 3)
+        rapt.attend(q, torch.empty(1, 2, 5, 8, device="meta"), q)
 
 
 def test_vmap_goes_item_by_item():
     q, k, v = operands(3, 1, 2, 5, 8, grad=False)
     mapped = torch.vmap(lambda a, b, c: rapt.attend(a, b, c, "causal"))(q, k, v)
     assert torch.equal(mapped, torch.stack([rapt.attend(*x, "causal") for x in zip(q, k, v)]))
+
+
+def every_operator():
+    """Arguments for each, by name."""
+    q, k, v = operands(2, 4, 9, 8)
+    grad = torch.randn(2, 4, 9, 8)
+    text = "bhld;0;0;0.0;0.0;0.0;;0;both;0;;causal"
+    seed, plain = torch.tensor(7), [x.detach() for x in (q, k, v)]
+    out, lse, top, total, _ = torch.ops.rapt.attend(*plain, *[None] * 9, seed, text)
+    rope = "bhld;" + rapt.positions.Rope(8)._text()
+    long = "bhld;2;0;0;0.0;0.0;0;;"
+    kept = [*torch.ops.rapt.longformer(*plain, *plain, torch.ones(9, dtype=torch.long), None, long)]
+    blocks, local = "bhld;0;;3;1;0;0.0", "bhld;0;;3;1;0;1;zeros;0.5"
+    packed = [x.detach()[0].transpose(0, 1).contiguous().requires_grad_() for x in (q, k, v)]
+    ends = torch.tensor([0, 4, 9])
+    varlen = [*(x.detach() for x in packed), ends, ends, None, None, 9, 9, text.replace("bhld", "blhd")]
+    v_out, v_lse, v_top, v_total = torch.ops.rapt.flash_varlen(*varlen)
+    table, cached = torch.randn(12, 8), [torch.randn(2, 6, 4, 8) for _ in range(2)]
+    return {
+        "attend": (q, k, v, *[None] * 9, seed, text.replace(";0.0;;0;both", ";0.5;;0;both")),
+        "attend_backward": (grad, lse, *plain, out, top, total, *[None] * 9, seed, text, True),
+        "attend_bigbird": (q, k, v, None, None, None, blocks),
+        "attend_bigbird_backward": (grad, *plain, *torch.ops.rapt.attend_bigbird(*plain, None, None, None, blocks),
+                                    None, None, None, blocks),
+        "attend_local": (q, k, v, None, None, seed, local),
+        "attend_local_backward": (grad, *plain, *torch.ops.rapt.attend_local(*plain, None, None, seed, local), None,
+                                  None, seed, local),
+        "longformer": (q, k, v, None, None, None, None, None, long),
+        "longformer_backward": (grad, kept, *plain, *plain, torch.ones(9, dtype=torch.long), None, long),
+        "rope": (q, torch.arange(9), 0, False, rope),
+        "learned": (table.clone().requires_grad_(), None, 2, 2, 5, 1),
+        "learned_backward": (torch.randn(2, 5, 8), None, 2, 12, 1),
+        "axial": (table.clone().requires_grad_(), table.clone().requires_grad_(), None, 0, 2, 5, False),
+        "axial_backward": (torch.randn(2, 5, 16), table, table, None, 0, False),
+        "flash_varlen": (*packed, *varlen[3:]),
+        "flash_varlen_backward": (torch.randn(9, 4, 8), v_lse, [v_out, v_top, v_total], *varlen),
+        "flash_kvcache": (torch.randn(2, 1, 4, 8), *cached, torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), None,
+                          None, torch.tensor([2, 5]), None, None, None, "[null, true, [-1, -1], 0.0, true]"),
+    }
+
+
+def test_every_operator_is_listed_here():
+    names = {name.split("::")[1].split(".")[0] for name in torch._C._dispatch_get_all_op_names()
+             if name.startswith("rapt::")}
+    assert names == set(every_operator())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(every_operator()))
+def test_torch_accepts_every_operator(name):
+    torch.library.opcheck(getattr(torch.ops.rapt, name).default, every_operator()[name])

@@ -104,3 +104,67 @@ def test_views_are_read_where_they_lie():
     assert_same_gradients(mine, exact, (packed,))
     backwards = torch.randn(2, 16, 4, 50).permute(0, 2, 3, 1)  # last axis not contiguous
     assert_close(rapt.attend(backwards, backwards, backwards), sdpa(*doubles(*[backwards] * 3)))
+
+
+BROADCASTS = {
+    "batch of keys": ((2, 3, 5, 4), (1, 3, 7, 4), (1, 3, 7, 4)),
+    "batch of queries": ((1, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)),
+    "heads of keys": ((2, 3, 5, 4), (2, 1, 7, 4), (2, 1, 7, 4)),
+    "heads of queries": ((2, 1, 5, 4), (2, 3, 7, 4), (2, 3, 7, 4)),
+    "heads of values": ((2, 3, 5, 4), (2, 3, 7, 4), (2, 1, 7, 4)),
+    "ranks": ((2, 3, 5, 4), (3, 7, 4), (7, 4)),
+    "five axes": ((2, 1, 3, 5, 4), (1, 4, 3, 7, 4), (2, 4, 1, 7, 4)),
+    "no channels": ((2, 3, 5, 0), (2, 3, 7, 0), (2, 3, 7, 4)),
+    "no channels of values": ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 0)),
+    "no keys": ((2, 3, 5, 4), (2, 3, 0, 4), (2, 3, 0, 4)),
+    "no batch": ((0, 3, 5, 4), (0, 3, 7, 4), (0, 3, 7, 4)),
+    "no heads": ((2, 0, 5, 4), (2, 0, 7, 4), (2, 0, 7, 4)),
+    "no queries": ((2, 3, 0, 4), (2, 3, 7, 4), (2, 3, 7, 4)),
+}
+GROUPED = {
+    "three axes": ((6, 5, 4), (2, 7, 4), (2, 7, 4)),
+    "keys and values apart": ((2, 6, 5, 4), (2, 2, 7, 4), (2, 3, 7, 4)),
+    "five axes": ((2, 2, 6, 5, 4), (2, 2, 2, 7, 4), (2, 1, 2, 7, 4)),
+}
+CASES = [(name, shapes, gqa) for cases, gqa in ((BROADCASTS, False), (GROUPED, True))
+         for name, shapes in cases.items()]
+
+
+@pytest.mark.parametrize("name, shapes, gqa", CASES, ids=[f"{c[0]}{' of groups' * c[2]}" for c in CASES])
+def test_leading_axes_broadcast(name, shapes, gqa):
+    q, k, v = (operands(*shape, count=1, seed=i)[0] for i, shape in enumerate(shapes))
+    mine = rapt.scaled_dot_product_attention(q, k, v, enable_gqa=gqa)
+    exact = sdpa(*doubles(q, k, v), enable_gqa=gqa)
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (q, k, v))
+    plain = rapt.scaled_dot_product_attention(*(x.detach().numpy() for x in (q, k, v)), enable_gqa=gqa)
+    assert_close(torch.from_numpy(plain), exact)
+
+
+MASK_SHAPES = [((2, 3, 5, 4), (5, 1)), ((2, 3, 5, 4), (1, 7)), ((2, 3, 5, 4), (2, 1, 5, 1)), ((3, 5, 4), (3, 5, 7)),
+               ((5, 4), (5, 7)), ((2, 2, 3, 5, 4), (2, 1, 1, 5, 7)), ((2, 2, 3, 5, 4), (3, 5, 1))]
+
+
+@pytest.mark.parametrize("shape, mask_shape", MASK_SHAPES)
+@pytest.mark.parametrize("boolean", [True, False])
+def test_masks_broadcast(shape, mask_shape, boolean):
+    torch.manual_seed(2)
+    (q,) = operands(*shape, count=1)
+    k, v = operands(*shape[:-2], 7, 4, count=2, seed=1)
+    mask = torch.rand(mask_shape) > 0.3 if boolean else torch.randn(mask_shape)
+    mine = rapt.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    exact = sdpa(*doubles(q, k, v), attn_mask=mask if boolean else mask.double())
+    assert_close(mine, exact)
+    assert_same_gradients(mine, exact, (q, k, v))
+
+
+def test_axes_that_do_not_broadcast_are_refused():
+    q, k, v = operands(2, 3, 5, 4)
+    with pytest.raises(ValueError, match="leading axes"):
+        rapt.scaled_dot_product_attention(q, k[:1].expand(3, -1, -1, -1), v)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        rapt.scaled_dot_product_attention(q, k[:, :2], v[:, :2])
+    with pytest.raises(ValueError, match="expected a divisor"):
+        rapt.scaled_dot_product_attention(q, k[:, :2], v[:, :2], enable_gqa=True)
+    with pytest.raises(ValueError, match="attn_mask has shape \\[3, 1, 5, 5\\], expected to broadcast"):
+        rapt.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(3, 1, 5, 5, dtype=torch.bool))

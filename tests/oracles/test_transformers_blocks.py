@@ -98,9 +98,9 @@ def test_operators_are_well_formed():
     x = operands(1, 2, 12, 4, seed=1)
     rapt.local(*x, chunk=4), rapt.attend_bigbird(*x, block=4)  # defines them
     torch.library.opcheck(torch.ops.rapt.attend_local.default,
-                          (*x, None, None, 0, "bhld;0;;4;1;0;1;zeros;0.0"))
+                          (*x, None, None, None, "bhld;0;;4;1;0;1;zeros;0.0"))
     torch.library.opcheck(torch.ops.rapt.attend_bigbird.default,
-                          (*x, torch.ones(12, dtype=torch.bool), None, 0, "bhld;0;;4;1;0;0.0"))
+                          (*x, torch.ones(12, dtype=torch.bool), None, None, "bhld;0;;4;1;0;0.0"))
 
 
 def test_dropout_follows_the_seed_of_torch():

@@ -7,19 +7,33 @@ import sys
 from rapt import _core, _given
 from rapt.attention import attend, torch_side
 from rapt.bias import alibi
+from rapt.patterns import window
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"]
 
 _ALL = 2**62
 
 
+def _check(where, axes, slopes, **arrays):
+    """q, k and v, or caches, with so many axes; slopes are an array or None."""
+    for name, x in arrays.items():
+        if not hasattr(x, "ndim") or not hasattr(x, "shape"):
+            raise TypeError(f"{where}: {name} is a {type(x).__name__}, expected an array")
+        if x.ndim != axes:
+            raise ValueError(f"{where}: {name} has {x.ndim} axes, expected {axes}")
+    if slopes is not None and getattr(slopes, "ndim", 0) not in (1, 2):
+        raise TypeError(f"{where}: alibi_slopes is {_given.said(slopes)}, expected an array [heads] or [batch, heads]")
+
+
 def _pattern(causal, window_size):
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
+        raise TypeError(f"flash_attn: window_size is {_given.said(window_size)}, expected (left, right)")
     left, right = (side if side >= 0 else _ALL for side in window_size)
     if _given.flag("flash_attn: causal", causal):
         right = min(right, 0)
     if left == _ALL and right == _ALL:
         return None
-    return _core.window(left, right)
+    return window(left, right)
 
 
 def _joined(arrays, axis):
@@ -54,13 +68,20 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     (1, 9, 2, 8)
     """
     return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
+    _check("flash_attn_func", 4, alibi_slopes, q=q, k=k, v=v)
     out, lse = _attend(q, k, v, _how(dropout_p, softmax_scale, causal, window_size, softcap,
                                      alibi_slopes))
     return (out, lse, None) if return_attn_probs else out
 
 
-def _lengths(cumulative):
-    ends = [int(x) for x in cumulative]
+def _numbers(name, given):
+    """Integers of a list or an array."""
+    made = given.tolist() if hasattr(given, "tolist") else _given.list_of(f"flash_attn: {name}", given, "integers")
+    return [_given.whole(f"flash_attn: {name}", x) for x in made]
+
+
+def _lengths(name, cumulative):
+    ends = _numbers(name, cumulative)
     return [b - a for a, b in zip(ends, ends[1:])]
 
 
@@ -74,41 +95,52 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
         raise ValueError("flash_attn_varlen_func: a block_table is given, expected none; rapt.KvCache "
                          "is paged")
     return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
-    lengths, key_lengths = _lengths(cu_seqlens_q), _lengths(cu_seqlens_k)
-    for name, found, most in (("q", lengths, max_seqlen_q), ("k", key_lengths, max_seqlen_k)):
-        if found and max(found) > most:
-            raise ValueError(f"flash_attn_varlen_func: max_seqlen_{name} is {most}, but a sequence "
-                             f"has {max(found)}")
+    _check("flash_attn_varlen_func", 3, alibi_slopes, q=q, k=k, v=v)
     how = _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
-    each = alibi_slopes is not None and alibi_slopes.ndim == 2
-    if lengths == key_lengths and not each:
-        out, lse = _packed(q, k, v, _core.documents(lengths), how)
-    elif how["pattern"] is None and alibi_slopes is None:
-        out, lse = _packed(q, k, v, _core.documents(lengths, key_lengths), how)
+    side = torch_side(q)
+    if side is not None and side.observed():  # lengths are numbers, which graphs have not
+        out, lse = side.flash_varlen(q, k, v, (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k), how)
     else:
-        out, lse = _one_by_one(q, k, v, lengths, key_lengths, how, alibi_slopes)
+        out, lse = _varlen(q, k, v, pieces(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+                                           how["pattern"], alibi_slopes), how)
     return (out, lse, None) if return_attn_probs else out
 
 
-def _packed(q, k, v, documents, how):
-    pattern = how["pattern"]
-    how = {**how, "pattern": documents if pattern is None else documents & pattern}
-    out, lse = _attend(q[None], k[None], v[None], how)
-    return out[0], lse[0]
-
-
-def _one_by_one(q, k, v, lengths, key_lengths, how, slopes):
-    """Diagonals that hang on corners of their own: one call for each sequence."""
-    outs, lses, at, key_at = [], [], 0, 0
+def pieces(cumulative, key_cumulative, most, key_most, pattern, slopes):
+    """The calls that packed sequences take: (queries, keys, pattern, slopes). One for all, unless their
+    diagonals hang on corners of their own or their slopes differ."""
+    lengths, key_lengths = _lengths("cu_seqlens_q", cumulative), _lengths("cu_seqlens_k", key_cumulative)
+    most, key_most = (_given.whole(f"flash_attn: max_seqlen_{name}", x) for name, x in (("q", most), ("k", key_most)))
+    for name, found, limit in (("q", lengths, most), ("k", key_lengths, key_most)):
+        if found and max(found) > limit:
+            raise ValueError(f"flash_attn_varlen_func: max_seqlen_{name} is {limit}, but a sequence "
+                             f"has {max(found)}")
+    if len(lengths) != len(key_lengths):
+        raise ValueError(f"flash_attn_varlen_func: cu_seqlens_q has {len(lengths)} sequences and cu_seqlens_k "
+                         f"{len(key_lengths)}, expected as many")
+    each = slopes is not None and slopes.ndim == 2
+    everything = slice(None)
+    if lengths == key_lengths and not each:
+        documents = _core.documents(lengths)
+        return [(everything, everything, documents if pattern is None else documents & pattern, slopes)]
+    if pattern is None and slopes is None:
+        return [(everything, everything, _core.documents(lengths, key_lengths), None)]
+    made, at, key_at = [], 0, 0
     for i, (count, key_count) in enumerate(zip(lengths, key_lengths)):
-        own = slopes[i] if slopes is not None and slopes.ndim == 2 else slopes
-        keys = slice(key_at, key_at + key_count)
-        out, lse = _attend(q[None, at:at + count], k[None, keys], v[None, keys],
-                           {**how, "alibi_slopes": own})
+        made.append((slice(at, at + count), slice(key_at, key_at + key_count), pattern,
+                     slopes[i] if each else slopes))
+        at, key_at = at + count, key_at + key_count
+    return made
+
+
+def _varlen(q, k, v, calls, how):
+    outs, lses = [], []
+    for queries, keys, pattern, slopes in calls:
+        out, lse = _attend(q[None, queries], k[None, keys], v[None, keys],
+                           {**how, "pattern": pattern, "alibi_slopes": slopes})
         outs.append(out[0])
         lses.append(lse[0])
-        at, key_at = at + count, key_at + key_count
-    return _joined(outs, 0), _joined(lses, 1)
+    return (outs[0], lses[0]) if len(outs) == 1 else (_joined(outs, 0), _joined(lses, 1))
 
 
 def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None,
@@ -129,43 +161,59 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
                          "expected both or none")
     return_softmax_lse = _given.flag("flash_attn: return_softmax_lse", return_softmax_lse)
     rotary_interleaved = _given.flag("flash_attn: rotary_interleaved", rotary_interleaved)
+    _check("flash_attn_with_kvcache", 4, alibi_slopes, q=q, k_cache=k_cache, v_cache=v_cache)
+    _pattern(causal, window_size)  # refuses what is none
+    window_size = tuple(window_size)
+    caches, new = (k_cache, v_cache), (k, v, rotary_cos, rotary_sin)
+    where = (cache_seqlens, cache_batch_idx, cache_leftpad)
+    how = (softmax_scale, _given.flag("flash_attn: causal", causal), window_size, softcap, rotary_interleaved)
+    side = torch_side(q)
+    if side is not None and side.observed():
+        out, lse = side.flash_kvcache(q, caches, new, where, alibi_slopes, how)
+    else:
+        out, lse = over_caches(q, caches, new, where, alibi_slopes, how)
+    return (out, lse) if return_softmax_lse else out
+
+
+def over_caches(q, caches, new, where, alibi_slopes, how):
+    """flash_attn_with_kvcache item by item: (out, lse)."""
+    (k_cache, v_cache), (k, v, rotary_cos, rotary_sin) = caches, new
+    cache_seqlens, cache_batch_idx, cache_leftpad = where
+    softmax_scale, causal, window_size, softcap, interleaved = how
     batch, queries = q.shape[:2]
     held = _held(cache_seqlens, batch, k_cache.shape[1], k)
-    slots = range(batch) if cache_batch_idx is None else [int(x) for x in cache_batch_idx]
-    pads = [0] * batch if cache_leftpad is None else [int(x) for x in cache_leftpad]
-    how = _how(0.0, softmax_scale, causal, window_size, softcap, None)
-    local = causal or tuple(window_size) != (-1, -1)
+    slots = range(batch) if cache_batch_idx is None else _numbers("cache_batch_idx", cache_batch_idx)
+    pads = [0] * batch if cache_leftpad is None else _numbers("cache_leftpad", cache_leftpad)
+    options = _how(0.0, softmax_scale, causal, window_size, softcap, None)
+    local = causal or window_size != (-1, -1)
     outs = []
     for i, slot in enumerate(slots):
-        query = q[i:i + 1]
+        query, end = q[i:i + 1], held[i]
         if rotary_cos is not None:
             steps = range(held[i], held[i] + queries) if local else [held[i]] * queries
-            query = _turned(query, rotary_cos, rotary_sin, list(steps), rotary_interleaved)
-        end = held[i]
+            query = _turned(query, rotary_cos, rotary_sin, list(steps), interleaved)
         if k is not None:
-            new = k[i:i + 1]
+            added = k[i:i + 1]
             end += k.shape[1]
             if rotary_cos is not None:
-                new = _turned(new, rotary_cos, rotary_sin, list(range(held[i], end)),
-                              rotary_interleaved)
-            k_cache[slot, held[i]:end] = new[0]
+                added = _turned(added, rotary_cos, rotary_sin, list(range(held[i], end)), interleaved)
+            k_cache[slot, held[i]:end] = added[0]
             v_cache[slot, held[i]:end] = v[i]
         own = alibi_slopes[i] if alibi_slopes is not None and alibi_slopes.ndim == 2 else alibi_slopes
         keys = slice(pads[i], end)
         outs.append(_attend(query, k_cache[slot:slot + 1, keys], v_cache[slot:slot + 1, keys],
-                            {**how, "alibi_slopes": own}))
-    out, lse = (_joined(x, 0) for x in zip(*outs))
-    return (out, lse) if return_softmax_lse else out
+                            {**options, "alibi_slopes": own}))
+    return tuple(_joined(x, 0) for x in zip(*outs))
 
 
 def _held(cache_seqlens, batch, slots, k):
     """Tokens in the cache of each item before this call."""
     if cache_seqlens is None:
         held = [slots if k is None else 0] * batch
-    elif hasattr(cache_seqlens, "__len__"):
-        held = [int(x) for x in cache_seqlens]
+    elif getattr(cache_seqlens, "ndim", 1) and hasattr(cache_seqlens, "__len__"):
+        held = _numbers("cache_seqlens", cache_seqlens)
     else:
-        held = [int(cache_seqlens)] * batch
+        held = [_given.whole("flash_attn: cache_seqlens", cache_seqlens)] * batch
     new = 0 if k is None else k.shape[1]
     for count in held:
         if count + new > slots:

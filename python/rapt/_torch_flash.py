@@ -1,0 +1,131 @@
+"""flash-attn's packed sequences and caches as PyTorch operators: their lengths are numbers in tensors, which
+graphs do not know."""
+
+from __future__ import annotations
+
+import json
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from rapt import _core
+from rapt._torch_operator import differentiable, differentiable_once
+from rapt._torch_options import WANT_LSE, WANT_ROWS, parse, text_of
+from rapt._torch_rules import as_seed, autocast, number_of, transformed
+from rapt.bias import Bias
+from rapt.patterns import constant
+
+
+def _calls(cu_q, cu_k, slopes, seed, most, options):
+    """Slices of queries and keys, and the core's options, of each call."""
+    from rapt.compat.flash_attn import pieces
+
+    o = parse(options)
+    pattern = None if o.pattern == "full" else _core.Pattern(o.pattern)
+    for i, (queries, keys, seen, own) in enumerate(pieces(cu_q, cu_k, *most, pattern, slopes)):
+        yield queries, keys, (seen, o.core_scale, o.softcap, None if own is None else Bias(alibi=own), None,
+                              None, None, o.dropout, (number_of(seed) + i) % 2**64, False, None)
+
+
+@torch.library.custom_op("rapt::flash_varlen", mutates_args=(), device_types="cpu")
+def varlen_op(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor, slopes: Optional[Tensor],
+              seed: Optional[Tensor], most_q: int, most_k: int,
+              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    parts = []
+    for queries, keys, how in _calls(cu_q, cu_k, slopes, seed, (most_q, most_k), options):
+        out, lse, rows = _core.attend(q[None, queries], k[None, keys], v[None, keys], how, "blhd",
+                                      WANT_LSE | WANT_ROWS)
+        parts.append((out[0], lse[0], rows[0][0], rows[1][0]))
+    out, *rows = zip(*parts)
+    return torch.cat(out), *(torch.cat(x, 1) for x in rows)
+
+
+@varlen_op.register_fake
+def _(q, k, v, cu_q, cu_k, slopes, seed, most_q, most_k, options):
+    rows = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
+    return (q.new_empty((q.shape[0], q.shape[1], v.shape[2])), rows, torch.empty_like(rows),
+            rows.new_empty(rows.shape, dtype=torch.float64))
+
+
+@torch.library.custom_op("rapt::flash_varlen_backward", mutates_args=(), device_types="cpu")
+def varlen_backward_op(dout: Tensor, dlse: Tensor, kept: List[Tensor], q: Tensor, k: Tensor, v: Tensor,
+                       cu_q: Tensor, cu_k: Tensor, slopes: Optional[Tensor], seed: Optional[Tensor],
+                       most_q: int, most_k: int, options: str) -> List[Tensor]:
+    out, row_max, row_sum = kept
+    found = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+    dslopes = q.new_empty(0) if slopes is None else torch.zeros_like(slopes)
+    calls = _calls(cu_q, cu_k, slopes, seed, (most_q, most_k), options)
+    for i, (queries, keys, how) in enumerate(calls):
+        rows = tuple(x[None, :, queries] for x in (row_max, row_sum))
+        g = _core.attend_backward(dout[None, queries], q[None, queries], k[None, keys], v[None, keys],
+                                  out[None, queries], rows, how, "blhd", dlse[None, :, queries])
+        for to, at, part in zip(found, (queries, keys, keys), g):
+            to[at] += part[0]
+        if slopes is not None:
+            (dslopes[i] if slopes.ndim == 2 else dslopes).add_(g[3].to(slopes.dtype))
+    return [*found, dslopes]
+
+
+@varlen_backward_op.register_fake
+def _(dout, dlse, kept, q, k, v, cu_q, cu_k, slopes, seed, most_q, most_k, options):
+    found = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
+    return [*found, q.new_empty(0) if slopes is None else torch.empty_like(slopes)]
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.most_q, ctx.most_k, ctx.options = inputs
+    out, _, row_max, row_sum = output
+    ctx.mark_non_differentiable(row_max, row_sum)
+    ctx.save_for_backward(out, row_max, row_sum, *tensors)
+
+
+def _gradients(ctx, dout, dlse, *_):
+    out, row_max, row_sum, *tensors = ctx.saved_tensors
+    *found, dslopes = _varlen_backward(dout, dlse, [out, row_max, row_sum], *tensors, ctx.most_q, ctx.most_k,
+                                       ctx.options)
+    return (*found, None, None, dslopes if ctx.needs_input_grad[5] else None, *[None] * 4)
+
+
+_varlen_backward = differentiable_once(varlen_backward_op, "flash_attn_varlen_func")
+_varlen = differentiable(varlen_op, _keep, _gradients, "flash_attn_varlen_func")
+
+
+def flash_varlen(q, k, v, cumulative, most, how):
+    plain = (how["pattern"], how["scale"], how["softcap"], None, None, None, None, how["dropout"], None,
+             False, None)
+    return _varlen(*autocast(q, k, v), *(torch.as_tensor(x) for x in cumulative), how["alibi_slopes"],
+                   as_seed(None, how["dropout"]), *(int(x) for x in most), text_of(plain, "blhd", 0))[:2]
+
+
+@torch.library.custom_op("rapt::flash_kvcache", mutates_args=("k_cache", "v_cache"), device_types="cpu")
+def kvcache_op(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Optional[Tensor], v: Optional[Tensor],
+               cos: Optional[Tensor], sin: Optional[Tensor], seqlens: Optional[Tensor],
+               batch_idx: Optional[Tensor], leftpad: Optional[Tensor], slopes: Optional[Tensor],
+               options: str) -> Tuple[Tensor, Tensor]:
+    from rapt.compat.flash_attn import over_caches
+
+    scale, causal, window_size, softcap, interleaved = json.loads(options)
+    return over_caches(q, (k_cache, v_cache), (k, v, cos, sin), (seqlens, batch_idx, leftpad), slopes,
+                       (scale, causal, tuple(window_size), softcap, interleaved))
+
+
+@kvcache_op.register_fake
+def _(q, k_cache, v_cache, k, v, cos, sin, seqlens, batch_idx, leftpad, slopes, options):
+    batch, queries, heads, _ = q.shape
+    return (q.new_empty((batch, queries, heads, v_cache.shape[3])),
+            q.new_empty((batch, heads, queries), dtype=torch.float32))
+
+
+@constant
+def _words(scale, causal, left, right, softcap, interleaved):
+    return json.dumps([scale, causal, [left, right], softcap, interleaved])
+
+
+def flash_kvcache(q, caches, new, where, slopes, how):
+    if transformed():
+        raise RuntimeError("flash_attn_with_kvcache: a transform of torch.func is active, and a cache that is "
+                           "written in place has no derivatives and no vmap; expected a call outside")
+    scale, causal, (left, right), softcap, interleaved = how
+    return kvcache_op(q, *caches, *new, *(None if x is None else torch.as_tensor(x) for x in where), slopes,
+                      _words(scale, causal, left, right, softcap, interleaved))
