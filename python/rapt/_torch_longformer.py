@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rapt import _core
-from rapt._torch_options import context_of, scale_of
+from rapt._torch_options import HALVES, context_of, scale_of, unrounded_room
 from rapt._torch_rules import draw_seed
 
 
@@ -44,8 +44,8 @@ def longformer_op(q: Tensor, k: Tensor, v: Tensor, q_global: Optional[Tensor],
                   classes: Optional[Tensor], seed: int, options: str) -> List[Tensor]:
     o = _parse(options)
     operands = (q, k, v, q_global, k_global, v_global)
-    out, *rows = _core.longformer(operands, _how(classes, seed, o), o.layout)
-    return [out, *rows]
+    found = list(_core.longformer(operands, _how(classes, seed, o), o.layout))
+    return found if len(found) == 6 else [*found, found[1].new_empty(0)]
 
 
 @longformer_op.register_fake
@@ -55,7 +55,8 @@ def _(q, k, v, q_global, k_global, v_global, classes, seed, options):
     globals_ = torch.library.get_ctx().new_dynamic_size() if classes is not None else 0
     f32 = functools.partial(q.new_empty, dtype=torch.float32)
     f64 = functools.partial(q.new_empty, dtype=torch.float64)
-    return [_room(q), f32(rows), f64(rows), f32(globals_), f64(globals_)]
+    return [_room(q), f32(rows), f64(rows), f32(globals_), f64(globals_),
+            unrounded_room(q, _parse(options).layout, q.shape[3])]
 
 
 @torch.library.custom_op("rapt::longformer_backward", mutates_args=(), device_types="cpu")
@@ -87,7 +88,9 @@ def _(dout, kept, q, k, v, q_global, k_global, v_global, classes, seed, options)
 
 def _keep(ctx, inputs, output):
     *operands, classes, seed, options = inputs
-    ctx.save_for_backward(*operands, classes, *output)
+    out, *rows, unrounded = output
+    ctx.save_for_backward(*operands, classes, unrounded if operands[0].dtype in HALVES else out,
+                          *rows)
     ctx.seed, ctx.options = seed, options
 
 
