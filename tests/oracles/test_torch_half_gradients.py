@@ -31,7 +31,8 @@ def exact(q, k, v, visible):
 def median_error(got, want):
     size = want.norm(dim=-1)
     error = (got.double() - want).norm(dim=-1)
-    return (error[size > 0] / size[size > 0]).median().item()
+    seen = size > 1e-3  # below, f16 runs out of small numbers
+    return (error[seen] / size[seen]).median().item()
 
 
 def errors(call, definition, inputs):
@@ -84,7 +85,7 @@ def test_longformer_with_a_global_token(dtype):
         return torch.cat([first[:, :, :1], local[:, :, 1:]], 2)
 
     found = errors(call, definition, operands(dtype, 6))
-    assert max(found) <= DTYPES[dtype], found
+    assert max(found) <= 2 * DTYPES[dtype], found  # of one global query there is no median
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -107,18 +108,14 @@ def test_reformers_local_attention(dtype):
     ring = (block[:, None] - block) % 4 <= 1
 
     def call(q, k, v):
-        return rapt.local(q * 11.3125, k, v, chunk=25)  # its scale is 1 / sqrt(32)
+        return rapt.local(8 * q, k, v, chunk=25)  # its scale is 1 / sqrt(32)
 
     def definition(q, k, v):
-        q = (q * 11.3125).to(dtype).double() if dtype is None else q * 11.3125
-        z = (q @ k.mT / 32**0.5).masked_fill(~ring, -torch.inf)
+        z = (8 * q @ k.mT / 32**0.5).masked_fill(~ring, -torch.inf)
         return torch.softmax(z, -1) @ v
 
-    inputs = operands(dtype)
-    with torch.no_grad():  # short enough that 11.3125 x keeps all its digits
-        inputs[0].copy_((inputs[0].float() * 2).round() / 2)
-    found = errors(call, definition, inputs)
-    assert max(found) <= 2 * DTYPES[dtype], found
+    found = errors(call, definition, operands(dtype))
+    assert max(found) <= DTYPES[dtype], found
 
 
 def test_rows_carry_the_unrounded_output_for_16_bits_only():
