@@ -141,6 +141,7 @@ class Assembly {
       check_input(token.size() <= longest_added, source_, ": added token ", printable(token),
                   " is longer than ", longest_added, " bytes");
       body_->tokens.push_back({token, special ? TokenKind::special : TokenKind::added});
+      if (token.empty()) continue;  // there is nothing to find
       AddedToken added;
       added.id = static_cast<std::int32_t>(id);
       added.content = token;
