@@ -18,7 +18,8 @@ Index bytes_of(const Tensor& tensor) {
 
 Index bytes_of(const Attended& y) {
   Index bytes = bytes_of(y.out) + bytes_of(y.lse) + std::ssize(y.rows.max) * Index{sizeof(float)} +
-                std::ssize(y.rows.sum) * Index{sizeof(double)};
+                std::ssize(y.rows.sum) * Index{sizeof(double)} +
+                (y.rows.out ? bytes_of(*y.rows.out) : 0);
   if (y.stats)
     for (const Tensor* t : {&y.stats->entropy, &y.stats->largest, &y.stats->logit_variance,
                             &y.stats->jacobian_norm, &y.stats->reach, &y.stats->sink_mass})
@@ -71,7 +72,7 @@ void Bench::prepare_backward() {
 /// Leaves this process as if forward had never run in it.
 void Bench::prepare_backward_in_child() {
   dout_ = operand(c_.out_shape(), 4);
-  out_ = Tensor(c_.out_shape(), dout_.type());
+  out_ = Tensor(c_.out_shape());  // f32, which is what rows would keep of 16 bits
   out_view_ = out_;
   const Index rows = c_.batch * c_.heads * c_.lengths().queries;
   SharedBytes shared(8 * rows + 4 * rows + bytes_of(out_));
@@ -79,10 +80,11 @@ void Bench::prepare_backward_in_child() {
   const std::span<float> max = shared.numbers<float>(8 * rows, rows);
   const std::span<std::byte> out = shared.numbers<std::byte>(12 * rows, bytes_of(out_));
   in_child([&] {
-    const Attended y = attend(q_, k_, v_, rule_.how, context_);
+    Tensor wide(c_.out_shape());
+    const Attended y = attend_into(wide, q_, k_, v_, rule_.how, context_);
     std::copy(y.rows.sum.begin(), y.rows.sum.end(), sum.begin());
     std::copy(y.rows.max.begin(), y.rows.max.end(), max.begin());
-    std::memcpy(out.data(), y.out.memory(), out.size());
+    std::memcpy(out.data(), wide.memory(), out.size());
     return 0;
   });
   std::memcpy(out_.memory(), out.data(), out.size());

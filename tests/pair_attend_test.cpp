@@ -96,16 +96,16 @@ std::string beyond_halves(const Case& c) {
       if (!(error <= u16 + 5 * truth.lse.unit[static_cast<std::size_t>(r)]) && std::isfinite(lse))
         text += "lse " + std::to_string(error) + " off, " + at + '\n';
     }
-    const Gradients g = attend_backward(o.dout, o.q, o.k, o.v, out, got.rows, o.how, context);
+    const Attended half = attend(o.q, o.k, o.v, o.how, context);
+    const Gradients g = attend_backward(o.dout, o.q, o.k, o.v, half.out, half.rows, o.how, context);
     const auto compare = [&](const char* what, const Tensor& part, Truth want) {
       // Gradients of bf16 operands are rounded to bf16 once more.
       if (part.type() == Type::bf16) {
         for (std::size_t i = 0; i < want.value.size(); ++i)
           want.unit[i] += u16 * std::fabs(want.value[i]) * (1 + 2 * u16) / 5;
       }
-      // P or dS is rounded, after a division by the rounded sum.
       text += beyond_halves(what, part.converted(Type::f32).numbers(), want, at,
-                            [&](std::size_t i) { return 2 * want.size[i]; });
+                            [&](std::size_t i) { return want.rounding[i]; });
     };
     compare("dq", g.dq, gradients.dq);
     compare("dk", g.dk, gradients.dk);

@@ -141,7 +141,6 @@ TEST_F(TokenizerFile, IdsThatCannotBe) {
 }
 
 TEST_F(TokenizerFile, AddedTokensThatCannotBe) {
-  refused("/added_tokens/0/content", "", {"without letters"});  // TK-08
   refused("/added_tokens/0/content", std::string(129, 'x'), {"longer than 128 bytes"});
   refused("/added_tokens/0/content", 3, {"added_tokens.content is 3"});
   refused("/added_tokens/0", 3, {"added_tokens is 3"});
@@ -158,9 +157,10 @@ TEST_F(TokenizerFile, PartsThatAreNotUnderstood) {  // TK-10
   refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", 3}}, {"pretokenizers"});
   refused("/pre_tokenizer", {{"type", "Sequence"}}, {"pretokenizers is not a list"});
   refused("/pre_tokenizer", {{"type", "UnicodeScripts"}}, {"type \"UnicodeScripts\""});
-  const Json letters{{"type", "ByteLevel"}}, digits{{"type", "Digits"}};
-  refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {letters, digits}}},
-          {"steps after ByteLevel"});
+  const Json letters{{"type", "ByteLevel"}}, spaces{{"type", "Metaspace"}};
+  for (const Json& after : {letters, spaces})
+    refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {letters, after}}},
+            {"after ByteLevel", "only cut"});
   refused("/pre_tokenizer/add_prefix_space", 3, {"pre_tokenizer.add_prefix_space is 3"});
   refused("/model/type", "Unigram", {"model.vocab is not a list"});
   refused("/model/type", "Trigram", {"model of type \"Trigram\""});

@@ -121,9 +121,10 @@ struct Attention {
       {};  // one logit per query head that takes probability and gives no value
   Dropout dropout = {};
   std::shared_ptr<const Plan> plan =
-      nullptr;          // a plan of `pattern` to share between calls; built if absent
-  bool stats = false;   // also measure what attention did
-  bool strict = false;  // a token has the same bits however its prompt was cut
+      nullptr;            // a plan of `pattern` to share between calls; built if absent
+  bool stats = false;     // also measure what attention did
+  bool strict = false;    // a token has the same bits however its prompt was cut
+  bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 
 /// Row statistics: the softmax denominator of query row r is sum[r] * 2^max[r]. [batch, heads,
@@ -133,6 +134,9 @@ struct Rows {
   std::vector<float> max;  // -inf for a row that sees nothing
   std::vector<double> sum;
   std::shared_ptr<const LshOrder> order = nullptr;  // of lsh(...): how the tokens were sorted
+  /// A 16-bit output before it was rounded, f32 [batch, heads, queries, value_dim]; null for an f32
+  /// output. Without it, gradients of rows that attend to one key are as rough as the output.
+  std::shared_ptr<const Tensor> out = nullptr;
 };
 
 /// What attention did, per query row [batch, heads, queries]; a row that sees nothing has zeros.
@@ -184,8 +188,9 @@ RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView 
 
 /// Gradients of sum(dout * out) with respect to q, k, v and every learnable part of the score.
 ///
-/// `out` and `rows` come from attend with the same operands and the same `how`. Of
-/// sum(dout * out) + sum(dlse * lse) if `dlse` [batch, heads, queries] is given.
+/// `out` and `rows` come from attend with the same operands and the same `how`; an `out` in f32 is
+/// used as it is, one of 16 bits only if `rows` keep no better one. Of sum(dout * out) +
+/// sum(dlse * lse) if `dlse` [batch, heads, queries] is given.
 RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
                                    const Rows& rows, const Attention& how = {},
                                    const Context& context = {}, View dlse = {});

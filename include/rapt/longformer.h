@@ -34,7 +34,8 @@ struct LongformerOperands {
 
 struct LongformerAttended {
   Tensor out;          // [batch, heads, tokens, dim]; zeros for padding
-  Rows local, global;  // what backward needs; global: of each item [heads, its globals]
+  Rows local, global;  // what backward needs; global: of each item [heads, its globals]. A 16-bit
+                       // output of all tokens is in local.out as f32
 };
 
 /// The same borrowed, for outputs that lie in memory of the caller.

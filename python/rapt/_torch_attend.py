@@ -10,7 +10,8 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import WANT_LSE, WANT_ROWS, WANT_STATS, as_tensor, checked, parse, text_of
+from rapt._torch_options import (HALVES, WANT_LSE, WANT_ROWS, WANT_STATS, as_tensor, checked, parse, text_of,
+                                 unrounded_room)
 from rapt._torch_rules import as_seed, number_of
 from rapt.bias import Bias
 
@@ -48,13 +49,16 @@ def attend_op(q: Tensor, k: Tensor, v: Tensor, slopes: Optional[Tensor],
               relative_keys: Optional[Tensor], dense: Optional[Tensor],
               relative_values: Optional[Tensor], sinks: Optional[Tensor],
               rotations: Optional[Tensor], seed: Optional[Tensor],
-              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     o = parse(options)
     extras = (slopes, amplitudes, rates, table, relative_keys, dense, relative_values, sinks,
               rotations)
     wanted = WANT_LSE | WANT_ROWS | (WANT_STATS if o.stats else 0)
     out, lse, *stats, rows = _core.attend(q, k, v, _how(q, k, extras, seed, o), o.layout, wanted)
-    return out, lse, *rows, torch.stack(stats[0]) if stats else lse.new_empty(0)
+    # A 16-bit output has the same in f32 behind max and sum, for exact gradients.
+    row_max, row_sum, *unrounded = rows
+    return (out, lse, row_max, row_sum, torch.stack(stats[0]) if stats else lse.new_empty(0),
+            unrounded[0] if unrounded else lse.new_empty(0))
 
 
 @attend_op.register_fake
@@ -68,7 +72,8 @@ def _(q, k, v, slopes, amplitudes, rates, table, relative_keys, dense, relative_
     lse = q.new_empty(rows, dtype=torch.float32)
     stats = lse.new_empty((6, *rows) if o.stats else (0,))
     return (q.new_empty((*q.shape[:3], v.shape[3])), lse, torch.empty_like(lse),
-            lse.new_empty(rows, dtype=torch.float64), stats)
+            lse.new_empty(rows, dtype=torch.float64), stats,
+            unrounded_room(q, o.layout, v.shape[3]))
 
 
 @torch.library.custom_op("rapt::attend_backward", mutates_args=(), device_types="cpu")
@@ -111,10 +116,11 @@ def _(dout, dlse, q, k, v, out, row_max, row_sum, slopes, amplitudes, rates, tab
 
 def _keep(ctx, inputs, output):
     q, k, v, *extras, seed, options = inputs
-    out, _, row_max, row_sum, stats = output
-    ctx.mark_non_differentiable(row_max, row_sum, stats)
+    out, _, row_max, row_sum, stats, unrounded = output
+    ctx.mark_non_differentiable(row_max, row_sum, stats, unrounded)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(q, k, v, out, row_max, row_sum, *extras, seed)
+    ctx.save_for_backward(q, k, v, unrounded if q.dtype in HALVES else out, row_max, row_sum,
+                          *extras, seed)
     ctx.options = options
 
 
@@ -122,7 +128,7 @@ def _gradients(ctx, dout, dlse, *_):
     q, k, v, out, row_max, row_sum, *extras, seed = ctx.saved_tensors
     if dout is None and dlse is None:
         return (None,) * 14
-    dout = torch.zeros_like(out) if dout is None else dout
+    dout = torch.zeros_like(out, dtype=q.dtype) if dout is None else dout
     fixed = not ctx.needs_input_grad[3 + EXTRAS.index("dense")]
     found = _attend_backward(dout, dlse, q, k, v, out, row_max, row_sum, *extras, seed, ctx.options,
                              fixed)
@@ -151,7 +157,7 @@ def attend_with_gradients(q, k, v, how, layout, wanted):
         if x.is_nested or x.layout != torch.strided:
             raise TypeError(f"attend: {name} is a nested or sparse tensor ({x.layout}), expected a dense one")
     _, _, _, bias, relative_values, rotations, sinks, dropout, seed, _, _ = how
-    out, lse, row_max, row_sum, stats = _attend(
+    out, lse, row_max, row_sum, stats, unrounded = _attend(
         q, k, v, *_extras(bias, relative_values, sinks, rotations), as_seed(seed, dropout),
         text_of(how, layout, wanted))
     if not wanted:
@@ -162,5 +168,5 @@ def attend_with_gradients(q, k, v, how, layout, wanted):
     if wanted & WANT_STATS:
         parts.append(stats.unbind())
     if wanted & WANT_ROWS:
-        parts.append((row_max, row_sum))
+        parts.append((row_max, row_sum, *([unrounded] if q.dtype in HALVES else [])))
     return tuple(parts)

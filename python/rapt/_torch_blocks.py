@@ -9,7 +9,8 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, room, scale_of
+from rapt._torch_options import (HALVES, all_tensors, as_tensor, checked, context_of, real, room, scale_of,
+                                 unrounded_room)
 from rapt._torch_rules import as_seed, autocast, direct, number_of
 
 
@@ -24,8 +25,10 @@ def _operator(name, forward, backward, how_of):
 
     @torch.library.custom_op(f"rapt::{name}", mutates_args=(), device_types="cpu")
     def operator(q: Tensor, k: Tensor, v: Tensor, real: Optional[Tensor], random: Optional[Tensor],
-                 seed: Optional[Tensor], options: str) -> Tuple[Tensor, Tensor, Tensor]:
-        return call(forward, (q, k, v), real=real, random=random, seed=seed, options=options)
+                 seed: Optional[Tensor], options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+        out, row_max, row_sum, *unrounded = call(forward, (q, k, v), real=real, random=random,
+                                                 seed=seed, options=options)
+        return out, row_max, row_sum, unrounded[0] if unrounded else row_max.new_empty(0)
 
     @operator.register_fake
     def _(q, k, v, real, random, seed, options):
@@ -34,7 +37,8 @@ def _operator(name, forward, backward, how_of):
         if options.startswith("blhd"):
             rows = (q.shape[0], q.shape[2], q.shape[1])
         return (room(q, options[:4], v.shape[3]), q.new_empty(rows, dtype=torch.float32),
-                q.new_empty(rows, dtype=torch.float64))
+                q.new_empty(rows, dtype=torch.float64),
+                unrounded_room(q, options[:4], v.shape[3]))
 
     @torch.library.custom_op(f"rapt::{name}_backward", mutates_args=(), device_types="cpu")
     def gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, row_max: Tensor,
@@ -50,7 +54,9 @@ def _operator(name, forward, backward, how_of):
     def keep(ctx, inputs, output):
         *tensors, ctx.options = inputs
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*tensors, *output)
+        out, row_max, row_sum, unrounded = output
+        ctx.save_for_backward(*tensors, unrounded if tensors[0].dtype in HALVES else out, row_max,
+                              row_sum)
 
     def differentiate(ctx, dout, *_):
         q, k, v, real, random, seed, *output = ctx.saved_tensors

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import WANT_LSE, WANT_ROWS, parse, text_of
+from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, parse, text_of
 from rapt._torch_rules import as_seed, autocast, number_of, transformed
 from rapt.bias import Bias
 from rapt.patterns import constant
@@ -31,21 +31,23 @@ def _calls(cu_q, cu_k, slopes, seed, most, options):
 @torch.library.custom_op("rapt::flash_varlen", mutates_args=(), device_types="cpu")
 def varlen_op(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor, slopes: Optional[Tensor],
               seed: Optional[Tensor], most_q: int, most_k: int,
-              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+              options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     parts = []
     for queries, keys, how in _calls(cu_q, cu_k, slopes, seed, (most_q, most_k), options):
         out, lse, rows = _core.attend(q[None, queries], k[None, keys], v[None, keys], how, "blhd",
                                       WANT_LSE | WANT_ROWS)
-        parts.append((out[0], lse[0], rows[0][0], rows[1][0]))
-    out, *rows = zip(*parts)
-    return torch.cat(out), *(torch.cat(x, 1) for x in rows)
+        unrounded = rows[2][0] if len(rows) == 3 else lse.new_empty(0)
+        parts.append((out[0], lse[0], rows[0][0], rows[1][0], unrounded))
+    out, *rows, unrounded = zip(*parts)
+    return torch.cat(out), *(torch.cat(x, 1) for x in rows), torch.cat(unrounded)
 
 
 @varlen_op.register_fake
 def _(q, k, v, cu_q, cu_k, slopes, seed, most_q, most_k, options):
     rows = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
-    return (q.new_empty((q.shape[0], q.shape[1], v.shape[2])), rows, torch.empty_like(rows),
-            rows.new_empty(rows.shape, dtype=torch.float64))
+    out = q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
+    unrounded = torch.empty_like(out, dtype=torch.float32) if q.dtype in HALVES else rows.new_empty(0)
+    return out, rows, torch.empty_like(rows), rows.new_empty(rows.shape, dtype=torch.float64), unrounded
 
 
 @torch.library.custom_op("rapt::flash_varlen_backward", mutates_args=(), device_types="cpu")
@@ -75,9 +77,9 @@ def _(dout, dlse, kept, q, k, v, cu_q, cu_k, slopes, seed, most_q, most_k, optio
 
 def _keep(ctx, inputs, output):
     *tensors, ctx.most_q, ctx.most_k, ctx.options = inputs
-    out, _, row_max, row_sum = output
-    ctx.mark_non_differentiable(row_max, row_sum)
-    ctx.save_for_backward(out, row_max, row_sum, *tensors)
+    out, _, row_max, row_sum, unrounded = output
+    ctx.mark_non_differentiable(row_max, row_sum, unrounded)
+    ctx.save_for_backward(unrounded if out.dtype in HALVES else out, row_max, row_sum, *tensors)
 
 
 def _gradients(ctx, dout, dlse, *_):

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import all_tensors, as_tensor, checked, context_of, real, scale_of
+from rapt._torch_options import (HALVES, all_tensors, as_tensor, checked, context_of, real, scale_of,
+                                 unrounded_room)
 from rapt._torch_rules import as_seed, autocast, direct, number_of
 
 
@@ -46,10 +47,11 @@ def _how(classes, seed, o):
 def longformer_op(q: Tensor, k: Tensor, v: Tensor, q_global: Optional[Tensor],
                   k_global: Optional[Tensor], v_global: Optional[Tensor],
                   classes: Optional[Tensor], seed: Optional[Tensor],
-                  options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+                  options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     o = _parse(options)
     operands = (q, k, v, q_global, k_global, v_global)
-    return tuple(_core.longformer(operands, _how(classes, seed, o), o.layout))
+    found = tuple(_core.longformer(operands, _how(classes, seed, o), o.layout))
+    return found if len(found) == 6 else (*found, found[1].new_empty(0))
 
 
 @longformer_op.register_fake
@@ -61,7 +63,8 @@ def _(q, k, v, q_global, k_global, v_global, classes, seed, options):
     globals_ = torch.library.get_ctx().new_dynamic_size() if unknown else 0
     f32 = functools.partial(q.new_empty, dtype=torch.float32)
     f64 = functools.partial(q.new_empty, dtype=torch.float64)
-    return _room(q), f32(rows), f64(rows), f32(globals_), f64(globals_)
+    return (_room(q), f32(rows), f64(rows), f32(globals_), f64(globals_),
+            unrounded_room(q, _parse(options).layout, q.shape[3]))
 
 
 @torch.library.custom_op("rapt::longformer_backward", mutates_args=(), device_types="cpu")
@@ -93,8 +96,10 @@ def _(dout, kept, q, k, v, q_global, k_global, v_global, classes, seed, options)
 
 def _keep(ctx, inputs, output):
     *operands, classes, seed, options = inputs
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*operands, classes, seed, *output)
+    out, *rows, unrounded = output
+    ctx.mark_non_differentiable(*rows, unrounded)
+    ctx.save_for_backward(*operands, classes, seed, unrounded if operands[0].dtype in HALVES else out,
+                          *rows)
     ctx.options = options
 
 

@@ -13,6 +13,7 @@ from rapt.attention import refuse_mixed
 from rapt.patterns import TracedPattern, constant
 
 WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
+HALVES = (torch.float16, torch.bfloat16)  # types of outputs that are kept in f32 for gradients
 
 
 class Options(NamedTuple):
@@ -82,13 +83,21 @@ def all_tensors(where, **operands):
         refuse_mixed(where, **operands)
 
 
-def room(like, layout: str, dim=None):
+def room(like, layout: str, dim=None, dtype=None):
     """An empty tensor as the core returns them: in memory heads come before tokens, whatever the
     layout."""
     shape = (*like.shape[:3], like.shape[3] if dim is None else dim)
     if layout == "bhld":
-        return like.new_empty(shape)
-    return like.new_empty((shape[0], shape[2], shape[1], shape[3])).transpose(1, 2)
+        return like.new_empty(shape, dtype=dtype)
+    return like.new_empty((shape[0], shape[2], shape[1], shape[3]), dtype=dtype).transpose(1, 2)
+
+
+def unrounded_room(q, layout: str, dim):
+    """The f32 output that the core keeps beside one of 16 bits, which gradients are taken from;
+    empty beside f32."""
+    if q.dtype not in HALVES:
+        return q.new_empty(0, dtype=torch.float32)
+    return room(q, layout, dim, torch.float32)
 
 
 _SCALES = {"inverse_sqrt_dim": (0, 0.0), "inverse_dim": (1, 0.0), "none": (2, 1.0),

@@ -105,12 +105,16 @@ dtype dtype_of(Type type) {
 }
 
 nb::object Answer::array(Tensor tensor, Layout layout) const {
-  Shape shape = tensor.shape(), strides = shape.row_major();
+  return array(std::make_shared<const Tensor>(std::move(tensor)), layout);
+}
+
+nb::object Answer::array(std::shared_ptr<const Tensor> tensor, Layout layout) const {
+  Shape shape = tensor->shape(), strides = shape.row_major();
   if (layout == Layout::blhd) {
     std::swap(shape[1], shape[2]);
     std::swap(strides[1], strides[2]);
   }
-  auto owner = std::make_shared<Tensor>(std::move(tensor));
+  auto owner = std::const_pointer_cast<Tensor>(std::move(tensor));  // the caller's from now on
   void* data = owner->memory();
   const dtype type = dtype_of(owner->type());
   return through(like_, {data, type, shape, strides, std::move(owner)});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,6 +20,7 @@ class Answer {
   /// The numbers move into the array; nothing is copied. With Layout::blhd, a [batch, heads,
   /// tokens, dim] tensor becomes a [batch, tokens, heads, dim] array with exchanged strides.
   nb::object array(Tensor tensor, Layout layout = Layout::bhld) const;
+  nb::object array(std::shared_ptr<const Tensor> tensor, Layout layout) const;
   nb::object array(std::vector<float> numbers, const Shape& shape) const;
   nb::object array(std::vector<double> numbers, const Shape& shape) const;
   /// None for an empty tensor.

@@ -34,6 +34,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
                            laid_out(arrays[2].operand(), layout)};
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
+  how.attention().gradients = (wanted & want_rows) != 0;
   Room out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
   const AnyMutableView into = laid_out(out.view(), layout);
   Attended attended;
@@ -41,7 +42,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
     const nb::gil_scoped_release release;
     attended = attend_into(into, views[0], views[1], views[2], how.attention(), how.context());
   }
-  return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted);
+  return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted, layout);
 }
 
 /// A gradient as its operand is shaped, row-major in the caller's layout.
@@ -56,7 +57,7 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
                     {q, "attend_backward: q"},
                     {k, "attend_backward: k"},
                     {v, "attend_backward: v"},
-                    {out, "attend_backward: out"}};
+                    {unrounded(rows, 2, out), "attend_backward: out"}};
   const Layout layout = layout_of(layout_name);
   const How how(options);
   std::optional<Array> of_lse;

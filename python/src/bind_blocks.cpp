@@ -106,7 +106,7 @@ Tensor owned(const AnyView& view) {
   return tensor;
 }
 
-/// (out, row max, row sum) of one of the two attentions.
+/// (out, row max, row sum) of one of the two attentions, and an unrounded output of 16 bits.
 template <class Forward>
 nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend) {
   Array arrays[] = {{given[0], "q"}, {given[1], "k"}, {given[2], "v"}};
@@ -120,18 +120,24 @@ nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend
   }
   const Answer answer(arrays[0]);
   const Shape rows = y.lse.shape();
-  return nb::make_tuple(answer.array(std::move(y.out), layout),
-                        answer.array(std::move(y.rows.max), rows),
-                        answer.array(std::move(y.rows.sum), rows));
+  return with_unrounded(answer,
+                        nb::make_tuple(answer.array(std::move(y.out), layout),
+                                       answer.array(std::move(y.rows.max), rows),
+                                       answer.array(std::move(y.rows.sum), rows)),
+                        y.rows, layout);
 }
 
 /// (dq, dk, dv); `kept` is what forward returned.
 template <class Backward>
 nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::handle layout_name,
                    const Backward& attend_backward) {
-  if (kept.size() != 3) wrong_value("rows has ", kept.size() - 1, " parts, expected (max, sum)");
-  Array arrays[] = {
-      {dout, "dout"}, {given[0], "q"}, {given[1], "k"}, {given[2], "v"}, {kept[0], "out"}};
+  if (kept.size() != 3 && kept.size() != 4)
+    wrong_value("rows has ", kept.size() - 1, " parts, expected (max, sum) or (max, sum, out)");
+  Array arrays[] = {{dout, "dout"},
+                    {given[0], "q"},
+                    {given[1], "k"},
+                    {given[2], "v"},
+                    {unrounded(kept, 3, kept[0]), "out"}};
   const Layout layout = layout_of(layout_name);
   AnyView views[5];
   for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);

@@ -92,10 +92,12 @@ nb::tuple forward(nb::tuple given, nb::tuple options, nb::handle layout_name) {
   const Answer answer(projections.q());
   const auto all = [](const auto& numbers) { return Shape{static_cast<Index>(numbers.size())}; };
   const Shape local = all(y.local.max), global = all(y.global.max);
-  return nb::make_tuple(out.take(), answer.array(std::move(y.local.max), local),
-                        answer.array(std::move(y.local.sum), local),
-                        answer.array(std::move(y.global.max), global),
-                        answer.array(std::move(y.global.sum), global));
+  return with_unrounded(answer,
+                        nb::make_tuple(out.take(), answer.array(std::move(y.local.max), local),
+                                       answer.array(std::move(y.local.sum), local),
+                                       answer.array(std::move(y.global.max), global),
+                                       answer.array(std::move(y.global.sum), global)),
+                        y.local, layout);
 }
 
 /// `kept`: out and what forward returned after it.
@@ -105,7 +107,8 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::tuple o
     wrong_value("longformer_backward: rows has ", kept.size() - 1,
                 " parts, expected 4 of longformer");
   const Layout layout = layout_of(layout_name);
-  Array dout_array(dout, "longformer: dout"), out_array(kept[0], "longformer: out");
+  Array dout_array(dout, "longformer: dout");
+  Array out_array(unrounded(kept, 5, kept[0]), "longformer: out");
   const Projections projections(given, layout);
   const LongformerHow longformer(options);
   const Rows local = rows_of(nb::make_tuple(kept[1], kept[2]), "longformer");

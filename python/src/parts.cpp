@@ -13,7 +13,8 @@ nb::tuple stats_of(const Answer& answer, Stats stats) {
 
 }  // namespace
 
-nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted) {
+nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted,
+                 Layout layout) {
   if (wanted == 0) return out;
   const Shape shape = attended.lse.shape();
   nb::list all;
@@ -21,18 +22,30 @@ nb::object parts(const Answer& answer, nb::object out, Attended attended, int wa
   if ((wanted & want_lse) != 0) all.append(answer.array(std::move(attended.lse)));
   if ((wanted & want_stats) != 0) all.append(stats_of(answer, std::move(*attended.stats)));
   if ((wanted & want_rows) != 0)
-    all.append(nb::make_tuple(answer.array(std::move(attended.rows.max), shape),
-                              answer.array(std::move(attended.rows.sum), shape)));
+    all.append(with_unrounded(answer,
+                              nb::make_tuple(answer.array(std::move(attended.rows.max), shape),
+                                             answer.array(std::move(attended.rows.sum), shape)),
+                              attended.rows, layout));
   return nb::tuple(all);
 }
 
 Rows rows_of(nb::tuple arrays, const char* where) {
-  if (arrays.size() != 2)
-    wrong_value(where, ": rows has ", arrays.size(), " parts, expected (max, sum) of attend");
+  if (arrays.size() != 2 && arrays.size() != 3)
+    wrong_value(where, ": rows has ", arrays.size(),
+                " parts, expected (max, sum) or (max, sum, out) of attend");
   Rows rows;
   rows.max = Array(arrays[0], "rows[0]").to_floats();
   rows.sum = Array(arrays[1], "rows[1]").to_doubles();
   return rows;
+}
+
+nb::handle unrounded(nb::tuple kept, std::size_t count, nb::handle out) {
+  return kept.size() > count ? nb::handle(kept[count]) : out;
+}
+
+nb::tuple with_unrounded(const Answer& answer, nb::tuple arrays, const Rows& rows, Layout layout) {
+  if (rows.out == nullptr) return arrays;
+  return nb::tuple(arrays + nb::make_tuple(answer.array(rows.out, layout)));
 }
 
 }  // namespace rapt::python

@@ -10,6 +10,7 @@
 #include "attention/lsh_attend.h"
 #include "attention/pattern_node.h"
 #include "attention/stats.h"
+#include "attention/unrounded_out.h"
 #include "base/check.h"
 #include "base/fpmode.h"
 
@@ -27,15 +28,17 @@ Attended results(const Shape& rows, bool stats) {
   return attended;
 }
 
-Attended forward(const Call& call, AnyMutableView out) {
+Attended forward(const Call& call, AnyMutableView to) {
   Attended attended = results({call.batch, call.heads, call.queries}, call.how.stats);
-  const ForwardOutput output{out, &attended.lse, &attended.rows,
+  UnroundedOut out(to, gradients_of(call.how));
+  const ForwardOutput output{out.view(), &attended.lse, &attended.rows,
                              attended.stats ? &*attended.stats : nullptr};
   if (decodes(call)) {
     run_decode(call, output);
   } else {
     run_forward(call, output);
   }
+  out.finish(attended.rows, call.context);
   return attended;
 }
 
@@ -48,9 +51,10 @@ std::optional<DirectKeys> checked_direct_keys(const AnyView& q, const AnyView& k
 }
 
 Attended forward(const AnyView& q, const AnyView& k, const AnyView& v, const DirectKeys& keys,
-                 const Context& context, AnyMutableView out) {
+                 const Context& context, UnroundedOut out) {
   Attended attended = results({q.batch(), q.heads(), q.tokens()}, false);
-  run_direct(q, k, v, keys, {out, &attended.lse, &attended.rows, nullptr}, context);
+  run_direct(q, k, v, keys, {out.view(), &attended.lse, &attended.rows, nullptr}, context);
+  out.finish(attended.rows, context);
   return attended;
 }
 
@@ -126,7 +130,7 @@ Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Con
   }
   if (const auto keys = checked_direct_keys(q, k, v, how)) {
     Tensor out = Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-    Attended attended = forward(q, k, v, *keys, context, out);
+    Attended attended = forward(q, k, v, *keys, context, {out, gradients_of(how)});
     attended.out = std::move(out);
     return attended;
   }
@@ -146,7 +150,7 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
   }
   if (const auto keys = checked_direct_keys(q, k, v, how)) {
     check_out(out, {q.batch(), q.heads(), q.tokens(), v.dim()}, q, k, v);
-    return forward(q, k, v, *keys, context, out);
+    return forward(q, k, v, *keys, context, {out, gradients_of(how)});
   }
   const Call call("attend", q, k, v, how, context);
   check_out(out, out_shape(call), q, k, v);
@@ -174,7 +178,7 @@ Gradients backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, 
   check_rows(call, rows);
   check_dlse(call, dlse);
   Gradients gradients = score_gradients(call);
-  const BackwardInput input(call, dout, out, rows, dlse);
+  const BackwardInput input(call, dout, unrounded("attend_backward", out, rows), rows, dlse);
   std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
                  [](double x) { return static_cast<float>(x); });
   run_backward(call, input, to, gradients);

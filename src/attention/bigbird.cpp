@@ -6,6 +6,7 @@
 #include "attention/call.h"
 #include "attention/parts.h"
 #include "attention/pattern_node.h"
+#include "attention/unrounded_out.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -243,7 +244,8 @@ Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
-  const AnyMutableView out = attended.out;
+  UnroundedOut unrounded_out(attended.out, UnroundedOut::Gradients::wanted);
+  const AnyMutableView out = unrounded_out.view();
   for (const Slice& slice : slices_of(how, q)) {
     const BigBirdCall call(how, slice, q.tokens());
     const Attended y = attend_into(call.queries(out), call.queries(q), call.keys(k), call.keys(v),
@@ -254,6 +256,7 @@ Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
       attended.rows.sum[all] = y.rows.sum[own];
     });
   }
+  unrounded_out.finish(attended.rows, context);
   return attended;
 }
 
@@ -267,7 +270,7 @@ Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
   const Kernels& kernels = kernels_of(context);
   const auto wide = [&](const AnyView& view) { return Widened(kernels, view); };
   const Widened wide_dout = wide(dout), wide_q = wide(q), wide_k = wide(k), wide_v = wide(v),
-                wide_out = wide(attended.out);
+                wide_out = wide(unrounded(where, attended.out, attended.rows));
   Gradients g = backward_of_slices(wide_dout.view(), wide_q.view(), wide_k.view(), wide_v.view(),
                                    wide_out.view(), attended.rows, how, context);
   g.dq = narrowed(kernels, std::move(g.dq), q.type());

@@ -6,6 +6,7 @@
 
 #include "attention/longformer_tokens.h"
 #include "attention/parts.h"
+#include "attention/unrounded_out.h"
 #include "base/check.h"
 #include "base/views.h"
 
@@ -110,7 +111,13 @@ class Backward {
  public:
   Backward(const LongformerGradientViews& to, AnyView dout, const LongformerOperands& o,
            const LongformerOutcome& attended, const Longformer& how, const Context& context)
-      : to_(to), dout_(dout), o_(o), attended_(attended), how_(how), context_(context) {}
+      : to_(to),
+        dout_(dout),
+        o_(o),
+        attended_(attended),
+        out_(unrounded("Longformer backward", attended.out, attended.local)),
+        how_(how),
+        context_(context) {}
 
   void run() {
     for_each_part(how_, o_.q.batch(), o_.q.heads(), [&](Index item, Index head, Index count) {
@@ -128,8 +135,7 @@ class Backward {
     const Index rows = part.heads * o_.q.tokens();
     attend_backward_into(part_of(GradientViews{to_.dq, to_.dk, to_.dv}, part), part_of(dout_, part),
                          part_of(o_.q, part), part_of(o_.k, part), part_of(o_.v, part),
-                         part_of(attended_.out, part), slice(attended_.local, first_, rows), how,
-                         context_);
+                         part_of(out_, part), slice(attended_.local, first_, rows), how, context_);
     first_ += rows;
   }
 
@@ -149,7 +155,7 @@ class Backward {
     Tensor dqueries(queries.shape(), queries.type());
     attend_backward_into({dqueries, part_of(to_.dk_global, all), part_of(to_.dv_global, all)},
                          rows_at(dout_, item, globals), queries, part_of(o_.k_global, all),
-                         part_of(o_.v_global, all), rows_at(attended_.out, item, globals),
+                         part_of(o_.v_global, all), rows_at(out_, item, globals),
                          slice(attended_.global, first_, rows), how, context_);
     first_ += rows;
     put_rows(dqueries, to_.dq_global, item, globals);
@@ -159,6 +165,7 @@ class Backward {
   AnyView dout_;
   const LongformerOperands& o_;
   const LongformerOutcome& attended_;
+  AnyView out_;
   const Longformer& how_;
   const Context& context_;
   Index number_ = 0, first_ = 0;  // parts, and rows of forward, so far
@@ -208,8 +215,10 @@ void check_destinations(const LongformerGradientViews& to, const LongformerOpera
   }
 }
 
-LongformerAttended forward(const AnyMutableView& out, const LongformerOperands& o,
+LongformerAttended forward(const AnyMutableView& to, const LongformerOperands& o,
                            const Longformer& how, const Context& context) {
+  UnroundedOut unrounded_out(to, UnroundedOut::Gradients::wanted);
+  const AnyMutableView out = unrounded_out.view();
   const Index heads = o.q.heads(), tokens = o.q.tokens();
   LongformerAttended attended;
   Index number = 0;
@@ -232,6 +241,7 @@ LongformerAttended forward(const AnyMutableView& out, const LongformerOperands& 
     put_rows(rows, out, item, classes.globals());
     append(attended.global, y.rows);
   }
+  unrounded_out.finish(attended.local, context);
   return attended;
 }
 

@@ -8,6 +8,7 @@
 #include "attention/lsh_call.h"
 #include "attention/lsh_join.h"
 #include "attention/lsh_rounds.h"
+#include "attention/unrounded_out.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -173,13 +174,15 @@ Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView
     check_apart("attend", *into, k, "k");
     check_apart("attend", *into, v, "v");
   }
-  const AnyMutableView out = into == nullptr ? AnyMutableView(made) : *into;
+  UnroundedOut unrounded_out(into == nullptr ? AnyMutableView(made) : *into, gradients_of(how));
+  const AnyMutableView out = unrounded_out.view();
   Attended attended;
   attended.lse = Tensor({lsh.batch(), lsh.heads(), lsh.tokens()});
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.order = lsh.shared_order();
   for_each_head<ForwardHeads>(lsh, out, attended);
+  unrounded_out.finish(attended.rows, context);
   return attended;
 }
 
@@ -193,7 +196,8 @@ void attend_lsh_backward(const GradientViews& to, AnyView dout, AnyView q, AnyVi
   const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
   check(rows.max.size() == count && rows.sum.size() == count, "attend_backward: rows have ",
         rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
-  for_each_head<BackwardHeads>(lsh, dout, k, out, rows, to);
+  const AnyView exact_out = unrounded("attend_backward", out, rows);
+  for_each_head<BackwardHeads>(lsh, dout, k, exact_out, rows, to);
 }
 
 }  // namespace rapt

@@ -6,6 +6,7 @@
 #include "attention/lsh_order.h"
 #include "attention/parts.h"
 #include "attention/pattern_node.h"
+#include "attention/unrounded_out.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -216,7 +217,8 @@ Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
   Attended attended;
   attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
-  const AnyMutableView out = attended.out;
+  UnroundedOut unrounded_out(attended.out, UnroundedOut::Gradients::wanted);
+  const AnyMutableView out = unrounded_out.view();
   Index number = 0;
   for (const LocalPart& part : parts_of(how, q.batch(), q.tokens())) {
     const Part at{part.item, part.items, 0, q.heads()};
@@ -229,6 +231,7 @@ Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
     for_each_blind(how, part, q.heads(),
                    [&](const Part& one) { write_sums(kernels, v, out, one, ring, part.blind); });
   }
+  unrounded_out.finish(attended.rows, context);
   return attended;
 }
 
@@ -240,6 +243,7 @@ Gradients attend_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
   check_attended(where, "attend_local", dout, attended,
                  {q.batch(), q.heads(), q.tokens(), v.dim()});
   const Ring ring(how, q.tokens());
+  const AnyView out = unrounded(where, attended.out, attended.rows);
   Gradients g;
   g.dq = Tensor(q.shape(), q.type());
   g.dk = Tensor(k.shape(), k.type());
@@ -251,7 +255,7 @@ Gradients attend_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
     const Gradients of_part =
         LocalCall(how, part, ring, number++)
             .backward(part_of(dout, at), part_of(q, at), part_of(k, at), part_of(v, at),
-                      part_of(AnyView(attended.out), at),
+                      part_of(out, at),
                       slice(attended.rows, part.item * rows_per_item, part.items * rows_per_item),
                       context);
     copy_into(of_part.dq, part_of(AnyMutableView(g.dq), at));

@@ -105,7 +105,10 @@ void Bpe::find_bridges(const std::vector<Merge>& merges) {
   const auto at = [&](std::int32_t id) -> Ends& { return ends[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; id <= highest; ++id) at(id) = {id, id};
   for (const Merge& merge : merges) at(merge.result) = {};
-  // A token that is a letter at times and the result of a merge at others has no ends of its own.
+  // A token that is a letter at times and the result of a merge at others has no ends of its own;
+  // one that merges with an empty token is.
+  for (const Merge& merge : merges)
+    if (merge.result == merge.left || merge.result == merge.right) return;
   for (const std::int32_t id : byte_ids_)
     if (id >= 0 && id <= highest && at(id).first < 0) return;
   if (options_.unknown && *options_.unknown <= highest && at(*options_.unknown).first < 0) return;

@@ -42,6 +42,62 @@ struct Unit {
   std::uint32_t offset() const { return (bits >> 10) << ((bits & 1 << 9) >> 6); }
 };
 
+std::size_t characters_in(std::string_view text) {
+  std::size_t count = 0;
+  for (const char letter : text) count += (static_cast<unsigned char>(letter) & 0xC0) != 0x80;
+  return count;
+}
+
+/// Which of the characters that come out stand for the first one that went in. The reference counts
+/// characters: each that comes out takes the place of one that went in, those that a replacement
+/// has more of share the place of the one before, and those that it has less of are dropped behind
+/// the last one that came out. Behind nothing they cannot be dropped: whoever follows a control
+/// character at the very beginning takes its place.
+class FrontFinder {
+ public:
+  explicit FrontFinder(std::string_view front)
+      : wanted_(characters_in(front)), found_(wanted_ == 0) {}
+
+  /// `out` takes the place of `in`, which may be the same.
+  void add(std::string_view in, std::string_view out) {
+    if (found_) return;
+    const std::size_t first = places_.size();
+    for_each_character(out, [&](char32_t, std::string_view bytes) {
+      places_.push_back({bytes.size(), 1});
+    });
+    std::size_t before = characters_in(in), after = places_.size() - first;
+    for (; after > before; --after) places_[first + after - 1].taken = 0;
+    if (after < before && !places_.empty()) places_.back().dropped += before - after;
+    // The last one may still drop something.
+    for (; next_ + 1 < places_.size() && !found_; ++next_)
+      found_ = (taken_ += places_[next_].takes()) > wanted_;
+  }
+
+  /// In bytes of what came out.
+  std::size_t bytes() const {
+    std::size_t length = 0, taken = 0;
+    for (const Place& place : places_) {
+      // One that shares a place and drops what follows takes part of it.
+      const std::size_t from_before = place.takes() == 0 ? 1 : 0;
+      if (taken >= wanted_ + from_before) break;
+      length += place.bytes;
+      taken += place.takes();
+    }
+    return wanted_ == 0 ? 0 : length;
+  }
+
+ private:
+  struct Place {
+    std::size_t bytes, taken, dropped = 0;
+    std::size_t takes() const { return taken + dropped; }
+  };
+
+  std::size_t wanted_;
+  std::vector<Place> places_;
+  std::size_t next_ = 0, taken_ = 0;  // of those places that will not change any more
+  bool found_ = false;
+};
+
 }  // namespace
 
 CharsMapStep::CharsMapStep(const std::string& base64, const std::string& source) {
@@ -91,6 +147,11 @@ NormalText CharsMapStep::run(NormalText in) const {
   NormalText out{{}, 0, in.most};
   out.text.reserve(in.text.size());
   const std::string_view text = in.text;
+  FrontFinder front(text.substr(0, in.front));
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    out.add(to);
+    front.add(from, to);
+  };
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = grapheme_length(text.substr(at));
     const std::string_view cluster = text.substr(at, length);
@@ -98,13 +159,14 @@ NormalText CharsMapStep::run(NormalText in) const {
     // reference does so, and models are trained with it.
     const auto whole = length < longest_cluster ? find(cluster) : std::nullopt;
     if (whole)
-      out.add(*whole);
+      replace(cluster, *whole);
     else
-      for_each_character(
-          cluster, [&](char32_t, std::string_view bytes) { out.add(find(bytes).value_or(bytes)); });
-    if (at < in.front) out.front = out.text.size();
+      for_each_character(cluster, [&](char32_t, std::string_view bytes) {
+        replace(bytes, find(bytes).value_or(bytes));
+      });
     at += length;
   }
+  out.front = std::min(front.bytes(), out.text.size());
   return out;
 }
 

@@ -148,11 +148,12 @@ class ReplaceStep : public NormalizerStep {
     NormalText out{{}, 0, in.most};
     pattern_.for_each(in.text, [&](std::string_view part, bool match) {
       const auto begin = static_cast<std::size_t>(part.data() - in.text.data());
-      if (begin < in.front)
-        out.front = out.text.size() + (match ? content_.size() : in.front - begin);
+      // What is put in stands for the last character of the match.
+      const bool front = match ? begin + part.size() <= in.front : begin < in.front;
+      if (front && out.front == out.text.size())
+        out.front += match ? content_.size() : std::min(part.size(), in.front - begin);
       out.add(match ? std::string_view(content_) : part);
     });
-    out.front = std::min(out.front, out.text.size());
     return out;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/input.h"
+#include "formats/byte_letters.h"
 #include "formats/characters.h"
 #include "formats/fields.h"
 #include "formats/split_joiner.h"
@@ -166,15 +167,21 @@ class MetaspaceStep : public PreTokenizerStep {
 
   void run(Piece piece, const Next& next) const override {
     std::string text;
-    for (const char letter : piece.text)
-      if (letter == ' ')
+    std::size_t front = 0;
+    for (std::size_t i = 0; i < piece.text.size(); ++i) {
+      if (piece.text[i] == ' ')
         text += options_.replacement;
       else
-        text += letter;
-    const bool wanted = options_.prepend == Prepend::always ||
-                        (options_.prepend == Prepend::first && piece.front > 0);
-    if (wanted && !text.starts_with(options_.replacement)) text.insert(0, options_.replacement);
-    const Piece whole{text, piece.front};
+        text += piece.text[i];
+      if (i < piece.front) front = text.size();
+    }
+    const bool wanted =
+        options_.prepend == Prepend::always || (options_.prepend == Prepend::first && front > 0);
+    if (wanted && !text.starts_with(options_.replacement)) {
+      text.insert(0, options_.replacement);
+      if (front > 0) front += options_.replacement.size();  // it stands for the first character
+    }
+    const Piece whole{text, front};
     if (!options_.split) return next(whole);
     const char32_t code = first_character(options_.replacement).code;
     split_characters(
@@ -186,27 +193,33 @@ class MetaspaceStep : public PreTokenizerStep {
   Options options_;
 };
 
-/// Bytes in the end, so nothing comes after it.
+/// Bytes, or the letters that stand for them where other steps follow.
 class ByteStep : public PreTokenizerStep {
  public:
   struct Options {
-    bool prefix_space, cut;
+    bool prefix_space, cut, letters;
   };
   explicit ByteStep(Options options)
-      : cutter_(options.cut ? Cut::gpt2 : Cut::none), prefix_(options.prefix_space) {}
+      : cutter_(options.cut ? Cut::gpt2 : Cut::none),
+        prefix_(options.prefix_space),
+        letters_(options.letters) {}
   void run(Piece piece, const Next& next) const override {
     std::string text;
     if (prefix_ && !piece.text.starts_with(' ')) {
       text = " " + std::string(piece.text);
       piece.text = text;
     }
-    const auto visit = [&](std::string_view word) { next({word, 0}); };
+    const auto visit = [&](std::string_view word) {
+      if (!letters_) return next({word, 0});
+      const std::string letters = letters_of(word);
+      next({letters, 0});
+    };
     cutter_.for_each_word(piece.text, std::cref(visit));
   }
 
  private:
   WordCutter cutter_;
-  bool prefix_;
+  bool prefix_, letters_;
 };
 
 SplitBehavior behavior_of(Fields& fields, std::optional<std::string> otherwise = {}) {
@@ -239,8 +252,10 @@ std::shared_ptr<const PreTokenizerStep> metaspace(Fields& fields) {
   return std::make_shared<MetaspaceStep>(options);
 }
 
+enum class Followed { yes, no };
+
 std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields& fields,
-                                                const std::string& source) {
+                                                const std::string& source, Followed followed) {
   if (type == "BertPreTokenizer") return std::make_shared<BertStep>();
   if (type == "WhitespaceSplit") return std::make_shared<SpaceStep>();
   if (type == "Whitespace") return std::make_shared<WhitespaceStep>();
@@ -257,7 +272,8 @@ std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields&
   if (type == "ByteLevel")
     return std::make_shared<ByteStep>(
         ByteStep::Options{.prefix_space = fields.boolean("add_prefix_space", true),
-                          .cut = fields.boolean("use_regex", true)});
+                          .cut = fields.boolean("use_regex", true),
+                          .letters = followed == Followed::yes});
   if (type == "Split")
     return std::make_shared<SplitStep>(
         TextPattern::read(fields.value("pattern"), source + ": pre_tokenizer.pattern"),
@@ -286,18 +302,22 @@ PreTokenizer::PreTokenizer(const Json& part, const std::string& source) {
   std::vector<const Json*> parts;
   list_parts(part, source, parts);
   for (const Json* one : parts) {
-    check_input(!bytes_, source,
-                ": pre_tokenizer has steps after ByteLevel, which is not supported");
     Fields fields(*one, source, "pre_tokenizer");
     const std::string type = fields.text("type");
-    steps_.push_back(step_of(type, fields, source));
-    bytes_ = type == "ByteLevel";
+    check_input(!bytes_ || (type != "Metaspace" && type != "ByteLevel"), source,
+                ": pre_tokenizer has ", printable(type),
+                " after ByteLevel, expected steps that only cut there");
+    letters_ = bytes_;
+    steps_.push_back(
+        step_of(type, fields, source, one == parts.back() ? Followed::no : Followed::yes));
+    bytes_ = bytes_ || type == "ByteLevel";
   }
 }
 
 void PreTokenizer::run(std::size_t step, Piece piece, const Visit& visit) const {
   if (piece.text.empty()) return;
-  if (step == steps_.size()) return visit(piece.text);
+  if (step == steps_.size())
+    return visit(letters_ ? bytes_of_letters(piece.text).value() : piece.text);
   const auto next = [&](Piece part) { run(step + 1, part, visit); };
   steps_[step]->run(piece, std::cref(next));
 }

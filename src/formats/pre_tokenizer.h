@@ -33,7 +33,7 @@ class PreTokenizer {
   /// beginning with `source`, for what is not understood.
   PreTokenizer(const Json& part, const std::string& source);
 
-  /// Whether the model gets bytes: the last step is ByteLevel.
+  /// Whether the model gets bytes: one of the steps is ByteLevel.
   bool bytes() const { return bytes_; }
 
   using Visit = std::function<void(std::string_view word)>;
@@ -46,6 +46,7 @@ class PreTokenizer {
 
   std::vector<std::shared_ptr<const PreTokenizerStep>> steps_;
   bool bytes_ = false;
+  bool letters_ = false;  // steps after ByteLevel cut the letters that stand for bytes
 };
 
 }  // namespace rapt

@@ -31,6 +31,10 @@ void Tokenizer::Body::build(const std::string& source) {
     check_input(token.bytes.size() <= longest_token || kind == ModelKind::bpe, source, ": token ",
                 id, " has ", token.bytes.size(), " bytes, the limit is ", longest_token);
     if (!token.in_model || token.foreign) continue;
+    if (token.bytes.empty()) {  // nothing becomes it, however many there are
+      ids.emplace(token.bytes, static_cast<std::int32_t>(id));
+      continue;
+    }
     if (!ids.emplace(token.bytes, static_cast<std::int32_t>(id)).second)
       fail_input(source, ": token ", printable(spelling(static_cast<std::int32_t>(id))),
                  " has two ids, the second is ", id);

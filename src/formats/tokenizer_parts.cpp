@@ -9,9 +9,9 @@
 #include "formats/byte_tokens.h"
 #include "formats/characters.h"
 #include "formats/fields.h"
+#include "formats/pre_names.h"
 #include "formats/tokenizer_body.h"
 #include "formats/tokenizer_names.h"
-#include "formats/word_cutter.h"
 
 namespace rapt {
 namespace {
@@ -64,12 +64,12 @@ class Assembly {
                   id.value_or(0), ", expected 0 to ", count - 1);
     for (std::size_t id = 0; id < count; ++id) {
       std::string& token = parts_.tokens[id];
-      check_input(!token.empty() && valid_length(token) == token.size(), source_, ": token ", id,
-                  " is empty or not UTF-8");
+      check_input(valid_length(token) == token.size(), source_, ": token ", id, " is not UTF-8");
       check_input(type_of(id) != Type::byte || byte_of_token(token), source_, ": token ", id,
                   " is ", printable(token), ", expected a byte such as <0x0A>");
-      check_input(ids_.emplace(token, static_cast<std::int32_t>(id)).second, source_, ": token ",
-                  printable(token), " has two ids, the second is ", id);
+      // Nothing becomes an empty token, so there may be several.
+      check_input(ids_.emplace(token, static_cast<std::int32_t>(id)).second || token.empty(),
+                  source_, ": token ", printable(token), " has two ids, the second is ", id);
     }
   }
 
@@ -92,40 +92,14 @@ class Assembly {
     body_->options.byte_fallback = body_->options.fuse_unknown = true;
   }
 
-  static Json split(const Json& pattern) {
-    return {{"type", "Split"}, {"pattern", pattern}, {"behavior", "Isolated"}, {"invert", false}};
-  }
-
   void describe_gpt2() {
-    const auto letters = [](bool cut) {
-      return Json{{"type", "ByteLevel"},
-                  {"add_prefix_space", false},
-                  {"trim_offsets", true},
-                  {"use_regex", cut}};
-    };
-    const auto expression = [](std::string_view text) { return Json{{"Regex", text}}; };
-    Json steps = Json::array();
-    const std::string& pre = parts_.pre;
-    if (pre == "llama-bpe" || pre == "llama3" || pre == "llama-v3") {
-      steps = {split(expression(pattern_of(Cut::llama3))), letters(false)};
-      body_->options.whole_words = true;
-    } else if (pre == "qwen2") {
-      steps = {split(expression(pattern_of(Cut::qwen2))), letters(false)};
-      body_->parts.normalizer = {{"type", "NFC"}};
-    } else if (pre == "smollm") {
-      steps = {{{"type", "Digits"}, {"individual_digits", true}}, letters(true)};
-    } else if (pre == "gpt-2" || pre == "gpt2") {
-      steps = {letters(true)};
-    } else if (pre == "default" || pre.empty()) {
-      steps = {split(expression(R"([\p{P}\$\+<=>\^~\|]+)")),
-               split(expression(pattern_of(Cut::gpt2))), split(expression(R"(\p{N}+)")),
-               split(expression(R"([0-9][0-9][0-9])")), letters(false)};
-    } else {
-      fail_input(source_, ": tokenizer's pre is ", printable(pre),
-                 ", expected llama-bpe, qwen2, smollm, gpt-2 or default");
-    }
-    body_->parts.pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", steps}};
-    body_->parts.decoder = letters(true);
+    NamedPreTokenizer named = pre_tokenizer_of_name(parts_.pre, source_);
+    body_->parts.pre_tokenizer = std::move(named.pre_tokenizer);
+    body_->parts.normalizer = std::move(named.normalizer);
+    body_->parts.decoder = std::move(named.decoder);
+    body_->options.whole_words = named.whole_words;
+    // Llama 3 and its kin begin their texts; their files need not say so.
+    if (!parts_.add_begin && named.begins) parts_.add_begin = parts_.special.begin.has_value();
   }
 
   /// Words begin with U+2581 here and pieces inside of them with nothing; WordPiece has it the
@@ -138,7 +112,7 @@ class Assembly {
       const bool named = token.starts_with('[') && token.ends_with(']') && token.size() > 2;
       if (token.starts_with(space_letter) && token.size() > space_letter.size())
         token.erase(0, space_letter.size());
-      else if (!named && type_of(id) == Type::plain && !token.starts_with("##"))
+      else if (!token.empty() && !named && type_of(id) == Type::plain && !token.starts_with("##"))
         token.insert(0, "##");
     }
     body_->parts.normalizer = {{"type", "BertNormalizer"},
@@ -167,6 +141,7 @@ class Assembly {
       check_input(token.size() <= longest_added, source_, ": added token ", printable(token),
                   " is longer than ", longest_added, " bytes");
       body_->tokens.push_back({token, special ? TokenKind::special : TokenKind::added});
+      if (token.empty()) continue;  // there is nothing to find
       AddedToken added;
       added.id = static_cast<std::int32_t>(id);
       added.content = token;
@@ -234,7 +209,8 @@ class Assembly {
     for (std::size_t i = 0; i < count; ++i) {
       if (i > 0 && parts_.scores[order[i]] != parts_.scores[order[i - 1]]) ++rank;
       const std::string_view token = parts_.tokens[order[i]];
-      if (type_of(order[i]) != Type::plain || token.size() > longest_token) continue;
+      if (type_of(order[i]) != Type::plain || token.empty() || token.size() > longest_token)
+        continue;
       for (std::size_t cut = first_character(token).length; cut < token.size();
            cut += first_character(token.substr(cut)).length) {
         const auto left = ids_.find(std::string(token.substr(0, cut)));

@@ -12,7 +12,7 @@ namespace rapt {
 struct TokenizerParts {
   /// "llama": SentencePiece's BPE, merged by score; "gpt2": byte-level BPE; "bert": WordPiece.
   std::string model = {};
-  /// How "gpt2" cuts: "llama-bpe", "qwen2", "smollm", "gpt-2", "default".
+  /// How "gpt2" cuts: one of the names that pre_names.cpp has; empty: "default".
   std::string pre = {};
   std::vector<std::string> tokens = {};  // by id; of "bert" with U+2581 where a word begins
   std::vector<double> scores = {};       // of "llama", by id

@@ -65,7 +65,7 @@ class Reader {
     spellings_.resize(vocabulary_->size() + static_cast<std::size_t>(added));
     for (const auto& [spelling, id] : vocabulary_->items()) place(spelling, id_of(id, spelling));
     const std::string unknown = model.text("unk_token", "");
-    if (unknown.empty()) return;
+    if (unknown.empty() && !(model.has("unk_token") && ids_.contains(unknown))) return;
     const auto found = ids_.find(unknown);
     check_input(found != ids_.end(), path_, ": model.unk_token is ", printable(unknown),
                 ", which is not in model.vocab");
@@ -120,9 +120,8 @@ class Reader {
   }
 
   void place(const std::string& spelling, std::size_t id) {
-    check_input(!spelling.empty(), path_, ": a token without letters has the id ", id);
-    check_input(spellings_[id].empty(), path_, ": id ", id, " belongs to ",
-                printable(spellings_[id]), " and to ", printable(spelling));
+    check_input(!spellings_[id], path_, ": id ", id, " belongs to ",
+                printable(spellings_[id].value_or("")), " and to ", printable(spelling));
     spellings_[id] = spelling;
     const auto [entry, fresh] = ids_.emplace(spelling, id);
     check_input(fresh, path_, ": token ", printable(spelling), " has the ids ", entry->second,
@@ -162,8 +161,8 @@ class Reader {
   void make_tokens() {
     const std::size_t count = ids_.size();
     for (std::size_t id = 0; id < count; ++id) {
-      check_input(!spellings_[id].empty(), path_, ": no token has the id ", id, " of ", count);
-      body_->tokens.push_back({std::move(spellings_[id]), kinds_[id]});
+      check_input(spellings_[id].has_value(), path_, ": no token has the id ", id, " of ", count);
+      body_->tokens.push_back({std::move(*spellings_[id]), kinds_[id]});
     }
     for (const std::size_t id : outside_) body_->tokens[id].in_model = false;
   }
@@ -216,9 +215,9 @@ class Reader {
   const Json* merges_ = nullptr;      // in top_
   const Json* vocabulary_ = nullptr;  // in top_
   std::shared_ptr<Tokenizer::Body> body_ = std::make_shared<Tokenizer::Body>();
-  std::vector<std::string> spellings_;  // by id
-  std::vector<TokenKind> kinds_;        // by id
-  std::vector<std::size_t> outside_;    // ids of added tokens that the model does not have
+  std::vector<std::optional<std::string>> spellings_;  // by id
+  std::vector<TokenKind> kinds_;                       // by id
+  std::vector<std::size_t> outside_;  // ids of added tokens that the model does not have
   std::unordered_map<std::string, std::size_t> ids_;
 };
 

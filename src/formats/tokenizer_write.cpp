@@ -30,7 +30,11 @@ std::string vocabulary(const Body& body) {
   for (std::size_t id = 0; id < body.tokens.size(); ++id) {
     if (!body.tokens[id].in_model) continue;
     text += text.empty() ? "" : ",";
-    const std::string name = quoted(body, static_cast<std::int32_t>(id));
+    // A file has one empty name at most; others that nothing becomes are named by their ids.
+    const bool again =
+        !list && body.tokens[id].bytes.empty() && body.ids.at("") != static_cast<std::int32_t>(id);
+    const std::string name = again ? Json("[EMPTY_" + std::to_string(id) + "]").dump()
+                                   : quoted(body, static_cast<std::int32_t>(id));
     text += list ? "[" + name + "," + Json(body.scores[id]).dump() + "]"
                  : name + ":" + std::to_string(id);
   }

@@ -28,6 +28,13 @@ std::vector<std::string> seeds() {
                      .list_entry<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 1, 3})
                      .entry<std::uint8_t>("tokenizer.ggml.add_bos_token", 7, 0)
                      .bytes());
+  for (const char* pre : {"deepseek-llm", "falcon", "tekken"})  // with tokens of no letters
+    made.push_back(begin(5, "gpt2")
+                       .text_entry("tokenizer.ggml.pre", pre)
+                       .texts_entry("tokenizer.ggml.tokens", {"", "a", "b", "ab", "", "\u00C3"})
+                       .texts_entry("tokenizer.ggml.merges", {"a b", "a "})
+                       .list_entry<std::int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 1, 3, 1})
+                       .bytes());
   made.push_back(begin(4, "bert")
                      .texts_entry("tokenizer.ggml.tokens",
                                   {"[UNK]", "[CLS]", "[SEP]", "\u2581a", "b", "\u2581ab"})
@@ -43,7 +50,8 @@ std::vector<std::string> words() {
        {"model", "pre", "tokens", "merges", "scores", "token_type", "bos_token_id", "eos_token_id",
         "unknown_token_id", "add_space_prefix", "normalizer.lowercase", "normalizer.strip_accents"})
     made.push_back("tokenizer.ggml." + std::string(key));
-  for (const char* word : {"llama", "gpt2", "bert", "llama-bpe", "qwen2", "a b", "<0x41>"})
+  for (const char* word : {"llama", "gpt2", "bert", "llama-bpe", "qwen2", "deepseek-coder",
+                           "falcon", "starcoder", "gpt-4o", "bloom", "a b", "<0x41>"})
     made.emplace_back(word);
   return made;
 }

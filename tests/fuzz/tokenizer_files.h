@@ -83,9 +83,25 @@ inline Json letters_file() {
         {"merges", Json::array({Json::array({"a", "b"})})}}}};
 }
 
+/// A token without letters, which merges and which unknown letters become; digits are cut among the
+/// letters that stand for bytes.
+inline Json empty_token_file() {
+  return {
+      {"added_tokens", Json::array({added_token(5, "<|endoftext|>", true)})},
+      {"pre_tokenizer",
+       {{"type", "Sequence"}, {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}}},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", ""},
+        {"vocab", vocabulary_of({"", "a", "b", "ab", "\u0120"})},
+        {"merges", Json::array({Json::array({"", "a"}), Json::array({"a", "b"}),
+                                Json::array({"b", ""}), Json::array({"", ""})})}}}};
+}
+
 inline std::vector<std::string> tokenizer_files() {
-  return {bytes_file().dump(), unigram_file().dump(), word_piece_file().dump(), bpe_file().dump(),
-          letters_file().dump()};
+  return {bytes_file().dump(), unigram_file().dump(), word_piece_file().dump(),
+          bpe_file().dump(),   letters_file().dump(), empty_token_file().dump()};
 }
 
 }  // namespace rapt::fuzz

@@ -204,7 +204,8 @@ Output output_of(const Problem& p, const Row& row) {
 }
 
 Truth truth(Index elements) {
-  return {Doubles(elements), Doubles(elements), 0, Doubles(elements), Doubles(elements)};
+  return {Doubles(elements), Doubles(elements), 0,
+          Doubles(elements), Doubles(elements), Doubles(elements)};
 }
 
 void put(Truth& truth, Index index, double value, double unit) {
@@ -212,16 +213,13 @@ void put(Truth& truth, Index index, double value, double unit) {
   truth.unit[index] = unit;
 }
 
-void add(Truth& truth, Index index, double value, double unit) {
+/// A term, its size, and what rounding to bf16 may cost it.
+void add(Truth& truth, Index index, double value, double unit, double size, double rounding) {
   truth.value[index] += value;
   truth.unit[index] += unit;
-}
-
-/// A term of known size, besides.
-void add(Truth& truth, Index index, double value, double unit, double size) {
-  add(truth, index, value, unit);
   truth.size[index] += size;
   truth.square[index] += size * size;
+  truth.rounding[index] += rounding;
 }
 
 /// The statistics of one row. With rounding of relative size e = u32 * (4 + S) in every
@@ -294,6 +292,17 @@ Defined define(const Problem& p) {
 
 namespace {
 
+/// dO·v_j and its size without cancellation.
+PairValue upstream(const Problem& p, const Row& row, std::size_t j, const double* dout) {
+  PairValue u{0, 0};
+  for (Index t = 0; t < p.value_dim; ++t) {
+    const PairValue value = value_of(p, row.at[j], t);
+    u.number += row.keep[j] * dout[t] * value.number;
+    u.size += row.keep[j] * std::fabs(dout[t]) * value.size;
+  }
+  return u;
+}
+
 /// Adds what one row gives to every gradient.
 ///
 /// u_j = keep_j dO·v_j, D = sum p u, dz = p (u - D), dSbar = p (keep_j sum |dO v| + sum |dO| M) as
@@ -303,6 +312,9 @@ namespace {
 /// p_sink sum |dO| M. Each sum counts its terms with the 4 + S of the row they come from, and with
 /// -log p of the pair: exp sees the distance of the logit from the denominator, and rounding that
 /// distance costs a far pair, whose gradient stands alone in dk, dv and ddense, more than S tells.
+///
+/// Probabilities rounded to bf16, p (1 + e), move D by sum p e (u - D), at most u16 M with M = sum
+/// p |u - D|; their sum and the rounding of dz cost 2 u16 of dz: together p (2 |u - D| + M).
 void add_row_gradients(const Problem& p, const Row& row, Index head, const double* dout,
                        DefinedGradients& d) {
   const Output out = output_of(p, row);
@@ -312,24 +324,25 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     D += dout[t] * out.value[t];
     D_size += std::fabs(dout[t]) * out.size[t];
   }
+  double M = 0;
+  for (std::size_t j = 0; j < row.seen.size(); ++j)
+    M += row.probability[j] * std::fabs(upstream(p, row, j, dout).number - D);
   for (std::size_t j = 0; j < row.seen.size(); ++j) {
     const Place& at = row.at[j];
     const double probability = row.probability[j], weight = probability * row.keep[j];
     const double e = u32 * (4 + row.S + below(row, j));
-    double u = 0, u_size = 0;
+    const auto [u, u_size] = upstream(p, row, j, dout);
     for (Index t = 0; t < p.value_dim; ++t) {
-      const PairValue value = value_of(p, at, t);
-      u += row.keep[j] * dout[t] * value.number;
-      u_size += row.keep[j] * std::fabs(dout[t]) * value.size;
       const double size = weight * std::fabs(dout[t]);
-      add(d.dv, at.v + t, weight * dout[t], e * size, size);
+      add(d.dv, at.v + t, weight * dout[t], e * size, size, 2 * size);
       if (!p.relative_values.empty())
-        add(d.drelative_values, at.value + t, weight * dout[t], e * size, size);
+        add(d.drelative_values, at.value + t, weight * dout[t], e * size, size, 2 * size);
     }
     const double dz = probability * (u - D), dz_size = probability * (u_size + D_size);
+    const double dz_rounding = probability * (2 * std::fabs(u - D) + M);
     const auto add_sized = [&](Truth& truth, Index index, double slope) {
       const double size = dz_size * std::fabs(slope);
-      add(truth, index, dz * slope, e * size, size);
+      add(truth, index, dz * slope, e * size, size, dz_rounding * std::fabs(slope));
     };
     if (p.how.bias.alibi) add_sized(d.dslopes, head, -at.distance);
     if (p.how.bias.kerple) {
@@ -340,18 +353,22 @@ void add_row_gradients(const Problem& p, const Row& row, Index head, const doubl
     if (p.how.bias.table) add_sized(d.dtable, at.table, 1);
     if (p.how.bias.dense) add_sized(d.ddense, at.dense, 1);
     const double ds = scale * row.slope[j] * dz, ds_size = scale_size * dz_size;
+    const double ds_rounding = scale_size * dz_rounding;
     for (Index c = 0; c < p.dim; ++c) {
       const double q = p.q[at.q + c], k = p.k[at.k + c];
       const double relative = p.how.bias.keys ? p.relative_keys[at.relative + c] : 0;
-      const double dq_size = ds_size * (std::fabs(k) + std::fabs(relative));
-      const double dk_size = ds_size * std::fabs(q);
-      add(d.dq, at.q + c, ds * (k + relative), e * dq_size, dq_size);
-      add(d.dk, at.k + c, ds * q, e * dk_size, dk_size);
-      if (p.how.bias.keys) add(d.drelative_keys, at.relative + c, ds * q, e * dk_size, dk_size);
+      const double k_size = std::fabs(k) + std::fabs(relative);
+      const double dk_size = ds_size * std::fabs(q), dk_rounding = ds_rounding * std::fabs(q);
+      add(d.dq, at.q + c, ds * (k + relative), e * ds_size * k_size, ds_size * k_size,
+          ds_rounding * k_size);
+      add(d.dk, at.k + c, ds * q, e * dk_size, dk_size, dk_rounding);
+      if (p.how.bias.keys)
+        add(d.drelative_keys, at.relative + c, ds * q, e * dk_size, dk_size, dk_rounding);
     }
   }
   if (!p.sinks.empty() && !row.seen.empty())
-    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size, row.sink * D_size);
+    add(d.dsinks, head, -row.sink * D, u32 * (4 + row.S) * row.sink * D_size, row.sink * D_size,
+        row.sink * (std::fabs(D) + M));
 }
 
 }  // namespace

@@ -31,6 +31,10 @@ struct Truth {
   // Of out and the gradients: the sizes of the terms of the sum and of their squares, what rounding
   // each probability and its gradient to bf16 may cost (numerics.md b.2, b.3).
   Doubles size = {}, square = {};
+  // Of gradients: what rounding each probability and each gradient of a logit to bf16 may cost, in
+  // u16. Smaller than `size` where a row attends to one key, because its terms cancel before they
+  // are rounded.
+  Doubles rounding = {};
   Doubles slack = {};  // what else each element may be off by; empty: nothing
 };
 

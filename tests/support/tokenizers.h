@@ -22,19 +22,20 @@ inline Json added_token(int id, const char* content, bool special) {
   return {{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
 }
 
-/// A Precompiled normalizer's table, in base64, with one entry: A becomes a.
-inline std::string table_of_one() {
-  std::vector<std::uint32_t> units(66);
-  units[0] = 1 << 10;                       // children are at 1 xor their byte
-  units[1 ^ 'A'] = 1 << 10 | 1 << 8 | 'A';  // ends an entry, whose value is 1 further
-  units[1 ^ 'A' ^ 1] = 0x80000000;          // the text at 0
+/// A Precompiled normalizer's table, in base64, with one entry: by default A becomes a.
+inline std::string table_of_one(char from = 'A', const std::string& to = "a") {
+  const auto byte = static_cast<std::uint8_t>(from);
+  std::vector<std::uint32_t> units((byte | 1U) + 1);
+  units[0] = 1 << 10;                            // children are at 1 xor their byte
+  units[1U ^ byte] = 1U << 10 | 1U << 8 | byte;  // ends an entry, whose value is 1 further
+  units[byte] = 0x80000000;                      // the text at 0
   std::string bytes;
   const auto put = [&](std::uint32_t word) {
     for (int i = 0; i < 4; ++i) bytes += static_cast<char>(word >> (8 * i) & 0xFF);
   };
   put(static_cast<std::uint32_t>(4 * units.size()));
   for (const std::uint32_t unit : units) put(unit);
-  bytes += std::string("a\0\0", 3);
+  bytes += to + std::string(2, '\0');
   bytes.resize((bytes.size() + 2) / 3 * 3);
   const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
