@@ -99,3 +99,11 @@ def test_modules_with_ropes_and_patterns_can_be_copied():
         assert other.pattern == model.pattern and other.mask.patterns == model.mask.patterns
         assert torch.equal(rapt.attend(Q, K, V, other.plan, bias=other.bias),
                            rapt.attend(Q, K, V, model.plan, bias=model.bias))
+
+
+def test_importing_rapt_loads_no_compiler():
+    assert "fine" in run("""
+import sys, torch, rapt
+assert hasattr(torch.ops.rapt, "attend") and "torch._dynamo" not in sys.modules
+print("fine")
+""")
