@@ -71,7 +71,7 @@ void print_row(const Json& row) {
              row["fraction_of_peak"].get<double>(),
              times_f32.is_null() ? "" : fmt::format("{:.2f}", times_f32.get<double>()),
              extra.is_null() ? "?" : bytes_text(extra.get<Index>()));
-  std::fflush(stdout);
+  flush_result();
 }
 
 struct Job {

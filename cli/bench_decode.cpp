@@ -104,7 +104,7 @@ void print_row(const Json& row) {
              row["time_us"].get<double>(), row["gbytes"].get<double>(),
              row["against_us"].get<double>(), row["fraction"].get<double>(),
              row["least_fraction"].get<double>(), row["best_fraction"].get<double>());
-  std::fflush(stdout);
+  flush_result();
 }
 
 void run(const DecodeOptions& options) {

@@ -105,7 +105,7 @@ void print_row(const Json& row) {
              row["threads"].get<Index>(), row["time_us"].get<double>(), row["gflops"].get<double>(),
              row["peak_gflops"].get<double>(), row["fraction_of_peak"].get<double>(),
              row["weight_gbytes"].get<double>());
-  std::fflush(stdout);
+  flush_result();
 }
 
 std::vector<std::array<Index, 2>> widths_of(const GemmBenchOptions& o) {

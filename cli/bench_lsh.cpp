@@ -99,7 +99,7 @@ void print_recall(const Json& row, bool first) {
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["top_recall"].get<double>(),
              row["mass_recall"].get<double>(), row["keys_met"].get<double>());
-  std::fflush(stdout);
+  flush_result();
 }
 
 /// One more token: appended, asked for, taken back. Sixteen different ones in a row, so that their
@@ -152,7 +152,7 @@ void print_decode(const Json& row, bool first) {
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["threads"].get<Index>(),
              row["step_us"].get<double>(), row["all_keys_us"].get<double>());
-  std::fflush(stdout);
+  flush_result();
 }
 
 void run(const LshBenchOptions& o) {

@@ -88,7 +88,7 @@ void print_row(const Json& row) {
              row["threads"].get<Index>(), row["time_us"].get<double>(), row["gbytes"].get<double>(),
              row["copy_gbytes"].get<double>(), row["read_gbytes"].get<double>(),
              row["fraction_of_copy"].get<double>());
-  std::fflush(stdout);
+  flush_result();
 }
 
 std::vector<RopeCase> cases_of(const RopeBenchOptions& o) {

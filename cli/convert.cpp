@@ -25,7 +25,7 @@ void tell_left_out(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
     list += fmt::format("{}{}", i == 0 ? "" : ", ", Json(names[i]).dump(-1, ' ', true));
   if (names.size() > most) list += fmt::format(" and {} more", names.size() - most);
-  fmt::print(stderr, "not written, since rapt computes nothing with them: {}\n", list);
+  message("not written, since rapt computes nothing with them: {}", list);
 }
 
 void run(const ConvertCommand& command) {
@@ -36,8 +36,8 @@ void run(const ConvertCommand& command) {
   options.shard_bytes = static_cast<Index>(command.shard * 1e9);
   write_pretrained(command.out, opened.model, opened.tokenizer, options);
   tell_left_out(opened.left_out);
-  fmt::print(stderr, "{}: {} parameters in {}, for from_pretrained\n", command.out,
-             opened.model.count(), command.type);
+  message("{}: {} parameters in {}, for from_pretrained", command.out, opened.model.count(),
+          command.type);
 }
 
 }  // namespace

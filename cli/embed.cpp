@@ -73,9 +73,8 @@ struct CutTexts {
   }
   void tell(Index limit) const {
     if (count > 0)
-      fmt::print(stderr,
-                 "{} of the texts {} cut to the {} tokens that the model reads; text {} has {}\n",
-                 count, count == 1 ? "is" : "are", limit, first + 1, tokens);
+      message("{} of the texts {} cut to the {} tokens that the model reads; text {} has {}", count,
+              count == 1 ? "is" : "are", limit, first + 1, tokens);
   }
 };
 

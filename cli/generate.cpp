@@ -63,7 +63,7 @@ class Speech {
   void say(std::int32_t id) {
     if (!streams_) return;
     fmt::print("{}", stream_ ? stream_->add(id) : std::to_string(id) + ' ');
-    std::fflush(stdout);
+    flush_result();
   }
   /// What is left when the last token has come.
   void end() {
@@ -105,12 +105,12 @@ class Clock {
   void tell() const {
     if (count_ < 2 || !someone_watches()) return;
     if (prompts_ > 1) {  // some are read after the first token of others
-      fmt::print(stderr, "{} tokens for {} prompts in {:.2f} s\n", count_, prompts_, seconds());
+      message("{} tokens for {} prompts in {:.2f} s", count_, prompts_, seconds());
       return;
     }
-    fmt::print(stderr, "{} tokens, {:.1f} a second; the prompt took {:.2f} s\n", count_,
-               static_cast<double>(count_ - 1) / since(first_),
-               std::chrono::duration<double>(first_ - start_).count());
+    message("{} tokens, {:.1f} a second; the prompt took {:.2f} s", count_,
+            static_cast<double>(count_ - 1) / since(first_),
+            std::chrono::duration<double>(first_ - start_).count());
   }
 
  private:
@@ -148,9 +148,9 @@ void tell_long_prompts(const Pretrained& opened,
   if (most == 0 || options.most_seen(count) <= most) return;
   const std::string written =
       count > most ? "" : fmt::format(" and up to {} may follow", options.tokens);
-  fmt::print(stderr, "{} has {} tokens{}, the model was made for {}\n",
-             prompt_name(static_cast<std::size_t>(longest - prompts.begin()), prompts.size()),
-             count, written, most);
+  message("{} has {} tokens{}, the model was made for {}",
+          prompt_name(static_cast<std::size_t>(longest - prompts.begin()), prompts.size()), count,
+          written, most);
 }
 
 /// Texts one below the other; of several each under a line of its own, as `head` has it.
@@ -169,7 +169,7 @@ void tell_full_context(const std::vector<Generated>& made) {
   if (count == 0) return;
   const std::string which =
       made.size() == 1 ? "the text ends" : fmt::format("{} of {} texts end", count, made.size());
-  fmt::print(stderr, "{} because the context is full: see --context and --overflow\n", which);
+  message("{} because the context is full: see --context and --overflow", which);
 }
 
 void print_json(const GenerateCommand& command, const std::vector<Generated>& made,
@@ -202,9 +202,9 @@ void run(GenerateCommand& command) {
     prompts.push_back(
         speech.ids_of(prompt_name(i, command.prompts.size()), command.prompts[i], command));
   if (command.chat && loaded.chat_template.empty())
-    fmt::print(stderr, "the model has no chat template; the form is ChatML, whose tokens it has\n");
+    message("the model has no chat template; the form is ChatML, whose tokens it has");
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
-    fmt::print(stderr, "the context is read anew for every token: {}\n", why);
+    message("the context is read anew for every token: {}", why);
   const GenerateOptions options = options_of(command, loaded);
   tell_long_prompts(loaded, prompts, options);
   const StopSignals signals;

@@ -214,7 +214,7 @@ void run(const InspectCommand& command) {
   RunConfig config;
   if (folder) {
     status = run_status(path);
-    for (const std::string& line : status->notices) fmt::print(stderr, "{}\n", line);
+    for (const std::string& line : status->notices) message(line);
     config = status->config;
   } else if (toml) {
     config = read_run_config(path, command.sets);

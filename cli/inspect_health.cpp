@@ -132,8 +132,8 @@ void run_health(const std::string& model, const HealthCommand& command, HealthOu
     fmt::print("{}\n", health_json(health));
   else
     print_health(health);
-  std::fflush(stdout);
-  if (!command.html.empty()) fmt::print(stderr, "the page is {}\n", command.html);
+  flush_result();
+  if (!command.html.empty()) message("the page is {}", command.html);
 }
 
 }  // namespace rapt::cli

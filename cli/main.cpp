@@ -1,6 +1,5 @@
-#include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -8,11 +7,12 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/signals.h"
+#include "cli/streams.h"
 #include "cli/usage.h"
 
 namespace {
 
-enum Exit { success = 0, failure = 1, usage = 2 };
+enum Exit { success = 0, failure = 1, usage = 2, hung_up = 128 + SIGPIPE };
 
 constexpr const char* examples = R"text(Examples:
   rapt plan "window(256, 256) | tokens({0})" --tokens 4096
@@ -27,7 +27,8 @@ constexpr const char* examples = R"text(Examples:
   rapt lab --out report
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
-Exit codes: 0 success, 1 failure while running, 2 wrong usage, 130 and 143 interrupted.)text";
+Exit codes: 0 success, 1 failure while running, 2 wrong usage, 129, 130 and 143 interrupted,
+141 nobody reads the result any more.)text";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
@@ -56,7 +57,7 @@ int parse_and_run(int argc, char** argv) {
   if (version) {
     rapt::cli::print_version(json);
   } else if (app.get_subcommands().empty()) {
-    fmt::print(stderr, "{}", app.help());
+    rapt::cli::message(app.help());
     return usage;
   }
   return success;
@@ -64,17 +65,24 @@ int parse_and_run(int argc, char** argv) {
 
 int complain(const char* what, Exit code) {
   rapt::cli::end_progress();
-  fmt::print(stderr, "rapt: {}\n", what);
+  std::fprintf(stderr, "rapt: %s\n", what);  // allocates nothing: memory may be what is missing
   return code;
 }
 
-/// A reader that hangs up (`rapt plan ... | head`) is no failure; a full disk is.
+/// A reader that hangs up (`rapt plan ... | head`) has had enough: no message, but the code that
+/// other programs end with. Anything else is a failure.
+int report(const std::system_error& error) {
+  if (error.code() == std::errc::broken_pipe) return hung_up;
+  return complain(error.what(), failure);
+}
+
 int finish_output(int code) {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
-  if (errno == EPIPE) return code;
-  return complain(fmt::format("cannot write the result: {}", std::strerror(errno)).c_str(),
-                  failure);
+  try {
+    rapt::cli::flush_result();
+    return code;
+  } catch (const std::system_error& error) {
+    return code == success ? report(error) : code;
+  }
 }
 
 int run(int argc, char** argv) {
@@ -87,8 +95,7 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return complain("not enough memory", failure);
   } catch (const std::system_error& error) {
-    if (error.code() == std::errc::broken_pipe) return success;
-    return complain(error.what(), failure);
+    return report(error);
   } catch (const std::exception& error) {
     return complain(error.what(), failure);
   }
@@ -97,6 +104,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
+  rapt::cli::prepare_streams();
   return run(argc, argv);
 }

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdio>
 #include <stdexcept>
+
+#include "cli/output.h"
 
 namespace rapt::cli {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::array forms = {
     FormWord{"q4_1", WeightForm::q4_1}};
 
 void tell(const std::vector<std::string>& notices) {
-  for (const std::string& line : notices) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : notices) message(line);
 }
 
 }  // namespace

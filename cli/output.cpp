@@ -1,16 +1,78 @@
 #include "cli/output.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 namespace rapt::cli {
+namespace {
+
+void write_to_stderr(const std::string& text) {
+  [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+[[noreturn]] void fail_to_write(const std::filesystem::path& path, int reason) {
+  throw std::runtime_error(path.string() +
+                           ": cannot be written: " + std::generic_category().message(reason));
+}
+
+/// A file beside `path` that was not there before, and is not there afterwards unless it has been
+/// renamed.
+class Unfinished {
+ public:
+  explicit Unfinished(const std::filesystem::path& path)
+      : path_(path), name_(path.string() + ".part-" + std::to_string(::getpid())) {
+    ::unlink(name_.c_str());  // of a process that died and had our number
+    descriptor_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail_to_write(path_, errno);
+  }
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    ::unlink(name_.c_str());
+  }
+
+  void write(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t put = ::write(descriptor_, text.data(), text.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0) fail_to_write(path_, errno);
+      text.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+  void finish() {
+    if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail_to_write(path_, errno);
+    if (std::rename(name_.c_str(), path_.c_str()) != 0) fail_to_write(path_, errno);
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::string name_;
+  int descriptor_ = -1;
+};
+
+}  // namespace
+
+void flush_result() {
+  const bool failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return;
+  throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(),
+                          "cannot write the result");
+}
+
+void message(const std::string& line) { write_to_stderr(line + "\n"); }
 
 bool someone_watches() {
   static const char* const terminal = std::getenv("TERM");
@@ -19,8 +81,7 @@ bool someone_watches() {
 }
 
 void progress(const std::string& line) {
-  if (someone_watches()) fmt::print(stderr, "\r\033[K{}", line);
-  std::fflush(stderr);
+  if (someone_watches()) write_to_stderr("\r\033[K" + line);
 }
 
 void end_progress() { progress(""); }
@@ -33,32 +94,15 @@ std::string progress_bar(double done, const std::string& what) {
 }
 
 void write_whole(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path unfinished = path.string() + ".part";
-  {
-    std::ofstream file(unfinished, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(unfinished, ignored);
-      throw std::runtime_error(path.string() + ": cannot be written");
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(unfinished, path, error);
-  if (!error) return;
-  std::error_code ignored;
-  std::filesystem::remove(unfinished, ignored);
-  throw std::runtime_error(path.string() + ": cannot be written: " + error.message());
+  Unfinished file(path);
+  file.write(text);
+  file.finish();
 }
 
 void check_writable(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw std::runtime_error(path.string() + ": is a folder, expected the name of a file");
-  const std::filesystem::path probe = path.string() + ".part";
-  if (!std::ofstream(probe)) throw std::runtime_error(path.string() + ": cannot be written");
-  std::error_code ignored;
-  std::filesystem::remove(probe, ignored);
+  const Unfinished probe(path);
 }
 
 std::string bytes_text(Index bytes) {
@@ -111,8 +155,7 @@ std::string all_of(std::istream& in, const std::string& name) {
 }
 
 void say_what_is_read(const std::string& what) {
-  if (isatty(STDIN_FILENO) != 0)
-    fmt::print(stderr, "reading {} from standard input; Ctrl-D ends it\n", what);
+  if (isatty(STDIN_FILENO) != 0) message("reading {} from standard input; Ctrl-D ends it", what);
 }
 
 }  // namespace rapt::cli

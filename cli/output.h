@@ -24,6 +24,18 @@ inline void print_cases(const std::vector<Json>& cases) {
   print(cases.size() == 1 ? cases.front() : Json(cases));
 }
 
+/// Hands on what was printed so far. Throws std::system_error if it cannot be written, now or
+/// before.
+void flush_result();
+
+/// A line on standard error. Nobody may be there to read it, which is no reason to end: what cannot
+/// be written is dropped.
+void message(const std::string& line);
+template <class... Arguments>
+void message(fmt::format_string<const Arguments&...> text, const Arguments&... arguments) {
+  message(fmt::format(text, arguments...));
+}
+
 /// Whether standard error is a terminal that understands rewriting a line.
 bool someone_watches();
 /// A line about work in progress, for people watching only; the next one replaces it.

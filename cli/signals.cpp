@@ -1,28 +1,33 @@
 #include "cli/signals.h"
 
-#include <csignal>
-
 namespace rapt::cli {
 namespace {
 
 volatile std::sig_atomic_t caught_signal = 0;
 
+/// A second SIGINT or SIGTERM kills. A terminal that goes away sends SIGHUP more than once, from
+/// the kernel and from the shell.
 void note(int signal) {
   caught_signal = signal;
-  std::signal(signal, SIG_DFL);
+  std::signal(signal, signal == SIGHUP ? SIG_IGN : SIG_DFL);
 }
 
 }  // namespace
 
 StopSignals::StopSignals() {
   caught_signal = 0;
-  std::signal(SIGINT, note);
-  std::signal(SIGTERM, note);
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    struct sigaction action {};
+    ::sigaction(signals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler == SIG_IGN) continue;  // nohup, or a shell's background job
+    action.sa_handler = note;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signals[i], &action, nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &before_[i], nullptr);
 }
 
 int StopSignals::caught() { return caught_signal; }

@@ -39,7 +39,7 @@ class ProgressLine {
     const auto now = std::chrono::steady_clock::now();
     if (p.step != p.steps && now - last_ < std::chrono::seconds(10)) return;
     last_ = now;
-    fmt::print(stderr, "{}\n", line);
+    message(line);
   }
 
  private:
@@ -48,7 +48,7 @@ class ProgressLine {
 
 void say(const std::string& line) {
   end_progress();
-  fmt::print(stderr, "{}\n", line);
+  message(line);
 }
 
 const char* text(TrainResult::End end) {
@@ -138,7 +138,8 @@ void add_train(CLI::App& app) {
   command->footer(
       "The folder gets config.toml, tokenizer.json, metrics.jsonl and checkpoints. Ctrl-C "
       "finishes\n"
-      "the step, saves and ends with exit code 130; --resume goes on with the same bits.");
+      "the step, saves and ends with exit code 130, SIGTERM with 143, SIGHUP with 129; --resume\n"
+      "goes on with the same bits. Three failed saves in a row end the run.");
   command->callback([options] { run(*options); });
 }
 

@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,7 +110,6 @@ TEST_F(Checkpoints, OneStoreAtATime) {  // F-15, F-16
   }
   put(run_ + "/lock", "99999999\n");  // a dead process holds nothing
   EXPECT_NO_THROW(CheckpointStore{run_});
-  put(run_ + "/lock", "\x1b[31m");
   const CheckpointStore store(run_);
   const pid_t child = fork();
   if (child == 0) {
@@ -125,14 +125,51 @@ TEST_F(Checkpoints, OneStoreAtATime) {  // F-15, F-16
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
+TEST_F(Checkpoints, ALockIsNeverAFileOfOthers) {
+  { const CheckpointStore store(run_); }
+  const std::string lock = run_ + "/lock", other = run_ + "/other";
+  const auto refused = [&](const char* words) {
+    expect_broken([&] { CheckpointStore store(run_); }, {lock, words});
+    fs::remove(lock);
+  };
+  put(other, "mine");
+  fs::remove(lock);
+  fs::create_symlink(other, lock);
+  refused("is a symbolic link");
+  fs::create_symlink(run_ + "/nowhere", lock);
+  refused("is a symbolic link");
+  EXPECT_FALSE(fs::exists(run_ + "/nowhere"));
+  fs::create_hard_link(other, lock);
+  refused("is no lock of rapt");
+  put(lock, "\x1b[31m");
+  refused("is no lock of rapt");
+  fs::create_directory(lock);
+  refused("Is a directory");
+  ASSERT_EQ(mkfifo(lock.c_str(), 0666), 0);
+  refused("is a pipe");
+  EXPECT_EQ(get(other), "mine");
+  put(other, "");  // could be a lock, but has a name elsewhere
+  fs::create_hard_link(other, lock);
+  { const CheckpointStore store(run_); }
+  EXPECT_EQ(get(other), "");
+}
+
 TEST_F(Checkpoints, LeftoversOfTheDeadAreCleared) {  // F-16
   save_10_and_20();
+  for (const char* name : {"config.toml.tmp.12", "metrics.jsonl.tmp.7", "tokenizer.json.tmp.1"})
+    put(run_ + "/" + name, "half");
+  for (const char* name : {"config.toml.tmp.mine", "metrics.jsonl.tmp.", "notes.tmp.7"})
+    put(run_ + "/" + name, "mine");
   fs::create_directories(run_ + "/step-000030.tmp.1234/inside");
   fs::create_directories(run_ + "/step-000010.tmp.77");
   fs::create_directories(run_ + "/mine.tmp.5");
   fs::create_directories(run_ + "/step-30");  // not our spelling
   CheckpointStore store(run_);
   EXPECT_FALSE(fs::exists(run_ + "/step-000030.tmp.1234"));
+  for (const char* name : {"config.toml.tmp.12", "metrics.jsonl.tmp.7", "tokenizer.json.tmp.1"})
+    EXPECT_FALSE(fs::exists(run_ + "/" + name)) << name;
+  for (const char* name : {"config.toml.tmp.mine", "metrics.jsonl.tmp.", "notes.tmp.7"})
+    EXPECT_EQ(get(run_ + "/" + name), "mine");
   EXPECT_FALSE(fs::exists(run_ + "/step-000010.tmp.77"));
   EXPECT_TRUE(fs::exists(run_ + "/mine.tmp.5"));
   EXPECT_EQ(store.latest(), 20);

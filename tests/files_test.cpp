@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <functional>
 #include <system_error>
 
+#include "base/lock.h"
 #include "support/folder.h"
 
 namespace rapt::test {
@@ -61,6 +65,41 @@ TEST(Files, AreWrittenAndReplaced) {
   std::filesystem::create_directories(folder / "taken/inside");
   expect_broken([&] { replace_file(folder / "taken", "x"); }, {"cannot become"});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);  // no rest
+}
+
+/// Runs it in a process of its own whose standard streams are closed; its exit code.
+int with_closed_streams(const std::function<bool()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const int stream : {0, 1, 2}) close(stream);
+    _exit(work() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Files, NeverBecomeAStandardStream) {
+  TemporaryFolder folder;
+  put(folder / "a", "0123456789");
+  const auto say = [] {  // what a program may do that does not know of its closed streams
+    for (const int stream : {0, 1, 2})
+      if (write(stream, "a message\n", 10) >= 0) return false;
+    return true;
+  };
+  EXPECT_EQ(with_closed_streams([&] {
+              const InputFile in(folder / "a");
+              OutputFile out(folder / "b");
+              const FileLock lock(folder / "lock");
+              const bool apart = say();
+              out.write("ours");
+              out.finish();
+              return apart;
+            }),
+            0);
+  EXPECT_EQ(get(folder / "b"), "ours");
+  EXPECT_EQ(get(folder / "a"), "0123456789");
+  EXPECT_EQ(get(folder / "lock").find("message"), std::string::npos);
 }
 
 TEST(Files, ErrorsCarryTheSystemsReason) {

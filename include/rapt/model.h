@@ -102,7 +102,7 @@ struct Tokens {
   /// Of a model with global_projections: 1 for a token that is global; empty: none is.
   std::vector<std::uint8_t> global = {};
 
-  static Tokens one(std::vector<std::int32_t> ids);
+  RAPT_API static Tokens one(std::vector<std::int32_t> ids);
 };
 
 /// What attention did in one layer, over all its heads and queries.

@@ -148,7 +148,12 @@ enum class OldRun {
 /// ended. Nothing in the folder changes before config, data and checkpoint have been found to fit.
 ///
 /// A loss or gradient that is not finite ends it before the weights move: std::runtime_error names
-/// the parameter, and the last good state is saved.
+/// the parameter, and the last good state is saved. What a callback throws ends it too, and is
+/// thrown here once the steps taken so far are saved. A save that fails is a notice; the third in a
+/// row, or the last of the run, is an error, and the checkpoints before it are whole.
+///
+/// Throws std::invalid_argument if the folder holds no run but files that a run would write over,
+/// unless it starts over, and if a step would keep more than the memory of this machine.
 RAPT_API TrainResult train(const RunConfig& config, const std::string& folder,
                            const TrainEvents& events = {}, const Context& context = {},
                            OldRun old_run = OldRun::go_on);

@@ -6,7 +6,12 @@ import os
 
 
 def write_whole(path, text: str) -> None:
-    unfinished = os.fspath(path) + ".part"
-    with open(unfinished, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(unfinished, path)
+    unfinished = f"{os.fspath(path)}.part-{os.getpid()}"
+    file = open(unfinished, "x", encoding="utf-8")  # never a file of somebody else
+    try:
+        with file:
+            file.write(text)
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise

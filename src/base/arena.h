@@ -8,6 +8,8 @@ namespace rapt {
 /// leaves alone: TBB's library is not instrumented, so its hand-overs would look like races.
 class Arena {
  public:
+  /// Throws if the system does not give as many threads, or memory for them; a later attempt may
+  /// do better.
   explicit Arena(int helpers);
   ~Arena();
 

@@ -14,39 +14,28 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/input.h"
 #include "base/system_call.h"
 
 namespace rapt {
 namespace {
 
-std::string kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "not a regular file";
-}
-
 /// Linux gives at most this much in one call.
 constexpr std::size_t largest_transfer = std::size_t{1} << 30;
 
 }  // namespace
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = uninterrupted(
-      [&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
-  if (descriptor_ < 0) fail_system(errno, path_, ": cannot be opened");
+InputFile::InputFile(std::string path)
+    : path_(std::move(path)), descriptor_(open_regular(path_, O_RDONLY)) {
   struct stat about {};
-  const int answered = ::fstat(descriptor_, &about);
-  const int reason = errno;
-  if (answered == 0 && S_ISREG(about.st_mode)) {
+  if (::fstat(descriptor_, &about) == 0) {
     size_ = about.st_size;
     return;
   }
-  ::close(std::exchange(descriptor_, -1));
-  if (answered != 0) fail_system(reason, path_, ": cannot be examined");
-  fail_input(path_, ": is ", kind_of(about.st_mode), ", expected a regular file");
+  const int reason = errno;
+  ::close(descriptor_);
+  fail_system(reason, path_, ": cannot be examined");
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
@@ -102,9 +91,7 @@ FileDigest digest_of(const std::string& path) {
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = uninterrupted([&] {
-    return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
-  });
+  descriptor_ = open_descriptor(path_, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor_ < 0) fail_system(errno, path_, ": cannot be created");
 }
 
@@ -149,8 +136,7 @@ void replace_file(const std::string& path, std::string_view text) {
 }
 
 void sync_folder(const std::string& path) {
-  const int descriptor =
-      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) fail_system(errno, path, ": the folder cannot be opened");
   const int done = ::fsync(descriptor);
   const int reason = errno;
@@ -172,8 +158,7 @@ void make_folder(const std::string& path) {
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
-  const int descriptor =
-      uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor = open_descriptor(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) fail_system(errno, folder, ": the folder cannot be opened");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(descriptor), ::closedir);
   if (!entries) {

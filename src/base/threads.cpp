@@ -1,6 +1,8 @@
 #include "base/threads.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -30,21 +32,36 @@ namespace {
 struct Message {
   SharedLoop loop;
   std::shared_ptr<Standby> standby;  // null: it does not look
+  /// Set by the helper that gets it, or by a sender that takes it back; whoever is second leaves it
+  /// alone.
+  std::atomic<bool> settled = false;
 };
 
 void receive(void* sent) {
   RAPT_ACQUIRE(sent);
-  const std::unique_ptr<Message> message(static_cast<Message*>(sent));
-  message->loop->help();
-  if (message->standby == nullptr) return;
-  while ((message->loop = message->standby->next()) != nullptr) message->loop->help();
+  const std::unique_ptr<std::shared_ptr<Message>> message(
+      static_cast<std::shared_ptr<Message>*>(sent));
+  Message& letter = **message;
+  if (letter.settled.exchange(true)) return;
+  letter.loop->help();
+  if (letter.standby == nullptr) return;
+  while ((letter.loop = letter.standby->next()) != nullptr) letter.loop->help();
 }
 
+/// Throws if no helper will come.
 void send(Arena& arena, const SharedLoop& loop, const std::shared_ptr<Standby>& standby) {
-  std::unique_ptr<Message> message(new Message{loop, standby});
-  RAPT_RELEASE(message.get());
-  arena.enqueue(receive, message.get());
-  static_cast<void>(message.release());  // receive owns it now
+  const auto message = std::make_shared<Message>();
+  message->loop = loop;
+  message->standby = standby;
+  auto* const sent = new std::shared_ptr<Message>(message);
+  RAPT_RELEASE(sent);
+  try {
+    arena.enqueue(receive, sent);  // receive owns it now
+  } catch (...) {
+    // TBB throws when it can start no thread, but has queued the task by then, and a thread that it
+    // has may run it. So `sent` has to stay, even if nobody comes for it.
+    if (!message->settled.exchange(true)) throw;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/input.h"
+#include "formats/toml_depth.h"
 
 namespace rapt {
 
@@ -49,7 +50,7 @@ Json array_of(const toml::array& array, const std::string& source) {
   return values;
 }
 
-/// Recursion ends with toml++'s own limit of 256 levels.
+/// Recursion ends: check_toml_depth has seen the text.
 Json value_of(const toml::node& node, const std::string& source) {
   if (const auto* table = node.as_table()) return table_of(*table, source);
   if (const auto* array = node.as_array()) return array_of(*array, source);
@@ -63,6 +64,7 @@ Json value_of(const toml::node& node, const std::string& source) {
 }  // namespace
 
 Json parse_toml(std::string_view text, const std::string& source) {
+  check_toml_depth(text, source);
   try {
     return table_of(toml::parse(text), source);
   } catch (const toml::parse_error& error) {
@@ -73,8 +75,6 @@ Json parse_toml(std::string_view text, const std::string& source) {
   }
 }
 
-Json read_toml(const std::string& path) {
-  return parse_toml(read_file(path, Index{1} << 20), path);
-}
+Json read_toml(const std::string& path) { return parse_toml(read_file(path, toml_bytes), path); }
 
 }  // namespace rapt

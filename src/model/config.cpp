@@ -44,6 +44,23 @@ void check_rate(const char* name, double rate) {
 
 }  // namespace
 
+namespace {
+
+/// What attention asks of the table, said before the model is made.
+void check_t5(const ModelConfig& config) {
+  if (config.positions != ModelConfig::Positions::t5) return;
+  const bool decodes = config.kind != ModelConfig::Kind::encoder;
+  const Index multiple = config.kind == ModelConfig::Kind::decoder ? 2 : 4;
+  check(config.t5_buckets % multiple == 0, "model: t5_buckets is ", config.t5_buckets,
+        ", expected a multiple of ", multiple);
+  const Index exact = config.t5_buckets / (decodes ? 2 : 4);
+  check(config.t5_max_distance > exact, "model: t5_max_distance is ", config.t5_max_distance,
+        ", expected more than ", exact, ", the distances that have one of the ", config.t5_buckets,
+        " t5_buckets each");
+}
+
+}  // namespace
+
 void ModelConfig::check() const {
   const auto at_least = [](Index least, const char* name, Index number) {
     rapt::check(number >= least, "model: ", name, " is ", number, ", expected at least ", least);
@@ -61,6 +78,7 @@ void ModelConfig::check() const {
   at_least(0, "head_dim", head_dim);
   at_least(2, "t5_buckets", t5_buckets);
   at_least(1, "t5_max_distance", t5_max_distance);
+  check_t5(*this);
   rapt::check(softcap >= 0, "model: softcap is ", softcap, ", expected 0 (none) or more");
   at_least(1, "max_tokens", max_tokens);
   rapt::check(kv_heads >= 0 && heads % kv_count() == 0, "model: kv_heads is ", kv_heads,

@@ -43,6 +43,17 @@ void try_remove(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
+/// Whether a name is that of something unfinished which a run writes here: what it will be called,
+/// ".tmp." and the number of a process.
+bool is_leftover(const std::string& name) {
+  const std::size_t mark = name.rfind(fresh_mark);
+  if (mark == std::string::npos) return false;
+  const std::string process = name.substr(mark + fresh_mark.size());
+  if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) return false;
+  const std::string finished = name.substr(0, mark);
+  return step_of(finished) || std::ranges::count(run_file_names, finished) > 0;
+}
+
 void check_names(std::span<const NamedTensor> tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& tensor : tensors)
@@ -103,13 +114,10 @@ std::string CheckpointStore::away_path(Index step) const {
   return path_of(step) + std::string(fresh_mark) + std::to_string(::getpid());
 }
 
-/// We hold the lock, so whoever was writing here is dead.
+/// We hold the lock, so the process that was writing here is dead.
 void CheckpointStore::clear_leftovers() {
-  for (const std::string& name : names_in(folder_)) {
-    const std::size_t mark = name.find(fresh_mark);
-    if (mark != std::string::npos && step_of(name.substr(0, mark)))
-      try_remove(folder_ + "/" + name);
-  }
+  for (const std::string& name : names_in(folder_))
+    if (is_leftover(name)) try_remove(folder_ + "/" + name);
 }
 
 void CheckpointStore::save(Index step, std::span<const NamedTensor> tensors, const Json& state) {
@@ -205,6 +213,11 @@ Checkpoint CheckpointStore::load(Index step) const {
                   file.path(), ": tensor ", printable(tensor.name), " is in another file too");
   }
   return checkpoint;
+}
+
+Json CheckpointStore::state_of(Index step) const {
+  const std::string source = path_of(step) + "/" + manifest_name;
+  return parse_manifest(read_file(source, JsonLimits{}.bytes), source).state;
 }
 
 std::vector<std::string> CheckpointStore::take_notices() { return std::exchange(notices_, {}); }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/lock.h"
@@ -15,6 +17,12 @@ namespace rapt {
 
 /// The file in a run's folder that keeps other processes out.
 inline constexpr const char* lock_name = "lock";
+/// The files that training writes beside it and beside the checkpoints.
+inline constexpr const char* config_name = "config.toml";
+inline constexpr const char* tokenizer_name = "tokenizer.json";
+inline constexpr const char* metrics_name = "metrics.jsonl";
+inline constexpr std::array<std::string_view, 3> run_file_names = {config_name, tokenizer_name,
+                                                                   metrics_name};
 
 struct CheckpointOptions {
   Index keep = 2;                            // checkpoints, at least 2
@@ -64,6 +72,8 @@ class CheckpointStore {
   std::optional<Index> latest();
   /// Throws, with the reason, if the step is missing or damaged.
   Checkpoint load(Index step) const;
+  /// What was saved at the step beside its tensors, whose files are not looked at.
+  Json state_of(Index step) const;
   /// What the user should see: damaged checkpoints, old ones that could not be removed. Each once.
   std::vector<std::string> take_notices();
 

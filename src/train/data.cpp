@@ -12,7 +12,9 @@ namespace {
 
 constexpr Index most_evaluations = 1'000'000;
 
-void check_options(const DataOptions& options) {
+}  // namespace
+
+void check_data_options(const DataOptions& options) {
   check(!options.path.empty(), "data: no path; expected a file, a folder or task:NAME");
   check(options.items >= 1, "data: ", options.items, " items, expected at least 1");
   check(options.tokens >= 1, "data: ", options.tokens, " tokens, expected at least 1");
@@ -26,14 +28,12 @@ void check_options(const DataOptions& options) {
         ", expected more than 0 and at most 1");
 }
 
-}  // namespace
-
 bool is_task(const DataOptions& options) { return options.path.starts_with("task:"); }
 
 std::unique_ptr<const Data> open_data(const DataOptions& options,
                                       const std::optional<Tokenizer>& tokenizer,
                                       const Pause& pause) {
-  check_options(options);
+  check_data_options(options);
   if (is_task(options)) return task_data(options);
   check(tokenizer.has_value(), "data: ", options.path, " needs a tokenizer, none was given");
   if (options.learning == Learning::pairs) return pair_data(options, *tokenizer, pause);

@@ -37,6 +37,9 @@ class Data {
 /// Whether the path names a task, which has numbers of its own and needs no tokenizer.
 bool is_task(const DataOptions& options);
 
+/// Throws std::invalid_argument if an option is out of its range, whatever the data is.
+void check_data_options(const DataOptions& options);
+
 /// Opens what the options name; tokenizer is for files and folders.
 /// Throws std::invalid_argument if an option is out of its range, and std::runtime_error if the
 /// data cannot be read, do not hold what they should or are too short.

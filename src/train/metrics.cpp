@@ -1,18 +1,19 @@
 #include "train/metrics.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <limits>
-#include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/files.h"
+#include "base/system_call.h"
 #include "formats/json.h"
+#include "train/checkpoint.h"
 
 namespace rapt {
 namespace {
@@ -56,13 +57,15 @@ void for_each_object(std::string_view text,
   }
 }
 
+/// For reading too: a pipe would refuse or wait for its reader before it can be seen to be one.
+int open_to_append(const std::string& path) {
+  return open_regular(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW);
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::string& path)
-    : path_(path),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path);
-}
+    : path_(path), descriptor_(open_to_append(path)) {}
 
 MetricsFile::~MetricsFile() { ::close(descriptor_); }
 
@@ -74,14 +77,20 @@ void MetricsFile::cut_after(Index step, Index evaluated) {
     if (step_in(object, step + 1) <= last) kept.append(line).append("\n");
   });
   replace_file(path_, kept);
-  ::close(descriptor_);
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path_);
+  const int fresh = open_to_append(path_);
+  ::close(std::exchange(descriptor_, fresh));
 }
 
 bool MetricsFile::add_line(const std::string& line) {
   const std::string whole = line + '\n';
-  return ::write(descriptor_, whole.data(), whole.size()) == static_cast<ssize_t>(whole.size());
+  struct stat before {};
+  if (::fstat(descriptor_, &before) != 0) return false;
+  const ssize_t written =
+      uninterrupted([&] { return ::write(descriptor_, whole.data(), whole.size()); });
+  if (written == static_cast<ssize_t>(whole.size())) return true;
+  // Half a line would spoil the next one too.
+  [[maybe_unused]] const int cut = written > 0 ? ::ftruncate(descriptor_, before.st_size) : 0;
+  return false;
 }
 
 bool MetricsFile::add(const TrainProgress& p) {

@@ -8,8 +8,6 @@
 
 namespace rapt {
 
-inline constexpr const char* metrics_name = "metrics.jsonl";
-
 /// metrics.jsonl of a run: one object a line, appended. What a run that died has written after its
 /// last checkpoint is cut off when it goes on, so that no step is told twice.
 class MetricsFile {

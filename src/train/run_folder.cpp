@@ -5,8 +5,10 @@
 #include "base/check.h"
 #include "base/files.h"
 #include "base/input.h"
+#include "base/memory_use.h"
 #include "formats/toml.h"
 #include "model/config_io.h"
+#include "rapt/inspect.h"
 #include "train/metrics.h"
 #include "train/run_config.h"
 #include "train/text_files.h"
@@ -17,8 +19,52 @@ namespace {
 /// Bytes of text that a tokenizer is learnt from.
 constexpr Index sample_bytes = Index{32} << 20;
 
-std::string config_path(const std::string& folder) { return folder + "/config.toml"; }
-std::string tokenizer_path(const std::string& folder) { return folder + "/tokenizer.json"; }
+std::string config_path(const std::string& folder) { return folder + "/" + config_name; }
+std::string tokenizer_path(const std::string& folder) { return folder + "/" + tokenizer_name; }
+
+/// The first line of config.toml: a comment that ends with the hash of all that follows.
+constexpr std::string_view seal =
+    "# Written by rapt train. Change keys with --set, or delete this line. ";
+
+std::string sealed(const std::string& text) {
+  return std::string(seal) + hash_of(std::as_bytes(std::span(text))).text() + "\n" + text;
+}
+
+/// config.toml of a run. Without its first line it is anybody's, and taken as it is.
+RunConfig read_config(const std::string& folder) {
+  const std::string path = config_path(folder);
+  const std::string text = read_file(path, toml_bytes);
+  const std::size_t line = text.find('\n');
+  if (text.starts_with(seal) && line != std::string::npos)
+    check_input(text == sealed(text.substr(line + 1)), path,
+                ": does not match the hash in its first line; it is damaged, or was changed by "
+                "hand: put it back, or delete that line if the change is wanted");
+  return run_config_from(parse_toml(text, path), path);
+}
+
+/// Items that always fill up to their last token: the memory of a step is known beforehand.
+bool fills_items(const RunConfig& config) {
+  return config.data.learning != Learning::pairs && config.data.shortest == 0 &&
+         config.model.kind != ModelConfig::Kind::encoder_decoder;
+}
+
+/// What would fail in the first step, after minutes of reading and multiplying.
+void check_memory(const RunConfig& config) {
+  const Index most = machine_memory();
+  if (most == 0 || !fills_items(config)) return;
+  const auto check_bytes = [&](double bytes) {
+    check(bytes <= static_cast<double>(most), "train: a step of ", config.data.items, " items of ",
+          config.data.tokens, " tokens keeps at least ", bytes * 1e-9, " GB, this machine has ",
+          static_cast<double>(most) * 1e-9,
+          " GB of memory; fewer data.items or data.tokens take less");
+  };
+  // Before anything is planned for that many tokens: what goes into the first layer.
+  check_bytes(sizeof(float) * static_cast<double>(config.data.items * config.data.tokens) *
+              static_cast<double>(config.model.width));
+  const Inspection step =
+      inspect(config.model, {.batch = config.data.items, .tokens = config.data.tokens});
+  check_bytes(static_cast<double>(step.configured.kept));
+}
 
 Tokenizer new_tokenizer(const RunConfig& config, const Pause& pause) {
   if (!config.tokenizer.path.empty()) return Tokenizer::read(config.tokenizer.path);
@@ -66,6 +112,28 @@ std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string
   return Tokenizer::read(tokenizer_path(folder));
 }
 
+std::string tokenizer_hash(const RunConfig& config, const std::string& folder) {
+  return is_task(config.data) ? "" : digest_of(tokenizer_path(folder)).hash.text();
+}
+
+void check_tokenizer(const std::string& saved, Index step, const std::string& hash,
+                     const std::string& folder) {
+  check_input(
+      saved.empty() || saved == hash, tokenizer_path(folder),
+      ": does not match the hash in the checkpoint of step ", step,
+      "; it is damaged or another one: put back the tokenizer that the run was trained with");
+}
+
+std::string bits_may_differ(const RunState& saved, const RunState& now) {
+  const auto text = [](const RunState& state) {
+    return "rapt " + state.version + ", " + state.isa;
+  };
+  const bool same = saved.isa == now.isa && saved.version == now.version;
+  if (same || saved.isa.empty() || saved.version.empty()) return "";
+  return "saved by " + text(saved) + "; going on by " + text(now) +
+         ": the last bits of its numbers may differ from those of an uninterrupted run";
+}
+
 PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
                         const CheckpointStore& store, OldRun old_run, const Pause& pause) {
   PreparedRun run{given, {}, old_run == OldRun::go_on && !store.steps().empty()};
@@ -74,13 +142,18 @@ PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
         "another folder");
   RunConfig& config = run.config;
   config.train.schedule.steps = config.train.steps;
+  check_data_options(config.data);
+  config.model.check();
+  check_memory(config);
   if (!is_task(config.data))
     run.tokenizer = run.goes_on ? tokenizer_of(config, folder) : new_tokenizer(config, pause);
   if (config.model.vocabulary == 0) config.model.vocabulary = entries_of(config, run.tokenizer);
   config.model.check();
+  const bool has_config = std::filesystem::exists(config_path(folder));
   if (run.goes_on)
-    check_same(config, run_config_from(read_toml(config_path(folder)), config_path(folder)),
-               folder);
+    check_same(config, read_config(folder), folder);
+  else if (old_run == OldRun::go_on && has_config)
+    read_config(folder);  // the caller may have taken it from there
   return run;
 }
 
@@ -89,7 +162,7 @@ void write_run(const PreparedRun& run, const std::string& folder) {
     std::filesystem::remove(tokenizer_path(folder));
     run.tokenizer->write(tokenizer_path(folder));
   }
-  replace_file(config_path(folder), to_toml(run.config));
+  replace_file(config_path(folder), sealed(to_toml(run.config)));
 }
 
 void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
@@ -112,7 +185,10 @@ void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config
               {"best_loss", state.best_loss},
               {"waits", state.waits},
               {"evaluated", state.evaluated},
-              {"pending", state.pending}});
+              {"pending", state.pending},
+              {"isa", state.isa},
+              {"version", state.version},
+              {"tokenizer", state.tokenizer}});
 }
 
 namespace {
@@ -142,6 +218,17 @@ std::vector<AdamState> moments(Checkpoint& checkpoint, std::span<Parameter* cons
   return state;
 }
 
+/// Fields that came later are empty in older checkpoints.
+RunState state_in(const Json& state) {
+  return {.best_loss = state.at("best_loss").get<double>(),
+          .waits = state.at("waits").get<Index>(),
+          .evaluated = state.at("evaluated").get<bool>(),
+          .pending = state.value("pending", false),
+          .isa = state.value("isa", ""),
+          .version = state.value("version", ""),
+          .tokenizer = state.value("tokenizer", "")};
+}
+
 /// Runs what reads a state; one that lacks something is named.
 template <class Read>
 auto read_state(const Checkpoint& checkpoint, const Read& read) {
@@ -155,23 +242,23 @@ auto read_state(const Checkpoint& checkpoint, const Read& read) {
 
 }  // namespace
 
-RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
-                 Transformer& model, Optimizer& optimizer) {
-  return read_state(checkpoint, [&] {
+RunState state_of(const Checkpoint& checkpoint) {
+  return read_state(checkpoint, [&] { return state_in(checkpoint.state); });
+}
+
+void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, Transformer& model,
+             Optimizer& optimizer) {
+  read_state(checkpoint, [&] {
     check_model(checkpoint, config);
     if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
       fail_input("checkpoint of step ", checkpoint.step,
                  ": the data or how it is read has changed since");
-    const RunState state{
-        checkpoint.state.at("best_loss").get<double>(), checkpoint.state.at("waits").get<Index>(),
-        checkpoint.state.at("evaluated").get<bool>(), checkpoint.state.value("pending", false)};
     optimizer.restore(moments(checkpoint, optimizer.parameters()));
     for (Parameter& parameter : model.parameters()) {
       const Shape shape = parameter.value.shape();
       parameter.value = take(checkpoint, parameter.name, shape);
     }
     model.refresh();
-    return state;
   });
 }
 
@@ -187,7 +274,7 @@ Pretrained as_pretrained(LoadedRun run) {
 bool is_run_folder(const std::string& path) { return std::filesystem::exists(config_path(path)); }
 
 LoadedRun load_run(const std::string& folder) {
-  const RunConfig config = run_config_from(read_toml(config_path(folder)), config_path(folder));
+  const RunConfig config = read_config(folder);
   CheckpointStore store(folder, {.reads_only = true});
   const std::optional<Index> latest = store.latest();
   const std::vector<std::string> notices = store.take_notices();
@@ -196,6 +283,9 @@ LoadedRun load_run(const std::string& folder) {
                notices.empty() ? "" : notices.front());
   Checkpoint checkpoint = store.load(*latest);
   read_state(checkpoint, [&] { check_model(checkpoint, config); });
+  const std::string tokenizer =
+      read_state(checkpoint, [&] { return checkpoint.state.value("tokenizer", ""); });
+  check_tokenizer(tokenizer, *latest, tokenizer_hash(config, folder), folder);
   const auto saved = [&](Parameter& parameter, const Shape& shape) {
     parameter.value = take(checkpoint, parameter.name, shape);
   };
@@ -204,12 +294,22 @@ LoadedRun load_run(const std::string& folder) {
 
 RunStatus run_status(const std::string& folder) {
   RunStatus status;
-  status.config = run_config_from(read_toml(config_path(folder)), config_path(folder));
+  status.config = read_config(folder);
   status.tokenizer = tokenizer_of(status.config, folder);
   CheckpointStore store(folder, {.reads_only = true});
   status.saved = store.latest();
   status.notices = store.take_notices();
-  const MetricsTail tail = metrics_tail(folder + "/metrics.jsonl");
+  if (status.saved) {
+    try {
+      check_tokenizer(store.state_of(*status.saved).value("tokenizer", ""), *status.saved,
+                      tokenizer_hash(status.config, folder), folder);
+    } catch (const std::runtime_error& error) {
+      status.notices.push_back(error.what());
+    } catch (const Json::exception&) {
+      // Not the state of a run, which load_run says.
+    }
+  }
+  const MetricsTail tail = metrics_tail(folder + "/" + metrics_name);
   status.last = tail.progress;
   status.evaluation = tail.evaluation;
   return status;

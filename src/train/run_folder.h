@@ -13,6 +13,9 @@ struct RunState {
   Index waits = 0;
   bool evaluated = false;
   bool pending = false;  // an evaluation that is due at this step was cut short
+  // Where the numbers come from; empty in checkpoints of versions that did not say.
+  std::string isa = {}, version = {};
+  std::string tokenizer = {};  // hash of tokenizer.json
 };
 
 /// A run that may begin, or go on.
@@ -29,11 +32,21 @@ PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
 void write_run(const PreparedRun& run, const std::string& folder);
 /// The tokenizer of the folder, if its data is text.
 std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder);
+/// Of tokenizer.json; empty if the data is no text.
+std::string tokenizer_hash(const RunConfig& config, const std::string& folder);
+/// Throws std::runtime_error if tokenizer.json is another than when the step was saved.
+void check_tokenizer(const std::string& saved, Index step, const std::string& hash,
+                     const std::string& folder);
+/// Why a run that goes on may have other bits than one that was never interrupted; empty: nothing
+/// is known that would change them.
+std::string bits_may_differ(const RunState& saved, const RunState& now);
 
 void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
                      const Transformer& model, const Optimizer& optimizer, const RunState& state);
+/// What a checkpoint remembers. Throws std::runtime_error if it is not that of a run.
+RunState state_of(const Checkpoint& checkpoint);
 /// Puts a checkpoint back. Throws std::runtime_error if it belongs to another model or other data.
-RunState restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
-                 Transformer& model, Optimizer& optimizer);
+void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, Transformer& model,
+             Optimizer& optimizer);
 
 }  // namespace rapt

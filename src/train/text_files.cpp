@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <span>
 #include <system_error>
@@ -25,7 +24,9 @@ constexpr Index most_visits = 1000;
 /// Pictures and pages that lie beside texts, by how they begin.
 bool is_picture(const fs::path& path) {
   char begin[8] = {};
-  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  const InputFile file(path.string());
+  const auto length = static_cast<std::size_t>(std::min<Index>(file.size(), sizeof begin));
+  file.read(0, std::as_writable_bytes(std::span(begin).first(length)));
   const std::string_view bytes(begin, sizeof begin);
   for (const std::string_view mark : {"\x89PNG", "\xFF\xD8\xFF", "GIF8", "RIFF", "%PDF-"})
     if (bytes.starts_with(mark)) return true;

@@ -2,22 +2,20 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 
 #include "base/check.h"
 #include "base/input.h"
 #include "base/keep_memory.h"
-#include "base/lock.h"
 #include "formats/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
+#include "train/folder_guard.h"
 #include "train/packing.h"
 #include "train/run_folder.h"
 
 namespace rapt {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -32,6 +30,9 @@ std::vector<Parameter*> pointers(std::span<Parameter> parameters) {
 
 /// A layer whose attention looks at one key only has stopped learning where to look.
 constexpr double saturated_share = 0.9;
+
+/// A disk that stays full ends a run: going on would spend hours on steps that are lost in the end.
+constexpr Index most_failed_saves = 3;
 
 /// Memory of a step that is kept for the next one.
 constexpr std::size_t step_memory = std::size_t{2} << 30;
@@ -55,7 +56,11 @@ Trainer::Trainer(const RunConfig& config, const std::string& folder, const Train
   check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
         " different tokens, but model.vocabulary is ", config_.model.vocabulary,
         "; expected at least as many");
-  if (prepared_.goes_on) resume();
+  origin_ = {.isa = context_.isa(), .version = version(), .tokenizer = {}};
+  if (prepared_.goes_on) {
+    origin_.tokenizer = tokenizer_hash(config_, folder);
+    resume();
+  }
   // All is well: from here on the folder is this run's.
   if (!prepared_.goes_on) store_.clear();
   if (prepared_.goes_on)
@@ -63,6 +68,7 @@ Trainer::Trainer(const RunConfig& config, const std::string& folder, const Train
   else
     metrics_.cut_after(-1, -1);
   write_run(prepared_, folder);
+  origin_.tokenizer = tokenizer_hash(config_, folder);
 }
 
 void Trainer::notice(const std::string& line) const {
@@ -79,13 +85,16 @@ void Trainer::resume() {
   if (!latest)
     fail_input("train: no checkpoint in ", store_.folder(), " is whole; --force starts it over");
   Checkpoint checkpoint = store_.load(*latest);
-  RunState state = restore(checkpoint, config_, *data_, model_, optimizer_);
+  const RunState state = state_of(checkpoint);
+  check_tokenizer(state.tokenizer, *latest, origin_.tokenizer, store_.folder());
+  restore(checkpoint, config_, *data_, model_, optimizer_);
   step_ = saved_ = *latest;
   best_loss_ = state.best_loss;
   waits_ = state.waits;
   evaluated_ = state.evaluated;
   pending_ = state.pending;
   notice("going on from step " + std::to_string(step_));
+  if (const std::string other = bits_may_differ(state, origin_); !other.empty()) notice(other);
 }
 
 /// Loss and gradients of all batches of a step, as if they were one.
@@ -156,6 +165,7 @@ void Trainer::take_step() {
   const GradientNorm norm = gradient_norm(optimizer_.parameters(), context_);
   check_finite(loss.mean(), norm);
   const double learning_rate = learning_rate_at(config_.train.schedule, step_);
+  moving_ = true;
   optimizer_.step({.learning_rate = learning_rate,
                    .gradient_factor = clip_factor(norm.norm, config_.train.clip)},
                   context_);
@@ -163,6 +173,8 @@ void Trainer::take_step() {
   ++step_;
   ++result_.taken;
   result_.loss = loss.mean();
+  pending_ = evaluation_due();
+  moving_ = false;
   report(loss, learning_rate, norm.norm, seconds_since(start));
 }
 
@@ -215,10 +227,15 @@ bool Trainer::ends(const Evaluation& evaluation) {
 
 void Trainer::save() {
   if (saved_ == step_) return;
-  const RunState state{best_loss_, waits_, evaluated_, pending_};
+  tried_ = step_;
+  RunState state = origin_;
+  state.best_loss = best_loss_;
+  state.waits = waits_;
+  state.evaluated = evaluated_;
+  state.pending = pending_;
   save_checkpoint(store_, step_, config_, *data_, model_, optimizer_, state);
   saved_ = step_;
-  pass_notices();
+  failed_saves_ = 0;
 }
 
 /// A disk that is full in the middle of a run may have room again later; in the end it must have.
@@ -228,8 +245,25 @@ void Trainer::save_if_due(bool last) {
   try {
     save();
   } catch (const std::exception& error) {
+    ++failed_saves_;
     if (last) throw;
-    notice(std::string("not saved: ") + error.what());
+    if (failed_saves_ >= most_failed_saves)
+      fail_input("train: ", failed_saves_, " saves in a row have failed, the last one at step ",
+                 step_, ": ", error.what(), "; the checkpoints before them are whole");
+    notice("step " + std::to_string(step_) + " is not saved: " + error.what() +
+           "; training ends after " + std::to_string(most_failed_saves) + " failed saves in a row");
+  }
+  pass_notices();
+}
+
+/// When an error ends the run, the steps before it are not lost: unless it came while weights were
+/// moving, or from saving them.
+void Trainer::save_before_error() noexcept {
+  if (moving_ || result_.taken == 0 || tried_ == step_) return;
+  try {
+    save();
+  } catch (...) {
+    // The first error is the one to hear of; the checkpoints there were are whole.
   }
 }
 
@@ -258,16 +292,16 @@ TrainResult Trainer::run() {
   } catch (const StopAsked&) {
     result_.end = TrainResult::End::stopped;
     if (result_.taken > 0) save_if_due(true);
+  } catch (...) {
+    save_before_error();
+    throw;
   }
   result_.step = step_;
   return result_;
 }
 
 bool Trainer::goes_further() {
-  if (!pending_) {
-    take_step();
-    pending_ = evaluation_due();
-  }
+  if (!pending_) take_step();
   bool ended = step_ >= config_.train.steps;
   if (pending_) {
     const Evaluation evaluation = evaluate();
@@ -278,66 +312,14 @@ bool Trainer::goes_further() {
   return !ended;
 }
 
-namespace {
-
-/// A run within its own data would learn from its own files, and find other data when it goes on.
-void check_apart(const DataOptions& data, const std::string& folder) {
-  check(!folder.empty(), "train: the run has no folder, expected a name");
-  for (const std::string& path : {data.path, data.held_out_path}) {
-    std::error_code none;
-    if (!fs::is_directory(path, none)) continue;
-    const fs::path whole = fs::weakly_canonical(fs::absolute(folder));
-    const fs::path inside = whole.lexically_relative(fs::canonical(path));
-    bool read = !inside.empty() && *inside.begin() != "..";
-    for (const fs::path& part : inside)
-      read = read && (part == "." || !part.string().starts_with('.'));
-    check(
-        !read, "train: the run ", folder, " lies within its data, ", path,
-        ", and would be read as text; expected a folder outside of it, or a name that begins with "
-        "a dot");
-  }
-}
-
-/// The folders that a run is about to make. Those of a run that never began are taken away again.
-class NewFolders {
- public:
-  explicit NewFolders(const std::string& folder) {
-    for (fs::path path = fs::absolute(folder).lexically_normal(); !fs::exists(path);
-         path = path.parent_path())
-      paths_.push_back(path);
-  }
-  NewFolders(const NewFolders&) = delete;
-  NewFolders& operator=(const NewFolders&) = delete;
-  ~NewFolders() {
-    try {
-      if (!paths_.empty()) take_away();
-    } catch (const std::exception&) {
-      // Another process holds the folder by now, or nobody may write to it.
-    }
-  }
-  void keep() { paths_.clear(); }
-
- private:
-  void take_away() {
-    if (!fs::exists(paths_[0])) return;
-    const FileLock lock((paths_[0] / lock_name).string());
-    for (const char* name : {metrics_name, lock_name}) fs::remove(paths_[0] / name);
-    std::error_code ignored;
-    for (const fs::path& path : paths_) fs::remove(path, ignored);  // unless something is in it
-  }
-
-  std::vector<fs::path> paths_;  // the innermost first
-};
-
-}  // namespace
-
 TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                   const Context& context, OldRun old_run) {
   check_apart(config.data, folder);
+  if (old_run != OldRun::start_over) check_free(folder);
   try {
-    NewFolders folders(folder);
+    FolderGuard guard(folder);
     Trainer trainer(config, folder, events, context, old_run);
-    folders.keep();
+    guard.keep();
     return trainer.run();
   } catch (const StopAsked&) {  // while data was read: nothing has changed
     return {.end = TrainResult::End::stopped};

@@ -40,6 +40,7 @@ class Trainer {
   bool goes_further();
   void save();
   void save_if_due(bool last);
+  void save_before_error() noexcept;
   bool evaluation_due() const;
   /// Whether the run ends here, and why.
   bool ends(const Evaluation& evaluation);
@@ -56,10 +57,14 @@ class Trainer {
   std::unique_ptr<const Data> data_;
   Optimizer optimizer_;
   MetricsFile metrics_;
-  Index step_ = 0;        // done so far
-  Index saved_ = -1;      // the step of the newest checkpoint
-  double best_loss_ = 0;  // of evaluations
-  Index waits_ = 0;       // evaluations since then
+  Index step_ = 0;          // done so far
+  Index saved_ = -1;        // the step of the newest checkpoint
+  Index tried_ = -1;        // the step that was saved last, or failed to be
+  Index failed_saves_ = 0;  // since the last that worked
+  bool moving_ = false;     // weights are neither of this step nor of the next
+  RunState origin_;         // what its checkpoints say of where they come from
+  double best_loss_ = 0;    // of evaluations
+  Index waits_ = 0;         // evaluations since then
   bool evaluated_ = false;
   bool pending_ = false;  // an evaluation of this step has not been made yet
   double peak_gflops_ = 0, flops_per_token_ = 0;

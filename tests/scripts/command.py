@@ -498,12 +498,12 @@ class Everything(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write", done.stderr)
 
-    def test_a_reader_that_hangs_up_is_no_failure(self):
+    def test_a_reader_that_hangs_up_is_141_without_a_message(self):
         reader, writer = os.pipe()
         os.close(reader)
         done = rapt("plan", "causal", "--tokens", "100000", "--columns", "100", stdout=writer)
         os.close(writer)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((done.returncode, done.stderr), (141, ""))
 
 
 unittest.main()

@@ -71,7 +71,7 @@ def killed_and_resumed(folder, expected, longest, rng):
     """Kills at random moments until one run gets through."""
     kills = 0
     while True:
-        process = start(folder, "--resume", "--threads", str(rng.choice([1, 2, 3])))
+        process = start(folder, "--resume", "--threads", str(rng.choice([1, 2, 3, 7])))
         time.sleep(rng.uniform(0, longest))
         if process.poll() is None:
             process.kill()
@@ -82,6 +82,8 @@ def killed_and_resumed(folder, expected, longest, rng):
         expect(process.returncode == -signal.SIGKILL, f"ended with {process.returncode}: {errors}")
         longest *= 1.1
     expect(outcome(folder) == expected, f"another outcome after {kills} kills")
+    rests = [path.name for path in folder.rglob("*") if ".tmp." in path.name]
+    expect(not rests, f"{kills} kills leave {rests}")
     return kills
 
 
@@ -214,6 +216,7 @@ def main():
             runs += 1
         check_signal(home / "interrupted", expected, signal.SIGINT, 130)
         check_signal(home / "terminated", expected, signal.SIGTERM, 143)
+        check_signal(home / "hung-up", expected, signal.SIGHUP, 129)
         reading = check_reading(home / "reading", rng)
         evaluating = check_evaluation(home / "evaluating")
         check_divergence(home / "diverged")
