@@ -238,14 +238,14 @@ TEST(Bf16Matrix, APackedWeightRunsOnOtherInstructionSets) {
     problem.expect_within_bound(product(problem.a, packed, context), context.isa());
 }
 
-TEST(Bf16Matrix, ParametersStayAsTheyAreWhereBf16IsNotMultiplied) {
+TEST(Bf16Matrix, ParametersComeBackAsTheyWereOnEveryIsa) {
   std::vector<Context> all = every_isa();
   all.insert(all.end(), every_pair_isa().begin(), every_pair_isa().end());
   for (const Context& context : all) {
     Parameter weight{.name = "w", .value = random_tensor({30, 20}, 1).converted(Type::bf16)};
     const Tensor before = weight.value.clone();
     weight.pack(context);
-    EXPECT_EQ(weight.packed == nullptr, kernels_of(context).pairs == nullptr) << context.isa();
+    EXPECT_NE(weight.packed, nullptr) << context.isa();
     EXPECT_EQ(weight.type(), Type::bf16) << context.isa();
     weight.unpack();
     EXPECT_TRUE(same_bits(weight.value, before)) << context.isa();

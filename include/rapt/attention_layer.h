@@ -42,14 +42,17 @@ RAPT_API Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns&
                             const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                             const Attention& how, const AttentionExtras& extras = {});
 
-/// What is said about one sequence of several.
+/// What is said about one sequence of several, or about neighbours of one length.
 struct SequenceCall {
   Index tokens;
   Attention how;
+  Index items = 1;  // neighbours of so many tokens each
+  Index keys = 0;   // of each; 0: as many as tokens
 };
 
-/// The same for sequences that lie one after the other in the rows, each by itself, for patterns
-/// that cannot tell them apart, as hashed ones. shape.items is 1; `seen` is called for each.
+/// The same for sequences that lie one after the other in the rows, each by itself: it has the same
+/// bits alone and beside any others. shape.items is 1. `asked` is called for all of them before the
+/// first runs, `seen` for all of them after the last.
 RAPT_API Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
                                   const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                                   const std::vector<SequenceCall>& sequences,

@@ -86,7 +86,7 @@ struct GenerateEvents {
 /// Goes on from prompts, all of them at a time; of an encoder-decoder they are the sources. A
 /// prompt gives the same tokens alone and in company. Throws std::invalid_argument, before anything
 /// is read, if one of them is empty, leaves no room in the context or has tokens of no model.
-RAPT_API std::vector<Generated> generate(Transformer& model,
+RAPT_API std::vector<Generated> generate(const Transformer& model,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          const GenerateOptions& options = {},
                                          const GenerateEvents& events = {},

@@ -134,6 +134,10 @@ struct PassOptions {
 class ModelCache;
 
 /// Parameters and a config: tokens in, numbers out, gradients back.
+///
+/// Several threads may call the const functions of one model at a time, each with a tape or cache
+/// of its own, as long as none calls another function of it, changes a parameter or runs backward:
+/// backward adds to the gradients of the parameters.
 class RAPT_API Transformer {
  public:
   /// With its first weights, drawn from config.seed.
@@ -157,33 +161,36 @@ class RAPT_API Transformer {
   Index count() const;
   /// After values of parameters have changed: what products read follows.
   void refresh();
-  /// For tapes that do not record: matrices of linear layers that are f32, f16 or, where the
-  /// context's instruction set multiplies that, bf16 are kept in the order in which products read
-  /// them, which makes few tokens faster; their `value` is empty then. A call for another
-  /// instruction set than the context's unpacks them each time. unpack() before training, or before
-  /// values are read.
+  /// For tapes that do not record: matrices of linear layers that are f32, f16 or bf16 are kept in
+  /// the order in which products read them, a tied embedding among them, which makes few tokens
+  /// faster and changes no bit; their `value` is empty then. A call for another instruction set
+  /// than the context's unpacks them each time. unpack() before training, or before values are
+  /// read.
   void pack(const Context& context = {});
   void unpack();
 
   /// The last layer's output [tokens, width]. Sequences do not see one another. Encoder-decoders
   /// also get what encode made of the sources, one for each sequence.
-  Variable forward(Tape& tape, const Tokens& tokens, const PassOptions& options = {});
+  /// A sequence has the same bits whatever others are beside it.
+  Variable forward(Tape& tape, const Tokens& tokens, const PassOptions& options = {}) const;
   Variable forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
-                   const PassOptions& options = {});
+                   const PassOptions& options = {}) const;
   /// Cross-entropy of the targets, one for each token, negative ones left out.
   TokenLoss loss(Tape& tape, const Variable& hidden, std::span<const std::int32_t> targets,
-                 const CrossEntropy& how = {});
+                 const CrossEntropy& how = {}) const;
   /// [rows, vocabulary] of rows [rows, width].
   Tensor logits(const Tensor& hidden, const Context& context = {}) const;
 
   /// The output of new tokens [tokens, width] of sequences that a cache knows, one of the cache for
   /// each; they are appended. What forward would give them behind all that came before, but with
   /// hashed layers, whose earlier tokens stay as they were. Encoder-decoders ask for encode first.
+  /// A sequence has the same bits whatever others are beside it. Throws std::invalid_argument, and
+  /// changes nothing, if a sequence is given twice.
   Tensor extend(const Tokens& tokens, ModelCache& cache, std::span<const Index> sequences,
-                const Context& context = {});
-  /// Reads the sources of new sequences of a cache, before their first tokens.
+                const Context& context = {}) const;
+  /// Reads the sources of new sequences of a cache, each given once, before their first tokens.
   void encode(const Tokens& sources, ModelCache& cache, std::span<const Index> sequences,
-              const Context& context = {});
+              const Context& context = {}) const;
 
   struct Body;
 
@@ -199,7 +206,8 @@ RAPT_API std::string why_no_cache(const ModelConfig& config);
 /// then reads a sequence anew, by itself, whenever its angles have changed.
 RAPT_API bool angles_follow_length(const ModelConfig& config);
 
-/// Keys and values of all layers of a model, for sequences that grow. See KvCache.
+/// Keys and values of all layers of a model, for sequences that grow. See KvCache. One thread at a
+/// time: extend and encode change it. Threads that share a model have a cache each.
 class RAPT_API ModelCache {
  public:
   struct Options {

@@ -101,7 +101,7 @@ RAPT_API std::string find_model(const std::string& name,
 /// last of them. Texts are read side by side and none is padded; a text gives the same vector alone
 /// and in company within rounding. `pause` is called between passes; what it throws ends the work.
 /// `cut` is told of every text that has more tokens than the model reads: which one, and how many.
-RAPT_API Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts,
+RAPT_API Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {}, const std::function<void()>& pause = {},
                             const std::function<void(Index text, Index tokens)>& cut = {});
 /// The most tokens of a text that embed_texts reads, those of its frame among them; 0: any number.

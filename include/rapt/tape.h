@@ -35,9 +35,7 @@ struct RAPT_API Parameter {
   /// Rounds the value, a matrix, and frees it.
   void quantize(Quantization type, const Context& context = {});
   /// For products without gradients: the value, a matrix, is packed for the context's instruction
-  /// set and freed. unpack() gives it back as it was, and does nothing if it is not packed. A
-  /// matrix of bf16 stays as it is where the instruction set multiplies no bf16: products then
-  /// widen what they read.
+  /// set and freed. unpack() gives it back as it was, and does nothing if it is not packed.
   void pack(const Context& context = {});
   void unpack();
 

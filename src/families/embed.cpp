@@ -84,8 +84,8 @@ Index embed_limit(const Pretrained& loaded) {
   return asked == 0 ? config.max_tokens : std::min(asked, config.max_tokens);
 }
 
-Tensor embed_texts(Pretrained& loaded, std::span<const std::string> texts, const Context& context,
-                   const std::function<void()>& pause,
+Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
+                   const Context& context, const std::function<void()>& pause,
                    const std::function<void(Index text, Index tokens)>& cut) {
   check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
   check(loaded.model.config().kind == ModelConfig::Kind::encoder,

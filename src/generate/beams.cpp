@@ -30,7 +30,7 @@ bool better(const Step& a, const Step& b) {
 
 class BeamSearch {
  public:
-  BeamSearch(Transformer& model, const std::vector<std::int32_t>& prompt,
+  BeamSearch(const Transformer& model, const std::vector<std::int32_t>& prompt,
              const GenerateOptions& options, const Context& context)
       : options_(options), on_(make_continuation(model, options, context)) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
@@ -152,7 +152,7 @@ class BeamSearch {
 
 }  // namespace
 
-Generated search_beams(Transformer& model, const std::vector<std::int32_t>& prompt,
+Generated search_beams(const Transformer& model, const std::vector<std::int32_t>& prompt,
                        const GenerateOptions& options, const GenerateEvents& events,
                        const Context& context) {
   return BeamSearch(model, prompt, options, context).run(events);

@@ -23,7 +23,7 @@ Tensor last_rows(const Tensor& hidden, std::span<const Index> lengths) {
 
 class Cached : public Continuation {
  public:
-  Cached(Transformer& model, const GenerateOptions& options, const Context& context)
+  Cached(const Transformer& model, const GenerateOptions& options, const Context& context)
       : model_(model), cache_(model, cache_options(options), context), context_(context) {}
 
   Index add() override { return cache_.add(); }
@@ -48,14 +48,14 @@ class Cached : public Continuation {
     return made;
   }
 
-  Transformer& model_;
+  const Transformer& model_;
   ModelCache cache_;
   Context context_;
 };
 
 class Reread : public Continuation {
  public:
-  Reread(Transformer& model, const GenerateOptions& options, const Context& context)
+  Reread(const Transformer& model, const GenerateOptions& options, const Context& context)
       : model_(model), context_(context) {
     check(options.overflow == GenerateOptions::Overflow::stop,
           "generate: this model reads its context anew for every token, so it cannot slide over "
@@ -94,7 +94,7 @@ class Reread : public Continuation {
   }
 
  private:
-  Transformer& model_;
+  const Transformer& model_;
   Context context_;
   std::map<Index, std::vector<std::int32_t>> said_;
   Index next_ = 0;
@@ -107,7 +107,8 @@ std::span<const float> choosable(std::span<const float> logits, const GenerateOp
   return entries == 0 || entries >= logits.size() ? logits : logits.first(entries);
 }
 
-std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,
+std::unique_ptr<Continuation> make_continuation(const Transformer& model,
+                                                const GenerateOptions& options,
                                                 const Context& context) {
   if (why_no_cache(model.config()).empty())
     return std::make_unique<Cached>(model, options, context);

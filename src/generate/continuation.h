@@ -24,7 +24,8 @@ class Continuation {
   virtual void read_source(Index sequence, const std::vector<std::int32_t>& source) = 0;
 };
 
-std::unique_ptr<Continuation> make_continuation(Transformer& model, const GenerateOptions& options,
+std::unique_ptr<Continuation> make_continuation(const Transformer& model,
+                                                const GenerateOptions& options,
                                                 const Context& context);
 
 /// The logits of tokens that may be chosen.

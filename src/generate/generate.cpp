@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "generate/beams.h"
 #include "generate/continuation.h"
+#include "generate/sampler.h"
 
 namespace rapt {
 namespace {
@@ -21,15 +22,6 @@ constexpr Index most_beams = 1024;
 
 bool contains(const std::vector<std::int32_t>& ids, std::int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
-double log_probability(std::span<const float> logits, std::int32_t id) {
-  const double most = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0;
-  for (const float logit : logits)
-    if (const double below = static_cast<double>(logit) - most; !(below < -45))
-      sum += std::exp(below);
-  return static_cast<double>(logits[static_cast<std::size_t>(id)]) - most - std::log(sum);
 }
 
 /// What the random numbers of a prompt belong to: its tokens, so that they are the same in any
@@ -71,11 +63,12 @@ struct Text {
 /// All prompts side by side, token after token.
 class Generation {
  public:
-  Generation(Transformer& model, std::span<const std::vector<std::int32_t>> prompts,
+  Generation(const Transformer& model, std::span<const std::vector<std::int32_t>> prompts,
              const GenerateOptions& options, const GenerateEvents& events, const Context& context)
       : options_(options),
         events_(events),
         on_(make_continuation(model, options, context)),
+        sampler_(context),
         config_(model.config()),
         results_(prompts.size()) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
@@ -132,8 +125,8 @@ class Generation {
   bool take(Text& text, std::span<const float> all) {
     Generated& made = result(text);
     const std::span<const float> logits = choosable(all, options_);
-    text.next = draw_token(logits, text.so_far, options_.sampling, text.name);
-    made.log_probability += log_probability(logits, text.next);
+    text.next = sampler_.draw(logits, text.so_far, options_.sampling, text.name);
+    made.log_probability += sampler_.log_probability(logits, text.next);
     if (contains(options_.ends, text.next)) {
       made.finish = Generated::Finish::end;
       return false;
@@ -173,6 +166,7 @@ class Generation {
   const GenerateOptions& options_;
   const GenerateEvents& events_;
   std::unique_ptr<Continuation> on_;
+  Sampler sampler_;
   const ModelConfig& config_;
   std::vector<Generated> results_;
   std::vector<Text> texts_;
@@ -263,7 +257,7 @@ void GenerateOptions::check() const {
               most_beams);
 }
 
-std::vector<Generated> generate(Transformer& model,
+std::vector<Generated> generate(const Transformer& model,
                                 std::span<const std::vector<std::int32_t>> prompts,
                                 const GenerateOptions& options, const GenerateEvents& events,
                                 const Context& context) {

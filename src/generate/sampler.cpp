@@ -1,99 +1,34 @@
+#include "generate/sampler.h"
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <numeric>
-#include <vector>
+#include <functional>
+#include <limits>
 
 #include "base/check.h"
 #include "base/random.h"
-#include "rapt/generate.h"
+#include "nn/rows.h"
 
 namespace rapt {
 namespace {
 
-struct Candidate {
-  std::int32_t id;
-  double logit;
-};
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// The likelier first; of equals the smaller id, so that nothing depends on how they were sorted.
-bool likelier(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
+/// Weights whose sum is kept, so that a draw looks into one block only.
+constexpr std::size_t block = 512;
+/// Tokens of a group, of which the largest logit is found first.
+constexpr std::size_t group = 16;
+/// Tokens that are few enough to be sorted.
+constexpr std::ptrdiff_t few = 64;
 
-void penalize(std::vector<Candidate>& candidates, std::span<const std::int32_t> so_far,
-              const Sampling& sampling) {
-  if (sampling.repetition == 1) return;
-  if (sampling.lately > 0 && static_cast<Index>(so_far.size()) > sampling.lately)
-    so_far = so_far.last(static_cast<std::size_t>(sampling.lately));
-  std::vector<bool> seen(candidates.size());
-  for (const std::int32_t id : so_far) {
-    const auto at = static_cast<std::size_t>(id);
-    if (at >= seen.size() || seen[at]) continue;
-    seen[at] = true;
-    double& logit = candidates[at].logit;
-    logit = logit > 0 ? logit / sampling.repetition : logit * sampling.repetition;
-  }
-}
+/// Finite: the likeliest token is 0 below itself at any temperature.
+float inverse_of(double temperature) { return static_cast<float>(std::min(1 / temperature, 1e30)); }
 
-/// Farther below the likeliest than this, in units of the temperature, a token's weight is no part
-/// of a sum in double precision.
-constexpr double negligible = -45;
+/// By exponent and four bits of the mantissa.
+std::size_t bin_of(float weight) { return std::bit_cast<std::uint32_t>(weight) >> 19; }
 
-struct Weighted {
-  Candidate candidate;
-  double weight;  // relative to the likeliest
-};
-
-/// What min_p and top_k leave.
-std::vector<Weighted> weighted(std::vector<Candidate> candidates, const Sampling& sampling) {
-  if (sampling.top_k > 0 && sampling.top_k < static_cast<Index>(candidates.size())) {
-    std::nth_element(candidates.begin(), candidates.begin() + sampling.top_k, candidates.end(),
-                     likelier);
-    candidates.resize(static_cast<std::size_t>(sampling.top_k));
-  }
-  const double most = std::min_element(candidates.begin(), candidates.end(), likelier)->logit;
-  check(std::isfinite(most), "sampling: the largest logit is ", most, ", expected a finite number");
-  std::vector<Weighted> kept;
-  for (const Candidate& c : candidates) {
-    const double below = (c.logit - most) / sampling.temperature;
-    if (below < negligible) continue;
-    if (const double weight = std::exp(below); weight >= sampling.min_p)
-      kept.push_back({c, weight});
-  }
-  return kept;
-}
-
-double sum_of(const std::vector<Weighted>& list) {
-  return std::accumulate(list.begin(), list.end(), 0.0,
-                         [](double sum, const Weighted& w) { return sum + w.weight; });
-}
-
-/// The likeliest ones that reach top_p of the whole together: a heap gives them one by one, so the
-/// long tail of a vocabulary is never sorted.
-std::vector<Weighted> nucleus(std::vector<Weighted> list, double top_p) {
-  const double enough = top_p * sum_of(list);
-  const auto less = [](const Weighted& a, const Weighted& b) {
-    return likelier(b.candidate, a.candidate);
-  };
-  std::make_heap(list.begin(), list.end(), less);
-  std::vector<Weighted> kept;
-  double sum = 0;
-  for (auto end = list.end(); end != list.begin() && (kept.empty() || sum < enough); --end) {
-    std::pop_heap(list.begin(), end, less);
-    kept.push_back(*(end - 1));
-    sum += kept.back().weight;
-  }
-  return kept;
-}
-
-/// Greedy: no list is made of the candidates.
-std::int32_t likeliest(std::span<const float> logits) {
-  std::size_t best = logits.size();
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (!std::isnan(logits[i]) && (best == logits.size() || logits[i] > logits[best])) best = i;
-  check(best < logits.size(), "sampling: no logit is a number");
-  return static_cast<std::int32_t>(best);
-}
+double share_of(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
 
@@ -109,33 +44,207 @@ void Sampling::check() const {
   need(lately >= 0, "lately", static_cast<double>(lately), "0 (all) or more");
 }
 
+Sampler::Sampler(const Context& context) : kernels_(network_kernels_of(context)) {}
+
+void Sampler::penalize(std::span<const std::int32_t> so_far, const Sampling& sampling) {
+  if (sampling.repetition == 1) return;
+  if (sampling.lately > 0 && static_cast<Index>(so_far.size()) > sampling.lately)
+    so_far = so_far.last(static_cast<std::size_t>(sampling.lately));
+  seen_.assign(so_far.begin(), so_far.end());
+  std::sort(seen_.begin(), seen_.end());
+  seen_.erase(std::unique(seen_.begin(), seen_.end()), seen_.end());
+  for (const std::int32_t id : seen_) {
+    const auto at = static_cast<std::size_t>(id);
+    if (at >= numbers_.size()) continue;
+    const auto logit = static_cast<double>(numbers_[at]);
+    numbers_[at] =
+        static_cast<float>(logit > 0 ? logit / sampling.repetition : logit * sampling.repetition);
+  }
+}
+
+/// Of all tokens.
+void Sampler::keep_at_least(float least) {
+  kept_.resize(numbers_.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    kept_[count] = {static_cast<std::int32_t>(i), numbers_[i]};
+    count += numbers_[i] >= least ? 1u : 0u;
+  }
+  kept_.resize(count);
+}
+
+/// What is not less likely than `last`.
+void Sampler::keep_down_to(const Kept& last) {
+  std::erase_if(kept_, [&](const Kept& each) { return likelier(last, each); });
+}
+
+/// The `count` largest of all tokens. As many groups have a number of at least the count-th largest
+/// of their largest ones, so nothing below that has to be looked at twice.
+void Sampler::keep_likeliest(Index count) {
+  const std::size_t groups = numbers_.size() / group;
+  float least = minus_infinity;
+  if (static_cast<std::size_t>(count) <= groups) {
+    most_.assign(numbers_.begin(), numbers_.begin() + static_cast<std::ptrdiff_t>(groups));
+    for (std::size_t row = 1; row < group; ++row)
+      for (std::size_t i = 0; i < groups; ++i)
+        most_[i] = std::max(most_[i], numbers_[row * groups + i]);
+    const auto last = most_.begin() + count - 1;
+    std::nth_element(most_.begin(), last, most_.end(), std::greater<>());
+    least = *last;
+  }
+  keep_at_least(least);
+  ranked_ = kept_;
+  const auto last = ranked_.begin() + count - 1;
+  std::nth_element(ranked_.begin(), last, ranked_.end(), likelier);
+  keep_down_to(*last);
+}
+
+/// The likeliest of what is kept that weigh `enough` together. Weights are at most 1; their leading
+/// bits sort them into bins, and those of the bin in which it is enough are halved, likelier ones
+/// first, until few are in question.
+void Sampler::keep_nucleus(double enough) {
+  bin_sums_.assign(bin_of(1) + 1, 0);
+  for (const Kept& each : kept_) bin_sums_[bin_of(each.number)] += static_cast<double>(each.number);
+  std::size_t bin = bin_sums_.size() - 1;
+  double before = 0;
+  while (bin > 0 && before + bin_sums_[bin] < enough) before += bin_sums_[bin--];
+  // Sums of bins and of kept numbers are rounded apart: an empty bin is not where it is enough.
+  while (bin + 1 < bin_sums_.size() && bin_sums_[bin] == 0) before -= bin_sums_[++bin];
+  ranked_.clear();
+  for (const Kept& each : kept_)
+    if (bin_of(each.number) == bin) ranked_.push_back(each);
+  auto begin = ranked_.begin(), end = ranked_.end();
+  const auto add = [](double sum, const Kept& each) {
+    return sum + static_cast<double>(each.number);
+  };
+  while (end - begin > few) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, likelier);
+    double with_half = before;
+    for (auto each = begin; each != middle; ++each) with_half = add(with_half, *each);
+    if (with_half >= enough) {
+      end = middle;
+    } else {
+      begin = middle;
+      before = with_half;
+    }
+  }
+  std::sort(begin, end, likelier);
+  auto last = begin;
+  for (before = add(before, *last); before < enough && last + 1 != end; before = add(before, *last))
+    ++last;
+  keep_down_to(*last);
+}
+
+/// All numbers become weights; their sum.
+double Sampler::weigh_all(float most, double temperature) {
+  const float inverse = inverse_of(temperature);
+  for (float& number : numbers_) number = (number - most) * inverse;
+  block_sums_.clear();
+  double sum = 0;
+  for (std::size_t at = 0; at < numbers_.size(); at += block) {
+    const auto count = static_cast<Index>(std::min(block, numbers_.size() - at));
+    block_sums_.push_back(kernels_.exponentials(numbers_.data() + at, count, 0));
+    sum += block_sums_.back();
+  }
+  return sum;
+}
+
+void Sampler::weigh_kept(float most, double temperature) {
+  const float inverse = inverse_of(temperature);
+  numbers_.resize(kept_.size());
+  for (std::size_t i = 0; i < kept_.size(); ++i) numbers_[i] = (kept_[i].number - most) * inverse;
+  kernels_.exponentials(numbers_.data(), std::ssize(numbers_), 0);
+  for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i].number = numbers_[i];
+}
+
+double Sampler::sum_of_kept() const {
+  double sum = 0;
+  for (const Kept& each : kept_) sum += static_cast<double>(each.number);
+  return sum;
+}
+
+/// The token at which the weights so far exceed `left`.
+std::int32_t Sampler::choose(double left) const {
+  std::size_t at = 0;
+  while (at + 1 < block_sums_.size() && left >= block_sums_[at]) left -= block_sums_[at++];
+  const std::size_t end = std::min(numbers_.size(), (at + 1) * block);
+  std::size_t last = at * block;
+  for (std::size_t i = last; i < end; ++i) {
+    if (numbers_[i] == 0) continue;
+    last = i;
+    left -= static_cast<double>(numbers_[i]);
+    if (left < 0) break;
+  }
+  return static_cast<std::int32_t>(last);
+}
+
+std::int32_t Sampler::choose_kept(double left) const {
+  for (std::size_t i = 0; i + 1 < kept_.size(); ++i) {
+    left -= static_cast<double>(kept_[i].number);
+    if (left < 0) return kept_[i].id;
+  }
+  return kept_.back().id;
+}
+
+/// Where some tokens are left out, the likeliest having the logit `most`.
+std::int32_t Sampler::draw_among_kept(float most, const Sampling& sampling, double share) {
+  const auto min_p = static_cast<float>(sampling.min_p);
+  double sum = 0;
+  if (sampling.top_k > 0 && sampling.top_k < std::ssize(numbers_)) {
+    keep_likeliest(sampling.top_k);
+    weigh_kept(most, sampling.temperature);
+    std::erase_if(kept_, [&](const Kept& each) { return each.number < min_p; });
+    sum = sum_of_kept();
+  } else {
+    sum = weigh_all(most, sampling.temperature);
+    // All that weigh less than this together weigh less than what top_p leaves out.
+    const double least = 0.999 * (1 - sampling.top_p) * sum / static_cast<double>(numbers_.size());
+    keep_at_least(min_p > 0 ? min_p : static_cast<float>(least));
+    if (min_p > 0) sum = sum_of_kept();
+  }
+  if (sampling.top_p < 1) {
+    keep_nucleus(sampling.top_p * sum);
+    sum = sum_of_kept();
+  }
+  return choose_kept(share * sum);
+}
+
+std::int32_t Sampler::draw(std::span<const float> logits, std::span<const std::int32_t> so_far,
+                           const Sampling& sampling, std::uint64_t sequence) {
+  numbers_.resize(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    numbers_[i] = logits[i] == logits[i] ? logits[i] : minus_infinity;
+  penalize(so_far, sampling);
+  const float most = kernels_.largest(numbers_.data(), std::ssize(numbers_));
+  check(most > minus_infinity ||
+            !std::all_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }),
+        "sampling: no logit is a number");
+  if (sampling.temperature == 0 || sampling.top_k == 1) {
+    std::size_t first = 0;
+    while (numbers_[first] != most || std::isnan(logits[first])) ++first;
+    return static_cast<std::int32_t>(first);
+  }
+  check(std::isfinite(most), "sampling: the largest logit is ", most, ", expected a finite number");
+  const double share = share_of(random_bits(
+      sampling.seed, {static_cast<Index>(sequence), static_cast<Index>(so_far.size())}));
+  const bool all = (sampling.top_k == 0 || sampling.top_k >= std::ssize(logits)) &&
+                   sampling.top_p >= 1 && sampling.min_p == 0;
+  if (!all) return draw_among_kept(most, sampling, share);
+  return choose(share * weigh_all(most, sampling.temperature));
+}
+
+double Sampler::log_probability(std::span<const float> logits, std::int32_t id) {
+  const float most = kernels_.largest(logits.data(), std::ssize(logits));
+  numbers_.assign(logits.begin(), logits.end());
+  const double sum = kernels_.exponentials(numbers_.data(), std::ssize(numbers_), most);
+  return static_cast<double>(logits[static_cast<std::size_t>(id)]) - static_cast<double>(most) -
+         std::log(sum);
+}
+
 std::int32_t draw_token(std::span<const float> logits, std::span<const std::int32_t> so_far,
                         const Sampling& sampling, std::uint64_t sequence) {
-  const bool greedy = sampling.temperature == 0 || sampling.top_k == 1;
-  if (greedy && sampling.repetition == 1) return likeliest(logits);
-  std::vector<Candidate> candidates(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    candidates[i] = {static_cast<std::int32_t>(i), static_cast<double>(logits[i])};
-  penalize(candidates, so_far, sampling);
-  std::erase_if(candidates, [](const Candidate& c) { return std::isnan(c.logit); });
-  check(!candidates.empty(), "sampling: no logit is a number");
-  if (greedy) return std::min_element(candidates.begin(), candidates.end(), likelier)->id;
-  std::vector<Weighted> list = weighted(std::move(candidates), sampling);
-  if (sampling.top_p < 1) list = nucleus(std::move(list), sampling.top_p);
-  // In an order of their own, whatever library picked them.
-  const auto earlier = [](const Weighted& a, const Weighted& b) {
-    return a.candidate.id < b.candidate.id;
-  };
-  if (!std::is_sorted(list.begin(), list.end(), earlier))
-    std::sort(list.begin(), list.end(), earlier);
-  const std::uint64_t bits =
-      random_bits(sampling.seed, {static_cast<Index>(sequence), static_cast<Index>(so_far.size())});
-  double left = static_cast<double>(bits >> 11) * 0x1p-53 * sum_of(list);
-  for (std::size_t i = 0; i + 1 < list.size(); ++i) {
-    left -= list[i].weight;
-    if (left < 0) return list[i].candidate.id;
-  }
-  return list.back().candidate.id;
+  return Sampler(Context()).draw(logits, so_far, sampling, sequence);
 }
 
 }  // namespace rapt

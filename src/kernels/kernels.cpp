@@ -123,7 +123,8 @@ inline constexpr Kernels kernels = {
     .network = &network_kernels,
     .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
     .bytes = bytes,
-    .matrix_halves = MatrixProduct<F16>,
+    .matrix_f16 = MatrixProduct<F16>,
+    .matrix_bf16 = MatrixProduct<Bf16>,
 };
 
 const Kernels* KernelsOfTarget() { return &kernels; }

@@ -273,7 +273,8 @@ struct Kernels {
   void (*attend_few)(const FewKeys& few) noexcept;
 
   BlockKernels<float> matrix;
-  // A few rows, `stride` apart, times columns that lie one after the other and are not packed.
+  // A few rows, `stride` apart, times columns that lie one after the other and are not packed: the
+  // same bits as of `matrix`, whose blocks of the depth follow one another.
   void (*matrix_rows)(const float* left, Index stride, const MatrixLines& columns,
                       const MatrixResult& to) noexcept;
 
@@ -344,9 +345,11 @@ struct Kernels {
   void (*thin_pass[3])(const ThinPass& pass) noexcept = {};
   /// The same over int8 in whole numbers, for CPUs with AVX512-VNNI; null: not with this target.
   const ByteKernels* bytes = nullptr;
-  // The product of `matrix` with panels of f16: the same bits as of f32.
-  void (*matrix_halves)(const float* strips, const F16* panels, Index depth,
-                        const MatrixResult& to) noexcept = nullptr;
+  // The product of `matrix` with panels of f16 or bf16: the same bits as of f32.
+  void (*matrix_f16)(const float* strips, const F16* panels, Index depth,
+                     const MatrixResult& to) noexcept = nullptr;
+  void (*matrix_bf16)(const float* strips, const Bf16* panels, Index depth,
+                      const MatrixResult& to) noexcept = nullptr;
 };
 
 /// Best first; "scalar" runs everywhere.

@@ -5,8 +5,8 @@
 // rounding errors do not grow with the depth: chains of 16 terms in registers, their sums over one
 // block of the depth in a tile on the stack, and the blocks in the result.
 //
-// Panels are f32, or f16 that is widened on its way into registers: the same bits, from half the
-// memory, for three conversions more a step.
+// Panels are f32, or f16 or bf16 that is widened on its way into registers: the same bits, from
+// half the memory, for three conversions more a step.
 #if defined(RAPT_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_MATRIX_INL_H
 #undef RAPT_MATRIX_INL_H
@@ -202,8 +202,8 @@ HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const Right* HWY_RESTRIC
   place.Take<rows, vectors>(acc, sums, depth > matrix_stretch);
 }
 
-/// All strips of a block with one panel. Of the last strip one or two rows go alone, as a token
-/// that is generated; more cost a whole strip.
+/// All strips of a block with one panel. Few rows of the last strip, as tokens that are generated,
+/// cost 1, 2, 4 or all rows of a strip.
 template <int vectors, class Right>
 inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, Index depth,
                                      const MatrixResult& to, Index column) {
@@ -215,8 +215,10 @@ inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, In
     const float* strip = strips + row * depth;
     const TilePlace place{to, row, rows, column, columns};
     PrefetchTile(to, row, rows, column, columns);
-    if (rows > 2) {
+    if (rows > 4 || (rows > 2 && matrix_strip == 4)) {
       MatrixTile<matrix_strip, vectors>(strip, panel, depth, sums, place);
+    } else if (rows > 2) {
+      MatrixTile<4, vectors>(strip, panel, depth, sums, place);
     } else if (rows == 2) {
       MatrixTile<2, vectors>(strip, panel, depth, sums, place);
     } else {

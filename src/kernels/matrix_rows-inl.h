@@ -1,5 +1,10 @@
 // A few rows times a matrix whose columns lie one after the other, as the weight of a layer does:
-// every number of it is read once, as it lies, widened in registers.
+// every number of it is read once, as it lies, widened and transposed in registers.
+//
+// Lanes are columns and sums run along the depth, in the order of the blocked product: chains of 16
+// terms, their sums over one block of the depth, then the blocks. So a row has the same bits alone,
+// among a few and among many. Per square of lanes: a load and four shuffles for every vector,
+// and a broadcast and a multiply-add for every vector and row.
 #if defined(RAPT_MATRIX_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_MATRIX_ROWS_INL_H
 #undef RAPT_MATRIX_ROWS_INL_H
@@ -7,9 +12,11 @@
 #define RAPT_MATRIX_ROWS_INL_H
 #endif
 
+#include <algorithm>
+
 #include "kernels/matrix-inl.h"
 #include "kernels/number-inl.h"
-#include "kernels/rows-inl.h"
+#include "kernels/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {
@@ -22,91 +29,126 @@ struct LeftRows {
   Index stride;
 };
 
-/// Vectors of one chain of f32 sums.
-inline constexpr Index row_stretch = 32;
+/// As many columns as a vector has lanes. Where there are fewer, the last one stands for the rest.
+template <class T>
+struct LineGroup {
+  HWY_INLINE LineGroup(const T* from, const MatrixLines& right, Index column) {
+    for (Index i = 0; i < lane_count; ++i)
+      lines[i] = from + std::min(column + i, right.count - 1) * right.step;
+  }
+  const T* lines[lane_count];
+};
 
-/// sums[rows][lines] += the products over depths begin .. end - 1. Chains are at most one stretch
-/// of vectors long; from there on sums are f64.
-template <int rows, int lines, class T>
-HWY_INLINE void AddRowProducts(const LeftRows& left, const T* line, Index step, Index begin,
-                               Index end, double (&sums)[rows * lines]) {
+/// x[i] becomes depth k + i of all lines.
+template <class T>
+HWY_INLINE void LoadTransposed(const LineGroup<T>& of, Index k, VF (&x)[lane_count]) {
   const DF d;
-  VF acc[rows * lines];
-#pragma GCC unroll 16
-  for (int i = 0; i < rows * lines; ++i) acc[i] = hn::Zero(d);
-  Index k = begin;
-  for (; k + lane_count <= end; k += lane_count) {
-    VF x[lines];
-#pragma GCC unroll 8
-    for (int j = 0; j < lines; ++j) x[j] = LoadFloats(d, line + j * step + k);
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) {
-      const VF a = hn::LoadU(d, left.data + r * left.stride + k);
-#pragma GCC unroll 8
-      for (int j = 0; j < lines; ++j) acc[r * lines + j] = hn::MulAdd(a, x[j], acc[r * lines + j]);
-    }
-  }
-  HWY_ALIGN float part[(rows * lines + 3) / 4 * 4];
-  if constexpr (rows * lines % 4 == 0) {
+#if HWY_TARGET == HWY_SCALAR
+  x[0] = LoadFloats(d, of.lines[0] + k);
+#else
+  VF turned[vector_blocks][4];
 #pragma GCC unroll 4
-    for (int i = 0; i < rows * lines; i += 4) StoreFourSums(acc + i, part + i);
-  } else {
-    for (int i = 0; i < rows * lines; ++i) part[i] = hn::GetLane(hn::SumOfLanes(d, acc[i]));
+  for (int b = 0; b < vector_blocks; ++b) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) turned[b][i] = LoadFloats(d, of.lines[4 * b + i] + k);
+    TurnInBlocks(d, turned[b]);
   }
-  for (int i = 0; i < rows * lines; ++i) sums[i] += static_cast<double>(part[i]);
-  for (; k < end; ++k)
-    for (int r = 0; r < rows; ++r)
-      for (int j = 0; j < lines; ++j)
-        sums[r * lines + j] += static_cast<double>(left.data[r * left.stride + k]) *
-                               static_cast<double>(static_cast<float>(line[j * step + k]));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    VF column[vector_blocks];
+#pragma GCC unroll 4
+    for (int b = 0; b < vector_blocks; ++b) column[b] = turned[b][i];
+    TurnBlocks(column);
+#pragma GCC unroll 4
+    for (int b = 0; b < vector_blocks; ++b) x[4 * b + i] = column[b];
+  }
+#endif
 }
 
-/// `rows` rows and `lines` lines over the whole depth, to columns `column`, `column` + 1, ...
-template <int rows, int lines, class T>
-HWY_INLINE void RowProductTile(const LeftRows& left, const T* line, const MatrixLines& right,
-                               Index row, Index column, const MatrixResult& to) {
-  constexpr Index at_once = row_stretch * lane_count;
-  double sums[rows * lines] = {};
-  for (Index begin = 0; begin < right.depth; begin += at_once)
-    AddRowProducts<rows, lines>(left, line, right.step, begin,
-                                std::min(right.depth, begin + at_once), sums);
-  for (int r = 0; r < rows; ++r)
-    for (int j = 0; j < lines; ++j) {
-      float* out = to.data + (row + r) * to.stride + column + j;
-      double sum = sums[r * lines + j];
-      if (to.add) sum += static_cast<double>(*out);
-      if (!to.add && to.bias != nullptr) sum += static_cast<double>(to.bias[column + j]);
-      *out = static_cast<float>(sum);
-    }
-}
-
-/// Lines that pass together, for as many rows as there are registers.
+/// One chain for each of `rows` rows, over all of a stretch.
 template <int rows, class T>
-HWY_INLINE void RowProductLines(const float* left, Index stride, const T* from,
-                                const MatrixLines& right, const MatrixResult& to) {
-  constexpr int together = rows >= 4 ? 2 : 4;
-  Index column = 0;
-  const auto pass = [&](auto lines) {
-    constexpr int count = decltype(lines)::value;
-    const T* line = from + column * right.step;
-    Index row = 0;
-    for (; row + rows <= to.rows; row += rows)
-      RowProductTile<rows, count>({left + row * stride, stride}, line, right, row, column, to);
-    for (; row < to.rows; ++row)
-      RowProductTile<1, count>({left + row * stride, stride}, line, right, row, column, to);
-  };
-  for (; column + together <= right.count; column += together)
-    pass(std::integral_constant<int, together>());
-  for (; column < right.count; ++column) pass(std::integral_constant<int, 1>());
+HWY_INLINE void RowChains(const LeftRows& left, const LineGroup<T>& of, Index k, VF (&acc)[rows]) {
+  const DF d;
+  for (Index part = 0; part < matrix_stretch; part += lane_count) {
+    VF x[lane_count];
+    LoadTransposed(of, k + part, x);
+#pragma GCC unroll 16
+    for (Index i = 0; i < lane_count; ++i) {
+#pragma GCC unroll 4
+      for (int r = 0; r < rows; ++r) {
+        const VF a = hn::Set(d, left.data[r * left.stride + k + part + i]);
+        acc[r] = part + i == 0 ? hn::Mul(a, x[i]) : hn::MulAdd(a, x[i], acc[r]);
+      }
+    }
+  }
 }
 
-/// to = left · right, right's columns lying one after the other.
+/// The end of a block that is no whole stretch: from zero, as the blocked product begins there.
+template <int rows, class T>
+HWY_INLINE void LastChains(const LeftRows& left, const LineGroup<T>& of, Index k, Index end,
+                           VF (&acc)[rows]) {
+  const DF d;
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) acc[r] = hn::Zero(d);
+  for (; k < end; ++k) {
+    HWY_ALIGN float depth[lane_count];
+    for (Index i = 0; i < lane_count; ++i) depth[i] = static_cast<float>(of.lines[i][k]);
+    const VF x = hn::Load(d, depth);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r)
+      acc[r] = hn::MulAdd(hn::Set(d, left.data[r * left.stride + k]), x, acc[r]);
+  }
+}
+
+/// Sums over depths begin .. end - 1, which are one block.
+template <int rows, class T>
+HWY_INLINE void RowBlock(const LeftRows& left, const LineGroup<T>& of, Index begin, Index end,
+                         VF (&sums)[rows]) {
+  VF acc[rows];
+  const auto take = [&](bool first) HWY_ATTR {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) sums[r] = first ? acc[r] : hn::Add(sums[r], acc[r]);
+  };
+  Index k = begin;
+  for (; k + matrix_stretch <= end; k += matrix_stretch) {
+    RowChains<rows>(left, of, k, acc);
+    take(k == begin);
+  }
+  if (k == end) return;
+  LastChains<rows>(left, of, k, end, acc);
+  take(k == begin);
+}
+
+/// Some rows and a vector of columns over the whole depth.
+template <int rows, class T>
+HWY_INLINE void RowTile(const LeftRows& left, const LineGroup<T>& of, Index depth, Index row,
+                        Index column, MatrixResult to) {
+  const Index columns = std::min(lane_count, to.columns - column);
+  HWY_ALIGN float tile_sums[rows * lane_count];
+  for (Index begin = 0; begin < depth; begin += matrix_depth, to.add = true) {
+    VF sums[rows];
+    RowBlock<rows>(left, of, begin, std::min(depth, begin + matrix_depth), sums);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) hn::Store(sums[r], DF(), tile_sums + r * lane_count);
+    StoreTile(tile_sums, lane_count, to, row, rows, column, columns);
+  }
+}
+
+/// to = left · right, right's columns lying one after the other. Those of a vector stay near the
+/// core while groups of four rows pass.
 inline void MatrixRows(const float* left, Index stride, const MatrixLines& right,
                        const MatrixResult& to) noexcept {
   Dispatch(right.data, right.type, [&](const auto* from) {
-    if (to.rows >= 4) return RowProductLines<4>(left, stride, from, right, to);
-    if (to.rows >= 2) return RowProductLines<2>(left, stride, from, right, to);
-    RowProductLines<1>(left, stride, from, right, to);
+    for (Index column = 0; column < to.columns; column += lane_count) {
+      const LineGroup lines(from, right, column);
+      Index row = 0;
+      for (; row + 4 <= to.rows; row += 4)
+        RowTile<4>({left + row * stride, stride}, lines, right.depth, row, column, to);
+      for (; row + 2 <= to.rows; row += 2)
+        RowTile<2>({left + row * stride, stride}, lines, right.depth, row, column, to);
+      if (row < to.rows)
+        RowTile<1>({left + row * stride, stride}, lines, right.depth, row, column, to);
+    }
   });
 }
 

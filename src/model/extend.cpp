@@ -4,12 +4,25 @@
 #include "model/body.h"
 
 namespace rapt {
+namespace {
+
+/// Each would read the other's tokens as its own past.
+void check_distinct(const char* where, std::span<const Index> sequences) {
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      check(sequences[i] != sequences[j], where, ": sequence ", sequences[i],
+            " is given twice, at ", j, " and ", i,
+            "; expected each once: give its tokens as one sequence, or fork it");
+}
+
+}  // namespace
 
 void Transformer::encode(const Tokens& sources, ModelCache& cache, std::span<const Index> sequences,
-                         const Context& context) {
+                         const Context& context) const {
   check(body_->weights.encoder.has_value(), "encode: the model has no encoder");
   check(sources.lengths.size() == sequences.size(), "encode: ", sources.lengths.size(),
         " sources for ", sequences.size(), " sequences, expected as many");
+  check_distinct("encode", sequences);
   for (const Index sequence : sequences)
     check(cache.tokens(sequence) == 0 && cache.body().sources.front().tokens(sequence) == 0,
           "encode: sequence ", sequence, " has begun already, expected a new one");
@@ -57,9 +70,10 @@ Tensor Transformer::Body::extended_text(std::span<const std::int32_t> ids, Model
 }
 
 Tensor Transformer::extend(const Tokens& tokens, ModelCache& cache,
-                           std::span<const Index> sequences, const Context& context) {
+                           std::span<const Index> sequences, const Context& context) const {
   check(tokens.lengths.size() == sequences.size(), "extend: ", tokens.lengths.size(),
         " sequences of tokens for ", sequences.size(), " of the cache, expected as many");
+  check_distinct("extend", sequences);
   for (const Index sequence : sequences)
     check(cache.body().sources.empty() || cache.body().sources.front().tokens(sequence) > 0,
           "extend: sequence ", sequence, " has no sources yet, expected encode first");

@@ -23,16 +23,22 @@ class SequenceLayout {
   Index tokens() const { return items() == 0 ? 0 : rows_ / items(); }
   /// Where each row stands in its sequence; empty: rows are counted in every item.
   const std::vector<Index>& positions() const { return positions_; }
-  /// The pattern, which hashes nothing, for every sequence apart.
-  Pattern apart(const Pattern& pattern) const;
-  /// Who of these sequences sees whom of the sources: its own.
-  Pattern across(const SequenceLayout& sources) const;
 
  private:
   std::vector<Index> lengths_, positions_;
   Index rows_ = 0;
   bool packed_ = false;
 };
+
+/// Neighbouring sequences that attend alike: items of one call.
+struct SequenceRun {
+  Index first, items;  // sequences
+  Index tokens, keys;  // of each
+};
+
+/// In order. Each sequence meets keys of its own only, so its numbers do not depend on the others:
+/// where it lies among all rows would decide about the tiles that its keys are summed in.
+std::vector<SequenceRun> runs_of(const SequenceLayout& queries, const SequenceLayout& keys);
 
 /// Plans of a pass: layers with one pattern share one.
 class PlanBook {

@@ -97,8 +97,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   };
   Heads heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at);
   Variable turned(Tape& tape, Variable x, const StackInput& in, Index heads) const;
-  Heads source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights,
-                     Index items);
+  Heads source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights);
   Attention score(const StackInput& in, const LayerPlace& at) const;
   /// Attention over the rows of the pass themselves.
   Variable over_rows(Tape& tape, const Heads& heads, const StackInput& in, const LayerPlace& at);
@@ -106,6 +105,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
                                 const StackInput& in, const LayerPlace& at);
   Variable over_hashed_rows(Tape& tape, const Heads& heads, const StackInput& in,
                             const LayerPlace& at);
+  std::vector<SequenceCall> calls_of(const Attention& how, const Pattern& pattern,
+                                     const std::vector<SequenceRun>& runs);
   AttentionExtras extras(const StackInput& in, const LayerPlace& at, const char* part) const;
   /// The score of cross-attention.
   Attention cross_score(const LayerPlace& at) const;
@@ -115,7 +116,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   Variable over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache, Attention how,
                       const SequenceLayout& layout) const;
   void show_call(const std::string& layer, AttentionExtras& extras) const;
-  void keep_stats(const std::string& layer, const Attended& attended) const;
+  void keep_stats(const std::string& layer, const Attended& attended, Index& counted) const;
 
   const ModelConfig& config_;
   ModelWeights& weights_;

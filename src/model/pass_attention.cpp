@@ -83,10 +83,17 @@ Attention Pass::score(const StackInput& in, const LayerPlace& at) const {
   return how;
 }
 
-void Pass::keep_stats(const std::string& layer, const Attended& attended) const {
-  LayerStats stats{.layer = layer};
+/// Adds rows to those of the layer that are counted already.
+void Pass::keep_stats(const std::string& layer, const Attended& attended, Index& counted) const {
+  if (counted == 0) options_.stats->push_back({.layer = layer});
+  LayerStats& stats = options_.stats->back();
   const Tensor& largest = attended.stats->largest;
   const Index rows = largest.elements();
+  const auto before = static_cast<double>(counted);
+  counted += rows;
+  stats.entropy *= before;
+  stats.largest *= before;
+  stats.saturated *= before;
   for (Index r = 0; r < rows; ++r) {
     stats.entropy += static_cast<double>(attended.stats->entropy.data()[r]);
     stats.largest += static_cast<double>(largest.data()[r]);
@@ -96,17 +103,17 @@ void Pass::keep_stats(const std::string& layer, const Attended& attended) const 
       stats.largest_logit =
           std::max(stats.largest_logit, std::fabs(static_cast<double>(max)) * std::numbers::ln2);
   }
-  const double count = static_cast<double>(std::max<Index>(1, rows));
+  const auto count = static_cast<double>(std::max<Index>(1, counted));
   stats.entropy /= count;
   stats.largest /= count;
   stats.saturated /= count;
-  options_.stats->push_back(stats);
 }
 
 AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const char* part) const {
   const std::string name = in.weights->name + ".layers." + std::to_string(at.layer) + part;
-  AttentionExtras made{in.weights->table, [this, name](const Attended& attended) {
-                         if (attended.stats) keep_stats(name, attended);
+  AttentionExtras made{in.weights->table,
+                       [this, name, counted = Index{0}](const Attended& attended) mutable {
+                         if (attended.stats) keep_stats(name, attended, counted);
                        }};
   show_call(name, made);
   return made;
@@ -141,12 +148,23 @@ Variable Pass::over_rows(Tape& tape, const Heads& heads, const StackInput& in,
                          const LayerPlace& at) {
   const Pattern& pattern = in.layer(at.layer).pattern;
   if (lsh_part(pattern)) return over_hashed_rows(tape, heads, in, at);
-  Attention how = score(in, at);
-  how.pattern = in.layout->apart(pattern);
-  how.plan = plans_.plan(how.pattern, {in.layout->tokens(), in.layout->tokens()});
-  const HeadShape shape{in.layout->items(), config_.heads, config_.dim()};
-  return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how,
-                   extras(in, at, ".attention"));
+  const HeadShape shape{1, config_.heads, config_.dim()};
+  return attention_apart(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(),
+                         calls_of(score(in, at), pattern, runs_of(*in.layout, *in.layout)),
+                         extras(in, at, ".attention"));
+}
+
+/// A call for each run; what it drops has a seed of its own.
+std::vector<SequenceCall> Pass::calls_of(const Attention& how, const Pattern& pattern,
+                                         const std::vector<SequenceRun>& runs) {
+  std::vector<SequenceCall> calls;
+  for (const SequenceRun& run : runs) {
+    Attention& one = calls.emplace_back(run.tokens, how, run.items, run.keys).how;
+    one.pattern = among(pattern, run.keys);
+    one.plan = plans_.plan(one.pattern, {run.tokens, run.keys});
+    if (run.first > 0) one.dropout.seed = random_bits(how.dropout.seed, {run.first});
+  }
+  return calls;
 }
 
 Variable Pass::over_longformer_rows(Tape& tape, const Variable& x, const Variable& qkv,
@@ -209,33 +227,29 @@ Attention Pass::cross_score(const LayerPlace& at) const {
 Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, const LayerPlace& at) {
   const AttentionWeights& weights = *in.layer(at.layer).cross;
   const SequenceLayout& queries = *in.layout;
-  HeadShape shape{queries.items(), config_.heads, config_.dim()};
+  const HeadShape shape{1, config_.heads, config_.dim()};
   Variable q = linear(tape, x, weights.in);
   if (config_.qk_norm)
     q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.epsilon);
-  Attention how = cross_score(at);
+  const Attention how = cross_score(at);
   if (use_.cache != nullptr) {
     const KvCache& cache = use_.cache->body().sources[static_cast<std::size_t>(at.layer)];
     return linear(tape, over_cache(tape, {q, 0}, cache, how, queries), weights.out);
   }
   check(!in.sources.empty(), "forward: an encoder-decoder without sources");
-  const SequenceLayout& sources = *in.source_layout;
-  // Either both are batches of items or both are one row of documents.
-  if (queries.packed() || sources.packed()) shape.items = 1;
-  const Heads heads = source_heads(tape, in.sources, weights, shape.items);
-  how.pattern = queries.across(sources);
+  const Heads heads = source_heads(tape, in.sources, weights);
   AttentionExtras more = extras(in, at, ".cross_attention");
   more.table = nullptr;
   const Variable y =
-      attention(tape, {q, 0}, heads.k, heads.v, shape, config_.kv_count(), how, more);
+      attention_apart(tape, {q, 0}, heads.k, heads.v, shape, config_.kv_count(),
+                      calls_of(how, full(), runs_of(queries, *in.source_layout)), more);
   return linear(tape, y, weights.out);
 }
 
 /// Keys and values of what the encoder read.
-Pass::Heads Pass::source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights,
-                               Index items) {
+Pass::Heads Pass::source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights) {
   const Variable kv = linear(tape, read, weights.sources);
-  const HeadShape keys{items, config_.kv_count(), config_.dim()};
+  const HeadShape keys{1, config_.kv_count(), config_.dim()};
   Heads heads{{}, {kv, 0}, {kv, config_.kv_count() * config_.dim()}};
   if (config_.qk_norm)
     heads.k = {head_norm(tape, heads.k, keys, *weights.key_norm.gain, config_.epsilon), 0};
@@ -244,7 +258,7 @@ Pass::Heads Pass::source_heads(Tape& tape, const Variable& read, const Attention
 
 void Pass::keep_sources(Tape& tape, const Variable& read, const SequenceLayout& layout) {
   for (std::size_t i = 0; i < weights_.stack.layers.size(); ++i) {
-    const Heads heads = source_heads(tape, read, *weights_.stack.layers[i].cross, 1);
+    const Heads heads = source_heads(tape, read, *weights_.stack.layers[i].cross);
     append(use_.cache->body().sources[i], heads.k, heads.v, layout);
   }
 }

@@ -71,11 +71,11 @@ void Transformer::refresh() {
 
 namespace {
 
-/// Matrices that nothing but products reads: no row of them is looked up.
+/// Matrices that products read. Rows of a tied embedding are looked up as well.
 std::vector<Parameter*> product_weights(ModelWeights& weights) {
   std::vector<Parameter*> found;
   const auto add = [&](const LinearWeights& layer) {
-    if (layer.weight != nullptr && layer.weight != weights.embedding) found.push_back(layer.weight);
+    if (layer.weight != nullptr) found.push_back(layer.weight);
   };
   const auto add_attention = [&](const AttentionWeights& of) {
     for (const LinearWeights* layer : {&of.in, &of.sources, &of.global, &of.out}) add(*layer);
@@ -106,7 +106,7 @@ void Transformer::unpack() {
   for (Parameter& parameter : parameters()) parameter.unpack();
 }
 
-Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) {
+Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) const {
   check(!body_->weights.encoder, "forward: an encoder-decoder without sources, expected some");
   const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
   if (tape.records()) pass->train();
@@ -121,7 +121,7 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOption
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
-                              const PassOptions& options) {
+                              const PassOptions& options) const {
   check(body_->weights.encoder.has_value(), "forward: sources for a model without an encoder");
   check(tokens.lengths.size() == sources.lengths.size(), "forward: ", tokens.lengths.size(),
         " sequences and sources of ", sources.lengths.size(), ", expected as many");
@@ -138,7 +138,7 @@ Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& so
 }
 
 TokenLoss Transformer::loss(Tape& tape, const Variable& hidden,
-                            std::span<const std::int32_t> targets, const CrossEntropy& how) {
+                            std::span<const std::int32_t> targets, const CrossEntropy& how) const {
   CrossEntropy with_bias = how;
   with_bias.bias = body_->weights.head.bias;
   return cross_entropy(tape, body_->head_rows(tape, hidden), body_->head(), targets, with_bias);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernels/context.h"
 #include "nn/elementwise.h"
 #include "rapt/nn.h"
 
@@ -117,13 +118,19 @@ void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradi
   if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable, context);
 }
 
-/// Runs calls that write into `out`, one after the other.
+/// Runs calls that write into `out`: short ones side by side, each on threads of its own too.
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
-  for (Call& call : given.calls) {
-    if (extras.asked) extras.asked(call.q, call.k, call.v, call.how);
-    Attended attended = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
-    if (extras.seen) extras.seen(attended);
-    call.rows = std::move(attended.rows);
+  if (extras.asked)
+    for (Call& call : given.calls) extras.asked(call.q, call.k, call.v, call.how);
+  std::vector<Attended> attended(given.calls.size());
+  for_each_task(tape.context(), std::ssize(given.calls), [&](Index task, Index) {
+    const auto i = static_cast<std::size_t>(task);
+    const Call& call = given.calls[i];
+    attended[i] = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
+  });
+  for (std::size_t i = 0; i < attended.size(); ++i) {
+    if (extras.seen) extras.seen(attended[i]);
+    given.calls[i].rows = std::move(attended[i].rows);
   }
   if (!tape.records()) return tape.input(std::move(out));
   auto kept = std::make_shared<Kept>(std::move(given));
@@ -136,11 +143,12 @@ Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) 
   return result;
 }
 
-/// Some tokens of a view of one item.
+/// Some tokens of a view of one item, or as many for each of several items.
 template <class T>
-BasicView<T> tokens_of(const BasicView<T>& x, Index first, Index count) {
-  return BasicView<T>::trusted(x.data() + first * x.strides()[2], {1, x.heads(), count, x.dim()},
-                               x.strides());
+BasicView<T> tokens_of(const BasicView<T>& x, Index first, Index count, Index items = 1) {
+  const Index step = x.strides()[2];
+  return BasicView<T>::trusted(x.data() + first * step, {items, x.heads(), count, x.dim()},
+                               {count * step, x.strides()[1], step, 1});
 }
 
 }  // namespace
@@ -160,21 +168,30 @@ Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
                          const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                          const std::vector<SequenceCall>& sequences,
                          const AttentionExtras& extras) {
-  Index tokens = 0;
-  for (const SequenceCall& sequence : sequences) tokens += sequence.tokens;
-  check_apart("attention", q.of.value(), shape, tokens);
-  check_apart("attention", k.of.value(), {1, kv_heads, shape.dim}, tokens);
+  const auto keys_of = [](const SequenceCall& call) {
+    return call.keys == 0 ? call.tokens : call.keys;
+  };
+  Index query_rows = 0, key_rows = 0;
+  for (const SequenceCall& call : sequences) {
+    query_rows += call.items * call.tokens;
+    key_rows += call.items * keys_of(call);
+  }
+  check_apart("attention", q.of.value(), shape, query_rows);
+  check_apart("attention", k.of.value(), {1, kv_heads, shape.dim}, key_rows);
   const View queries = view_of(q, shape), keys = view_of(k, {1, kv_heads, shape.dim}),
              values = view_of(v, {1, kv_heads, shape.dim});
   const RowsAndWidth rows{q.of.shape()[0], shape.heads * shape.dim};
   Tensor out = Tensor::uninitialized({rows.count, rows.width});
   const MutableView all = heads_in(out.data(), rows, shape, 0);
   Kept kept{q, k, v, {}, extras.table};
-  Index first = 0;
-  for (const auto& [count, how] : sequences) {
-    const auto part = [&, many = count](const auto& x) { return tokens_of(x, first, many); };
-    kept.calls.push_back({part(queries), part(keys), part(values), part(all), how});
-    first += count;
+  Index query = 0, key = 0;
+  for (const SequenceCall& call : sequences) {
+    const Index count = keys_of(call), items = call.items;
+    kept.calls.push_back({tokens_of(queries, query, call.tokens, items),
+                          tokens_of(keys, key, count, items), tokens_of(values, key, count, items),
+                          tokens_of(all, query, call.tokens, items), call.how});
+    query += items * call.tokens;
+    key += items * count;
   }
   return run(tape, std::move(out), std::move(kept), extras);
 }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/context.h"
+#include "nn/packed_matrix.h"
 #include "nn/rows.h"
 #include "nn/shapes.h"
 #include "nn/weight.h"
@@ -15,7 +16,6 @@ using Ids = std::vector<std::int32_t>;
 void check_ids(const Parameter& table, const Ids& ids) {
   check(table.shape().rank() == 2, "embed: ", table.name, " has shape ", table.shape(),
         ", expected [entries, width]");
-  check(table.packed == nullptr, "embed: ", table.name, " is packed, expected unpack() before");
   const Index entries = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
     check(0 <= ids[i] && ids[i] < entries, "embed: id ", i, " is ", ids[i], ", but ", table.name,
@@ -35,6 +35,7 @@ void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Conte
 
 void copy_row(const Parameter& table, Index row, float* to, const Context& context) {
   if (!table.quantized.empty()) return table.quantized.body().expand_row(row, to);
+  if (table.packed != nullptr) return table.packed->expand_row(row, to);
   const Tensor& value = table.value;
   const Index width = value.shape()[1];
   const auto* from = static_cast<const std::byte*>(value.memory()) +

@@ -20,8 +20,9 @@ constexpr Index own_at_once = Index{1} << 16;
 constexpr Index packed_per_task = Index{1} << 15, fewest_lines = 32;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 18;
-/// Rows of a left operand up to which the right one is read as it lies.
-constexpr Index few_rows = 16;
+/// Rows of a left operand up to which a right one that is widened is read as it lies: it would be
+/// packed for each of them otherwise. The bits are the same.
+constexpr Index few_rows = 8;
 /// Numbers of the right operand that a task reads then.
 constexpr Index read_per_task = Index{1} << 15;
 
@@ -145,7 +146,8 @@ void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
     left = wide.data();
     stride = a.columns;
   }
-  const Index columns = std::max<Index>(4, read_per_task / a.columns / 4 * 4);
+  const Index group = kernels.matrix.unit;
+  const Index columns = std::max(group, read_per_task / a.columns / group * group);
   for_each_task(context, divide_up(b.columns, columns), [&](Index task, Index) {
     const Index first = task * columns, count = std::min(columns, b.columns - first);
     kernels.matrix_rows(left, stride, part_of(right, first, count, 0, right.depth),
@@ -175,8 +177,9 @@ void multiply_as(const Matrix& a, const Matrix& b, const Product& to, const Cont
   if (a.rows == 0 || b.columns == 0) return;
   if (a.columns == 0) return write_empty_sums(a, b, to);
   const FlushDenormals guard;
-  if (a.rows <= few_rows && a.column_step == 1 && b.row_step == 1)
-    return multiply_few_rows(a, b, to, context);
+  if constexpr (std::is_same_v<T, float>)
+    if (a.rows <= few_rows && a.column_step == 1 && b.row_step == 1)
+      return multiply_few_rows(a, b, to, context);
   BlockedProduct<T>(a, b, to, context).run();
 }
 

@@ -26,22 +26,22 @@ struct Product {
   void (*finish)(const float* x, Index count, float* y) noexcept = nullptr;
 };
 
-/// a · b. The same bits for any number of threads: threads share out parts of the result, and sums
-/// run over the depth in one fixed order. Numbers of a type other than f32 are widened.
-/// With rows and a depth of any size; a depth of 0 gives zeros or the bias.
+/// a · b. A row of the result has the same bits for any number of threads and whatever other rows a
+/// has: threads share out parts of the result, and sums run over the depth in one order, which
+/// depends on the depth and the instruction set alone. Numbers of a type other than f32 are
+/// widened. With rows and a depth of any size; a depth of 0 gives zeros or the bias.
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
 /// The same where operands are to be taken as bf16: numbers of other types are rounded to nearest,
-/// ties to even, as they are packed, and products are summed in f32. Where the instruction set
-/// multiplies no bf16 (Kernels::pairs is null), and of few rows as they are generated, nothing is
-/// rounded: it is multiply.
+/// ties to even, as they are packed, and products are summed in f32, be it one row or many. Where
+/// the instruction set multiplies no bf16 (Kernels::pairs is null) nothing is rounded: it is
+/// multiply.
 void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
 /// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
 /// at most 24 of them make a block, and blocks are 256 deep or more: a term goes through 16 + 23
-/// roundings and one for each block. Of few rows, chains have 32 terms, 16 lanes are added up and
-/// all else is f64: 37. The rest is for terms of second order.
+/// roundings and one for each block. The rest is for terms of second order.
 constexpr double multiply_error(Index depth) {
   return (44 + static_cast<double>((depth + 255) / 256)) * 0x1p-24;
 }

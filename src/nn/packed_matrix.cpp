@@ -50,21 +50,17 @@ Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kerne
 /// them.
 constexpr Index panels_together = 4;
 
-/// What kernels multiply numbers of a type as.
-template <class T>
-using Multiplied = std::conditional_t<std::is_same_v<T, F16>, float, T>;
-
 template <class T>
 struct Room {
   explicit Room(Index size) : numbers(size) {}
   Buffer<T> numbers;
 };
 
-/// Where number `depth` of a column lies in a panel as wide as `width`.
+/// Bits of a 16-bit type as its numbers.
 template <class T>
-Index place_in_panel(Index column, Index depth, Index width) {
-  if constexpr (std::is_same_v<T, Bf16>) return (depth / 2 * width + column) * 2 + depth % 2;
-  return depth * width + column;
+const T* as_numbers(const std::uint16_t* bits) {
+  static_assert(sizeof(T) == sizeof(std::uint16_t) && std::is_standard_layout_v<T>);
+  return reinterpret_cast<const T*>(bits);
 }
 
 }  // namespace
@@ -86,24 +82,20 @@ template <>
 const Bf16* PackedMatrix::block<Bf16>(Index depth) const {
   return pairs_.data() + depth * width_;
 }
-template <>
-const F16* PackedMatrix::block<F16>(Index depth) const {
-  return halves_.data() + depth * width_;
-}
 
 PackedMatrix::PackedMatrix(const Tensor& weight, const Context& context)
     : kernels_(&kernels_of(context)),
       type_(weight.type()),
       out_(weight.shape()[0]),
       in_(weight.shape()[1]) {
-  if (type_ == Type::bf16) {
+  if (type_ == Type::bf16 && kernels_->pairs != nullptr) {
     pack<Bf16>(weight, context);
     return;
   }
   pack<float>(weight, context);
   if (type_ == Type::f32) return;
-  halves_ = Buffer<F16>(floats_.size());  // the same numbers: they came out of f16
-  kernels_->store_numbers(floats_.data(), floats_.size(), Type::f16, halves_.data());
+  narrow_ = Buffer<std::uint16_t>(floats_.size());  // the same numbers: they came out of its type
+  kernels_->store_numbers(floats_.data(), floats_.size(), type_, narrow_.data());
   floats_ = {};
 }
 
@@ -129,36 +121,47 @@ void PackedMatrix::pack(const Tensor& weight, const Context& context) {
 
 Index PackedMatrix::bytes() const {
   return floats_.size() * Index{sizeof(float)} + pairs_.size() * Index{sizeof(Bf16)} +
-         halves_.size() * Index{sizeof(F16)};
+         narrow_.size() * Index{sizeof(std::uint16_t)};
 }
 
-template <class T>
-void PackedMatrix::expand(Tensor& weight) const {
-  const auto& kernels = block_kernels<Multiplied<T>>(*kernels_);
-  T* to = weight.numbers<T>().data();
-  for (Index at = 0; at < in_; at += kernels.depth) {
-    const Index deep = std::min(kernels.depth, in_ - at);
-    for (Index first = 0; first < out_; first += kernels.panel) {
-      const Index columns = std::min(kernels.panel, out_ - first);
-      const Index width = std::min(kernels.panel, width_ - first);
-      const T* from = block<T>(at) + first * round_up(deep, kernels.depth_unit);
-      for (Index c = 0; c < columns; ++c)
-        for (Index k = 0; k < deep; ++k)
-          to[(first + c) * in_ + at + k] = from[place_in_panel<T>(c, k, width)];
+template <class T, class To>
+void PackedMatrix::copy_row(const T* blocks, Index row, To* to) const {
+  const bool pairs = in_pairs();
+  const Index panel = pairs ? kernels_->pairs->matrix.panel : kernels_->matrix.panel;
+  const Index depth = pairs ? kernels_->pairs->matrix.depth : kernels_->matrix.depth;
+  const Index unit = pairs ? kernels_->pairs->matrix.depth_unit : kernels_->matrix.depth_unit;
+  const Index first = row / panel * panel, column = row - first;
+  const Index width = std::min(panel, width_ - first);
+  for (Index at = 0; at < in_; at += depth) {
+    const Index deep = std::min(depth, in_ - at);
+    const T* from = blocks + at * width_ + first * round_up(deep, unit);
+    for (Index k = 0; k < deep; ++k) {
+      const Index place = pairs ? (k / 2 * width + column) * 2 + k % 2 : k * width + column;
+      to[at + k] = static_cast<To>(from[place]);
     }
   }
 }
 
 Tensor PackedMatrix::expanded() const {
   Tensor weight = Tensor::uninitialized({out_, in_}, type_);
-  if (type_ == Type::bf16) {
-    expand<Bf16>(weight);
-  } else if (type_ == Type::f16) {
-    expand<F16>(weight);
-  } else {
-    expand<float>(weight);
+  for (Index row = 0; row < out_; ++row) {
+    if (in_pairs()) {
+      copy_row(pairs_.data(), row, weight.numbers<Bf16>().data() + row * in_);
+    } else if (is_widened()) {  // f16 or bf16: bits
+      copy_row(narrow_.data(), row, static_cast<std::uint16_t*>(weight.memory()) + row * in_);
+    } else {
+      copy_row(floats_.data(), row, weight.data() + row * in_);
+    }
   }
   return weight;
+}
+
+void PackedMatrix::expand_row(Index row, float* to) const {
+  assert(0 <= row && row < out_);
+  if (in_pairs()) return copy_row(pairs_.data(), row, to);
+  if (!is_widened()) return copy_row(floats_.data(), row, to);
+  if (type_ == Type::bf16) return copy_row(as_numbers<Bf16>(narrow_.data()), row, to);
+  copy_row(as_numbers<F16>(narrow_.data()), row, to);
 }
 
 template <>
@@ -173,11 +176,15 @@ void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
   const Index place = column * of.deep;
   if (type_ == Type::f32)
     return kernels.product(of.strips, block<float>(of.first) + place, of.deep, to);
-  const F16* halves = block<F16>(of.first) + place;
+  const std::uint16_t* narrow = narrow_.data() + of.first * width_ + place;
   // One strip reads them once, in registers. Several would widen them once each.
-  if (to.rows <= kernels.strip) return kernels_->matrix_halves(of.strips, halves, of.deep, to);
+  if (to.rows <= kernels.strip) {
+    if (type_ == Type::bf16)
+      return kernels_->matrix_bf16(of.strips, as_numbers<Bf16>(narrow), of.deep, to);
+    return kernels_->matrix_f16(of.strips, as_numbers<F16>(narrow), of.deep, to);
+  }
   const Index columns = std::min(width_ - column, round_up(to.columns, kernels.unit));
-  kernels_->load_numbers(halves, Type::f16, columns * of.deep, of.wide);
+  kernels_->load_numbers(narrow, type_, columns * of.deep, of.wide);
   kernels.product(of.strips, of.wide, of.deep, to);
 }
 
@@ -185,7 +192,7 @@ void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
 template <class T>
 void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
                                   decltype(Product::finish) finish) const {
-  const bool whole = finish == nullptr && type_ != Type::f16;
+  const bool whole = finish == nullptr && !is_widened();
   const Index step = whole ? to.columns : panels_together * block_kernels<T>(*kernels_).panel;
   for (Index column = 0; column < to.columns; column += step) {
     MatrixResult part = to;
@@ -267,7 +274,7 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     const Index column = task % cut.column_parts * cut.columns;
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
     // Panels first: they lie on a boundary then, as strips do behind them.
-    const Index widened = type_ == Type::f16 ? panels_together * kernels.panel * most : 0;
+    const Index widened = is_widened() ? panels_together * kernels.panel * most : 0;
     T* wide = crew.get(worker, widened + cut.rows * most).numbers.data();
     MatrixResult result{.data = to.data + row * to.stride + column,
                         .stride = to.stride,
@@ -295,7 +302,7 @@ void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
   }
   if (a.rows == 0 || weight.out_ == 0) return;
   const FlushDenormals guard;
-  if (weight.type_ == Type::bf16) return weight.multiply_by<Bf16>(a, to, context);
+  if (weight.in_pairs()) return weight.multiply_by<Bf16>(a, to, context);
   weight.multiply_by<float>(a, to, context);
 }
 

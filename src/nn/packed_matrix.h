@@ -10,8 +10,8 @@ namespace rapt {
 /// operand of a product: panels of columns, one block of the depth after the other.
 class PackedMatrix {
  public:
-  /// Of f32, of f16, which is widened as it is read, or of bf16 where the context's instruction set
-  /// multiplies that.
+  /// Of any type. f16, and bf16 where the context's instruction set does not multiply it, is
+  /// widened to f32 as it is read.
   PackedMatrix(const Tensor& weight, const Context& context);
 
   Index out() const { return out_; }
@@ -20,14 +20,21 @@ class PackedMatrix {
   Index bytes() const;
   /// As it was.
   Tensor expanded() const;
+  /// Row `row` of the weight, `in` numbers, as f32: what an embedding looks up. Its numbers lie a
+  /// panel's width apart, so it costs a line of cache for each.
+  void expand_row(Index row, float* to) const;
 
  private:
   friend void multiply(const Matrix&, const PackedMatrix&, const Product&, const Context&);
 
   template <class T>
   void pack(const Tensor& weight, const Context& context);
-  template <class T>
-  void expand(Tensor& weight) const;
+  /// Row `row` as numbers of type To, of numbers of type T that lie from `blocks` on.
+  template <class T, class To>
+  void copy_row(const T* blocks, Index row, To* to) const;
+  /// Whether it is multiplied as bf16: pairs of depths lie side by side then.
+  bool in_pairs() const { return pairs_.size() > 0; }
+  bool is_widened() const { return narrow_.size() > 0; }
   template <class T>
   void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
   template <class T>
@@ -51,14 +58,14 @@ class PackedMatrix {
   Index width_ = 0;       // columns with those that fill up the last panel
   Buffer<float> floats_;  // one of the three
   Buffer<Bf16> pairs_;
-  Buffer<F16> halves_;  // where floats would lie
+  Buffer<std::uint16_t> narrow_;  // bits of f16 or bf16, where floats would lie
 };
 
 /// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
-/// Of f32 and f16, with the same bits, within multiply_error, as other products are; a weight of
-/// bf16 makes a product of bf16, within multiply_bf16_error: a is rounded, be it one row or many.
-/// With kernels of another instruction set than the weight was packed for, it is expanded first.
-/// `to` is not added to.
+/// The bits of a product with the weight as it lies unpacked: of f32 and f16 within multiply_error;
+/// a weight of bf16 makes a product of bf16 where the instruction set multiplies that, within
+/// multiply_bf16_error: a is rounded, be it one row or many. With kernels of another instruction
+/// set than the weight was packed for, it is expanded first. `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 

@@ -21,7 +21,6 @@ void Parameter::quantize(Quantization type, const Context& context) {
 void Parameter::pack(const Context& context) {
   check(value.shape().rank() == 2 && working.empty(), "pack: ", name, " has shape ", shape(),
         ", expected a matrix that is neither packed nor rounded");
-  if (value.type() == Type::bf16 && kernels_of(context).pairs == nullptr) return;
   packed = std::make_shared<const PackedMatrix>(value, context);
   value = {};
   gradient = {};
