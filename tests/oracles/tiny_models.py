@@ -31,7 +31,8 @@ RULES = [
      r"|feedforward_dim|dim_feedforward|intermediate_size_mlp|linear_units)", 96),
     (r"num_experts_per_tok(en)?|moe_k|moe_topk|top_k_experts", 2),
     (r"(\w+_)?(num_experts|num_local_experts|n_routed_experts|moe_num_experts)", 4),
-    (r"n_group|topk_group", 1),
+    (r"n_group|topk_group|num_expert_group", 1),
+    (r"upsample_groups", WIDTH),
     (r"image_size|pretrain_image_size|input_size|img_size", 32),
     (r"patch_size|patch_sizes", 8),
     (r"(max_|n_)?(position_embeddings|positions|ctx)|max_position_embeddings|n_positions"
@@ -128,7 +129,7 @@ def _rope(config):
         divides = "mrope_section" in inspect.getsource(importlib.import_module(modeling))
     except (ImportError, OSError):
         return {}
-    if not isinstance(rope, dict) or not divides:
+    if not isinstance(rope, dict) or not divides or any(isinstance(x, dict) for x in rope.values()):
         return {}
     pairs = int(HEAD_DIM * rope.get("partial_rotary_factor", 1)) // 2
     section = 3 * pairs // 8
@@ -137,7 +138,6 @@ def _rope(config):
 
 _SHARED = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4,
            "num_kv_shared_layers": 2}
-_ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
 # What no rule can know.
 OVERRIDES = {
     "gemma4_text": _SHARED, "gemma4_unified_text": _SHARED,
@@ -147,8 +147,17 @@ OVERRIDES = {
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
     "recurrent_gemma": {"num_hidden_layers": 3},
     "falcon_h1": {"mamba_d_ssm": 128, "mamba_n_heads": 8, "mamba_d_head": 16},
-    "esm": {"vocab_size": 128}, "hunyuan_v1_dense": _ROPE, "hunyuan_v1_moe": _ROPE,
-    "hunyuan_vl_text": _ROPE, "ministral": {"head_dim": 16},
+    "esm": {"vocab_size": VOCAB, "pad_token_id": 0, "mask_token_id": 3},
+    "hunyuan_v1_dense": {"head_dim": HEAD_DIM}, "hunyuan_v1_moe": {"head_dim": HEAD_DIM},
+    "hunyuan_vl_text": {"head_dim": HEAD_DIM}, "ministral": {"head_dim": HEAD_DIM},
+    "deepseek_v2": {"num_experts_per_tok": 2}, "blt": {"encoder_hash_byte_group_vocab": 64},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
+    "dots3_note_text": {"per_layer_config": {}}, "longcat_flash": {"qk_head_dim": 32},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "granite_speech5_encoder": {"context_size": 8}, "granite_speech5_ctc": {"context_size": 8},
+    "ernie4_5_vl_moe_text": {"rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}},
+    "glm5_next_text": {"index_topk": 16, "index_kpool": 4},
     "zaya": {"num_experts_per_tok": 1}, "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
     "swin": {"window_size": 4}, "t5": {"decoder_start_token_id": 0},
     "luke": {"entity_vocab_size": 64, "entity_emb_size": 64},
@@ -178,7 +187,9 @@ def _from(names, kind):
 
 def model_classes(kind):
     """(the class for forward and gradients, the class that generates or None)"""
-    generating, plain = _from(GENERATING, kind), _from(OTHERS, kind)
+    of_parts = "text_config" in kind.sub_configs  # its causal class takes the part's configuration
+    generating = _from(GENERATING[of_parts:] + GENERATING[:of_parts], kind)
+    plain = _from(OTHERS, kind)
     if generating is not None and not generating.can_generate():
         generating = None
     bidirectional = hasattr(kind(), "is_decoder") and not kind().is_encoder_decoder
@@ -197,7 +208,8 @@ def inputs(model, draw):
         found["attention_mask"] = torch.ones(2, TOKENS, dtype=torch.long)
     wanted = [name for name, p in names.items() if p.default is p.empty
               and p.kind is p.POSITIONAL_OR_KEYWORD]
-    wanted += ["decoder_input_ids", "bbox", model.main_input_name]
+    wanted += ["decoder_input_ids", "bbox", model.main_input_name, "states", "actions", "rewards",
+               "returns_to_go", "timesteps"]
     if _needs_pixels(model, names):
         wanted.append("pixel_values")
     for name in wanted:
@@ -205,8 +217,15 @@ def inputs(model, draw):
             value = _input(name, model.config, draw)
             if value is not None:
                 found[name] = value
-    if "grid_thw" in found:
-        found.pop("pixel_values", None) if "hidden_states" in found else None
+    if "pixel_values" in found and "grid_thw" in found:
+        found["pixel_values"] = _patches(model.config, draw)
+    if "pixel_values" in found and "spatial_shapes" in names:
+        found["pixel_values"] = _patches(model.config, draw).expand(2, -1, -1)
+        found["spatial_shapes"] = torch.tensor([[4, 4], [4, 4]])
+        found["pixel_attention_mask"] = torch.ones(2, 16, dtype=torch.long)
+    if "pixel_values" in found and "input_ids" in found and model.can_generate():
+        image = _first(model.config, ["image_token_id", "image_token_index"], 0)
+        found["input_ids"][:, 1:1 + _first(model.config, ["num_query_tokens"], 4)] = image
     return {name: value for name, value in found.items() if name in names}
 
 
@@ -229,7 +248,7 @@ def _first(config, names, default):
 
 def _pixels(config, draw):
     """[2, channels, height, width], with frames before channels for videos."""
-    size = _first(config, ["image_size", "crop_size"], 32)
+    size = {"depth_pro": 128}.get(config.model_type, _first(config, ["image_size"], 32))
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     channels = _first(config, ["num_channels", "in_channels"], 3)
     frames = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", None)
@@ -254,6 +273,14 @@ def _patches(config, draw):
     return torch.randn(16, channels * time * size * size, generator=draw)
 
 
+def _episodes(name, config, draw):
+    """Of reinforcement learning: [2, steps, numbers]."""
+    if name == "timesteps":
+        return torch.arange(4).expand(2, 4)
+    width = {"states": "state_dim", "actions": "act_dim"}.get(name)
+    return torch.randn(2, 4, getattr(config, width) if width else 1, generator=draw)
+
+
 def _input(name, config, draw):
     if name == "decoder_input_ids":
         return torch.randint(3, VOCAB - 64, (2, 7), generator=draw)
@@ -263,13 +290,20 @@ def _input(name, config, draw):
         return _features(config, draw)
     if name == "hidden_states":
         return _patches(config, draw)
+    if name == "input_values" and hasattr(config, "frequency_stride"):
+        return torch.randn(2, config.max_length, config.num_mel_bins, generator=draw)
+    if name == "past_values":
+        return torch.randn(2, config.context_length, getattr(config, "num_input_channels", 1),
+                           generator=draw)
+    if name in ("states", "actions", "rewards", "returns_to_go", "timesteps"):
+        return _episodes(name, config, draw)
     made = {"bbox": lambda: torch.zeros(2, TOKENS, 4, dtype=torch.long),
             "grid_thw": lambda: torch.tensor([[1, 4, 4]]),
             "input_values": lambda: torch.randn(2, 4000, generator=draw),
             "audio_values": lambda: torch.randn(2, 4000, generator=draw),
             "inputs_embeds": lambda: torch.randn(2, TOKENS, WIDTH, generator=draw),
             "query_embeds": lambda: torch.randn(2, 4, WIDTH, generator=draw),
-            "past_values": lambda: torch.randn(2, 64, generator=draw),
+            "merge_sizes": lambda: torch.tensor([1]),
             "input_features_mask": lambda: torch.ones(2, 32, dtype=torch.long),
             "qformer_input_ids": lambda: torch.randint(3, 60, (2, TOKENS), generator=draw)}
     return made[name]() if name in made else None
