@@ -5,7 +5,9 @@
 
 Each type is a tiny model with random weights in a process of its own. What rapt gives is compared with
 eager attention in f64. It may be off by four times what eager attention in f32 is off, and by 16
-roundings of the largest number where that is nothing.
+roundings of the largest number where that is nothing. If it is off by more, eager attention gets three
+more tries with its weights changed by a rounding each: some models amplify roundings, and one try says
+little about how much.
 """
 
 import copy
@@ -97,6 +99,7 @@ class Models:
         self.mine.load_state_dict(self.eager.state_dict())
         self.exact = copy.deepcopy(self.eager).double()
         self.given = tiny_models.inputs(self.eager, torch.Generator().manual_seed(1))
+        self.tries = []
         self._turn_features()
 
     def _turn_features(self):
@@ -108,14 +111,25 @@ class Models:
             except Exception:
                 self.given["input_features"] = self.given["input_features"].mT.contiguous()
 
+    def rounded(self, seed):
+        """Eager attention with every weight one rounding up or down."""
+        model, draw = copy.deepcopy(self.eager), torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + torch.randint(-1, 2, p.shape, generator=draw) * torch.finfo(p.dtype).eps)
+        return model
+
     def each(self, run, **changes):
-        """run(model, inputs) for all three; an error of eager attention means nothing for rapt."""
+        """run(model, inputs) by rapt, by eager attention in f32 (a list) and in f64; an error of eager
+        attention means nothing for rapt."""
         given = {**self.given, **changes}
         exact = {k: v.double() if torch.is_tensor(v) and v.is_floating_point() else v
                  for k, v in given.items()}
         try:
-            torch.manual_seed(3)
-            eager = run(self.eager, given)
+            eager = []
+            for model in (self.eager, *self.tries):
+                torch.manual_seed(3)
+                eager.append(run(model, given))
         except Exception as error:
             raise NotApplicable(f"fails in eager too: {short(error)}") from error
         torch.manual_seed(3)
@@ -124,7 +138,7 @@ class Models:
             torch.manual_seed(3)
             true = run(self.exact, exact)
         except Exception:  # some models are in f32 whatever they are told
-            true = eager
+            true = eager[0]
         return mine, eager, true
 
 
@@ -141,32 +155,37 @@ def tensors(output, path=""):
     return {k: v for name, part in output for k, v in tensors(part, f"{path}.{name}").items()}
 
 
-def compare(mine, eager, true):
-    mine, eager, true = tensors(mine), tensors(eager), tensors(true)
-    if mine.keys() != eager.keys():
-        raise Different(f"outputs {sorted(mine.keys() ^ eager.keys())[:4]} on one side only")
-    if not eager:
+def compare(mine, eager, true, weights=False):
+    """Attention weights apart from everything else: some models return them unasked from eager
+    attention alone."""
+    mine, true, *eager = ({k: v for k, v in tensors(x).items() if weights == ("attentions" in k)}
+                          for x in (mine, true, *eager))
+    if mine.keys() != eager[0].keys():
+        raise Different(f"outputs {sorted(mine.keys() ^ eager[0].keys())[:4]} on one side only")
+    if not mine:
         raise NotApplicable("no floating-point outputs")
-    if all(not x.isfinite().any() for x in eager.values()):
+    if all(not x.isfinite().any() for x in eager[0].values()):
         raise NotApplicable("eager attention gives no finite number")
     for name, x in mine.items():
-        y, z = eager[name], true.get(name, eager[name])
+        y = eager[0][name]
         if x.shape != y.shape:
             raise Different(f"{name.lstrip('.')} has shape {list(x.shape)}, eager {list(y.shape)}")
-        if x.shape == z.shape and x.numel():
-            _compare(name.lstrip("."), *(t.detach().double() for t in (x, y, z)))
+        if x.numel():
+            z = true[name] if name in true and true[name].shape == y.shape else y
+            _compare(name.lstrip("."), *(t.detach().double() for t in (
+                x, z, *(one[name] for one in eager))))
 
 
-def _compare(name, x, y, z):
-    known = y.isfinite()
+def _compare(name, x, z, *eager):
+    known = eager[0].isfinite()
     if not x[known].isfinite().all():
         raise Different(f"{name} is not finite where eager is")
     if not known.any():
         return
-    x, y, z = x[known], y[known], z[known]
-    z = torch.where(z.isfinite(), z, y)
-    bound = 4 * (y - z).abs().max() + 16 * torch.finfo(torch.float32).eps * z.abs().max()
-    off = (x - z).abs().max()
+    z = torch.where(z.isfinite(), z, eager[0])[known]
+    rounding = max((y[known] - z).abs().max() for y in eager)
+    bound = 4 * rounding + 16 * torch.finfo(torch.float32).eps * z.abs().max()
+    off = (x[known] - z).abs().max()
     if off > bound:
         raise Different(f"{name} differs by {off:.1e}, at most {bound:.1e} is rounding")
 
@@ -202,11 +221,11 @@ def generated(**how):
                 **given, **how, max_new_tokens=4, min_new_tokens=4, do_sample=False, eos_token_id=None,
                 pad_token_id=0, return_dict_in_generate=True, output_logits=True)
         mine, eager, true = models.each(run, **({} if mask is None else {"attention_mask": mask}))
-        if not torch.equal(eager.sequences, true.sequences):
+        if any(not torch.equal(x.sequences, true.sequences) for x in eager):
             raise NotApplicable("rounding alone changes the tokens")
-        if not torch.equal(mine.sequences, eager.sequences):
+        if not torch.equal(mine.sequences, true.sequences):
             raise Different("other tokens")
-        compare(*(list(x.logits) for x in (mine, eager, true)))
+        compare(list(mine.logits), [list(x.logits) for x in eager], list(true.logits))
     return check
 
 
@@ -236,9 +255,9 @@ def attentions(models):
         return {k: v for k, v in tensors(found).items() if "attentions" in k}
     with torch.no_grad():
         mine, eager, true = models.each(run)
-    if not eager:
+    if not eager[0]:
         raise NotApplicable("eager gives no attention weights")
-    compare(mine, eager, true)
+    compare(mine, eager, true, weights=True)
 
 
 RUN = {"forward": forward, "padded left": padded("left"), "padded right": padded("right"),
@@ -248,7 +267,11 @@ RUN = {"forward": forward, "padded left": padded("left"), "padded right": padded
 
 def verdict(check, models):
     try:
-        check(models)
+        try:
+            check(models)
+        except Different:
+            models.tries = [models.rounded(seed) for seed in (5, 6, 7)]
+            check(models)
         return "pass"
     except NotApplicable as error:
         text = str(error)

@@ -126,6 +126,32 @@ def test_a_mask_that_stays_as_it_is_stays_a_pattern():
     assert mask._dense is None
 
 
+@pytest.mark.parametrize("side", ["none", "left", "right"])
+def test_a_mask_of_one_query_serves_all_of_them(side):
+    """BridgeTower makes one row of it."""
+    mask = rapt_mask(2, 1, 20, mask_function=masking_utils.bidirectional_mask_function,
+                     attention_mask=padding(side, 20).bool())
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
+    assert_close(attend(mask, q, k, v), eager(mask + 0, q, k, v))
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("queries", [1, 12, 20])
+def test_no_mask_is_everyone_unless_the_call_says_causal(queries, window):
+    module = torch.nn.Module().eval()
+    module.is_causal = True  # what SDPA would follow and eager attention does not
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, n, 8) for n in (queries, 20, 20))
+    assert_close(attention_forward(module, q, k, v, None)[0], eager(torch.zeros(1), q, k, v))
+    mine, weights = attention_forward(module, q, k, v, None, is_causal=True, sliding_window=window,
+                                      output_attentions=True)
+    function = CAUSAL if window is None else masking_utils.sliding_window_causal_mask_function(window)
+    mask = masking_utils.eager_mask(2, queries, 20, q_offset=20 - queries, mask_function=function)
+    assert_close(mine, eager(mask, q, k, v))
+    assert_close((weights @ v).transpose(1, 2), mine)
+
+
 def test_indices_hide_the_other_keys():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))

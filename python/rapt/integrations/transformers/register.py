@@ -14,7 +14,8 @@ from rapt.integrations.transformers.weights import attention_weights, wants_weig
 # What models send along that says nothing about this call, or that the mask says already.
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
-             "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic"}
+             "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
+             "grid_thw"}
 
 
 def register(name: str = "rapt") -> None:
@@ -32,14 +33,16 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     """query [batch, heads, queries, dim], key and value [batch, kv_heads, keys, dim]; returns
     ([batch, queries, heads, dim], weights or None), as the model's eager attention does."""
     _refuse_unknown(module, kwargs)
-    sinks = _sinks(module, s_aux if s_aux is not None else sinks)
-    mask = _mask(module, query, key, attention_mask, is_causal, kwargs.get("sliding_window"))
+    mask = _mask(query, key, attention_mask, is_causal, kwargs.get("sliding_window"))
     if indices is not None:
         mask = _only(mask, indices, key)
-    how = {"scale": scaling, "softcap": softcap or 0.0}
     weights = None
     if wants_weights(module, kwargs.get("output_attentions")):
-        weights = attention_weights(query, key, mask, position_bias, sinks=sinks, **how)
+        sent = {"softcap": softcap, "s_aux": s_aux, "sinks": sinks, "position_bias": position_bias}
+        weights = attention_weights(module, query, key, value, mask, scaling=scaling, **kwargs,
+                                    **{name: x for name, x in sent.items() if x is not None})
+    sinks = _sinks(module, s_aux if s_aux is not None else sinks)
+    how = {"scale": scaling, "softcap": softcap or 0.0}
     if dropout and module.training:
         how["dropout"] = dropout
     run = _by_pattern if isinstance(mask, PatternMask) else _by_numbers
@@ -62,18 +65,26 @@ def _sinks(module, sinks):
     return sinks if sinks is None or sinks.ndim == 4 else sinks.reshape(1, -1, 1, 1)
 
 
-def _mask(module, query, key, attention_mask, is_causal, sliding_window):
-    """No mask at all means what the module says: causal, or everyone sees everyone."""
-    if attention_mask is not None:
+def _mask(query, key, attention_mask, is_causal, sliding_window):
+    """No mask means that everyone sees everyone, whatever the module calls itself: eager attention
+    has nothing but the mask. Only is_causal=True in the call itself asks for more."""
+    if attention_mask is not None or not is_causal:
         return attention_mask
-    causal = is_causal if is_causal is not None else getattr(module, "is_causal", False)
-    if not causal or query.shape[2] == 1 and not sliding_window:
-        return None
     queries, keys = query.shape[2], key.shape[2]
-    pattern = rapt.causal() if queries > 1 else rapt.full()
+    pattern = rapt.causal()
     if sliding_window:
         pattern = pattern & rapt.window(sliding_window - 1, 2**62)
-    return PatternMask([pattern], keys, (query.shape[0], 1, queries, keys), query.dtype, None)
+
+    def numbers():
+        seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        if sliding_window:
+            seen = seen.triu(keys - queries - sliding_window + 1)
+        hidden = torch.finfo(query.dtype).min
+        return torch.zeros(queries, keys, dtype=query.dtype).masked_fill_(~seen, hidden).expand(
+            query.shape[0], 1, queries, keys)
+    if torch.compiler.is_compiling():
+        return numbers()
+    return PatternMask([pattern], keys, (query.shape[0], 1, queries, keys), query.dtype, numbers)
 
 
 def _only(mask, indices, key):
@@ -95,7 +106,7 @@ def _tokens_first(*tensors):
 def _by_pattern(query, key, value, mask, position_bias, sinks, how):
     """Items with the same pattern are one call. A row of padding that sees nothing is the mean of all
     values, as it is to a softmax of equal numbers."""
-    if not mask.intact:
+    if not mask.intact or (mask.shape[0], mask.shape[2]) != (query.shape[0], query.shape[2]):
         return _by_numbers(query, key, value, mask.dense(), position_bias, sinks, how)
     q, k, v = _tokens_first(query, key[:, :, :mask.keys], value[:, :, :mask.keys])
     first = mask.patterns[0]
