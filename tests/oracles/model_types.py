@@ -280,7 +280,7 @@ def verdict(check, models):
         return f"DIFFERENT: {error}"
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split())[:160]}"
+            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
         return f"ERROR: {short(error)}"
 
 
@@ -292,7 +292,7 @@ def build(kind, model_class, decoder):
         return f"not applicable: {error}"
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split())[:160]}"
+            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
         return refusal(kind, model_class) or f"not applicable: no tiny model: {short(error)}"
 
 
@@ -303,7 +303,7 @@ def refusal(kind, model_class):
             model_class._from_config(kind(), attn_implementation="rapt")
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split())[:160]}"
+            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
     return None
 
 
@@ -356,6 +356,13 @@ def read_table():
         return list(csv.DictReader(file))
 
 
+def write_table(rows):
+    with TABLE.open("w", newline="") as file:
+        table = csv.DictWriter(file, ["model type", "class", *CHECKS], lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+
+
 def summary(rows):
     counts = {"types": len(rows), "pass every check that applies": 0, "refused": 0,
               "nothing applies": 0, "fail": 0}
@@ -384,10 +391,7 @@ def main(names):
             print(json.dumps(rows[-1]), flush=True)
     print(summary(rows))
     if not names:
-        with TABLE.open("w", newline="") as file:
-            table = csv.DictWriter(file, ["model type", "class", *CHECKS], lineterminator="\n")
-            table.writeheader()
-            table.writerows(rows)
+        write_table(rows)
 
 
 if __name__ == "__main__":

@@ -136,20 +136,17 @@ def test_a_mask_of_one_query_serves_all_of_them(side):
     assert_close(attend(mask, q, k, v), eager(mask + 0, q, k, v))
 
 
-@pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.parametrize("queries", [1, 12, 20])
-def test_no_mask_is_everyone_unless_the_call_says_causal(queries, window):
+def test_no_mask_is_everyone_and_causal_without_one_is_refused():
     module = torch.nn.Module().eval()
     module.is_causal = True  # what SDPA would follow and eager attention does not
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 4, n, 8) for n in (queries, 20, 20))
+    q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
+    assert_close(attend(None, q, k, v), eager(torch.zeros(1), q, k, v))
     assert_close(attention_forward(module, q, k, v, None)[0], eager(torch.zeros(1), q, k, v))
-    mine, weights = attention_forward(module, q, k, v, None, is_causal=True, sliding_window=window,
-                                      output_attentions=True)
-    function = CAUSAL if window is None else masking_utils.sliding_window_causal_mask_function(window)
-    mask = masking_utils.eager_mask(2, queries, 20, q_offset=20 - queries, mask_function=function)
-    assert_close(mine, eager(mask, q, k, v))
-    assert_close((weights @ v).transpose(1, 2), mine)
+    one = attention_forward(module, q[:, :, :1], k, v, None, is_causal=True)[0]
+    assert_close(one, eager(torch.zeros(1), q[:, :, :1], k, v))
+    with pytest.raises(ValueError, match="Module sends is_causal=True and no mask"):
+        attention_forward(module, q, k, v, None, is_causal=True)
 
 
 def test_indices_hide_the_other_keys():

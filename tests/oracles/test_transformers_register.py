@@ -161,3 +161,11 @@ def test_models_with_attention_of_their_own_are_refused_by_name(name):
     config = transformers.CONFIG_MAPPING[name]()
     with torch.device("meta"), pytest.raises(ValueError, match="(Bloom|Longformer|Sam).* computes"):
         transformers.AutoModel.from_config(config, attn_implementation="rapt")
+
+
+def test_a_part_of_a_refused_model_may_have_it():
+    with torch.device("meta"):
+        model = transformers.AutoModelForSpeechSeq2Seq.from_config(
+            transformers.GraniteSpeechConfig(),
+            attn_implementation={"": "eager", "text_config": "rapt"})
+    assert model.config.text_config._attn_implementation == "rapt"

@@ -163,7 +163,6 @@ OVERRIDES = {
     "luke": {"entity_vocab_size": 64, "entity_emb_size": 64},
     "mobilebert": {"intra_bottleneck_size": 64, "true_hidden_size": 64, "use_bottleneck": False},
     "depth_pro": {"patch_size": 32, "intermediate_hook_ids": [1, 0]}, "align": {"projection_dim": 640},
-    "dinov3_vit": {"rope_theta": 100.0},
 }
 
 

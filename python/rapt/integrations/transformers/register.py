@@ -33,9 +33,12 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     """query [batch, heads, queries, dim], key and value [batch, kv_heads, keys, dim]; returns
     ([batch, queries, heads, dim], weights or None), as the model's eager attention does."""
     _refuse_unknown(module, kwargs)
-    mask = _mask(query, key, attention_mask, is_causal, kwargs.get("sliding_window"))
-    if indices is not None:
-        mask = _only(mask, indices, key)
+    # No mask means that everyone sees everyone, whatever the module calls itself: eager attention
+    # has nothing but the mask.
+    if attention_mask is None and is_causal and query.shape[2] > 1:
+        raise ValueError(f"rapt attention: {type(module).__name__} sends is_causal=True and no mask, "
+                         "expected a mask, without which eager attention sees every key")
+    mask = attention_mask if indices is None else _only(attention_mask, indices, key)
     weights = None
     if wants_weights(module, kwargs.get("output_attentions")):
         sent = {"softcap": softcap, "s_aux": s_aux, "sinks": sinks, "position_bias": position_bias}
@@ -63,28 +66,6 @@ def _sinks(module, sinks):
         raise ValueError(f"rapt attention: {type(module).__name__} has sinks and does not send them, "
                          "expected s_aux; use attn_implementation=\"eager\" for this model")
     return sinks if sinks is None or sinks.ndim == 4 else sinks.reshape(1, -1, 1, 1)
-
-
-def _mask(query, key, attention_mask, is_causal, sliding_window):
-    """No mask means that everyone sees everyone, whatever the module calls itself: eager attention
-    has nothing but the mask. Only is_causal=True in the call itself asks for more."""
-    if attention_mask is not None or not is_causal:
-        return attention_mask
-    queries, keys = query.shape[2], key.shape[2]
-    pattern = rapt.causal()
-    if sliding_window:
-        pattern = pattern & rapt.window(sliding_window - 1, 2**62)
-
-    def numbers():
-        seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
-        if sliding_window:
-            seen = seen.triu(keys - queries - sliding_window + 1)
-        hidden = torch.finfo(query.dtype).min
-        return torch.zeros(queries, keys, dtype=query.dtype).masked_fill_(~seen, hidden).expand(
-            query.shape[0], 1, queries, keys)
-    if torch.compiler.is_compiling():
-        return numbers()
-    return PatternMask([pattern], keys, (query.shape[0], 1, queries, keys), query.dtype, numbers)
 
 
 def _only(mask, indices, key):

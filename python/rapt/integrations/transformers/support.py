@@ -40,9 +40,8 @@ def _check(model, name, config):
         instead += " and rapt.integrations.transformers.accelerate(model)"
     raise ValueError(
         f"attn_implementation={name!r}: {model.__name__} computes its attention by itself, expected "
-        f"a model that uses Transformers' AttentionInterface; use {instead}, and in a model of "
-        f"several parts {{\"\": {name!r}, \"<its sub-config>\": \"eager\"}} with the name of the "
-        f"part's {type(config).__name__}")
+        f"a model that uses Transformers' AttentionInterface; use {instead}, or name the parts that "
+        f"may have it: attn_implementation={{\"\": \"eager\", \"text_config\": {name!r}}}")
 
 
 @functools.cache
