@@ -136,6 +136,17 @@ def test_a_mask_of_one_query_serves_all_of_them(side):
     assert_close(attend(mask, q, k, v), eager(mask + 0, q, k, v))
 
 
+def test_a_mask_of_one_key_serves_all_of_them_and_no_other_number_does():
+    """PP-FormulaNet's is that of an encoder of one token, over the slots of a static cache."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
+    everyone = masking_utils.bidirectional_mask_function
+    mask = rapt_mask(2, 20, 1, mask_function=everyone)
+    assert_close(attend(mask, q, k, v), eager(mask + 0, q, k, v))
+    with pytest.raises(ValueError, match="a mask of 7 keys for 20 keys"):
+        attend(rapt_mask(2, 20, 7, mask_function=everyone), q, k, v)
+
+
 def test_no_mask_is_everyone_and_causal_without_one_is_refused():
     module = torch.nn.Module().eval()
     module.is_causal = True  # what SDPA would follow and eager attention does not

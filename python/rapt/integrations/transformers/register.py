@@ -87,7 +87,7 @@ def _tokens_first(*tensors):
 def _by_pattern(query, key, value, mask, position_bias, sinks, how):
     """Items with the same pattern are one call. A row of padding that sees nothing is the mean of all
     values, as it is to a softmax of equal numbers."""
-    if not mask.intact or (mask.shape[0], mask.shape[2]) != (query.shape[0], query.shape[2]):
+    if not mask.intact or mask.shape != (query.shape[0], 1, query.shape[2], key.shape[2]):
         return _by_numbers(query, key, value, mask.dense(), position_bias, sinks, how)
     q, k, v = _tokens_first(query, key[:, :, :mask.keys], value[:, :, :mask.keys])
     first = mask.patterns[0]
