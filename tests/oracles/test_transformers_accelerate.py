@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 
+import rapt
 from close import assert_close
 from rapt.integrations.transformers import accelerate
 
@@ -114,6 +115,121 @@ def test_big_bird(training):
     a, b = (m(**given).last_hidden_state[real] for m in (mine, theirs))
     assert_close(a, b, roundings=64)
     assert_same_gradients(mine, theirs, a, b)
+
+
+def counted(monkeypatch, *names):
+    """How often rapt is called."""
+    calls = []
+    for name in names:
+        def call(*args, _function=getattr(rapt, name), **kwargs):
+            calls.append(1)
+            return _function(*args, **kwargs)
+        monkeypatch.setattr(rapt, name, call)
+    return calls
+
+
+@pytest.mark.parametrize("decoder", [False, True])
+@pytest.mark.parametrize("length", [12, 90, 96])
+def test_reformer_with_a_cache_calls_rapt_for_the_prompt(decoder, length, monkeypatch):
+    """use_cache is on unless told otherwise, and 90 tokens are padded to 96."""
+    torch.manual_seed(0)
+    theirs = reformer(decoder, ["local", "lsh"]).eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    calls = counted(monkeypatch, "attend", "local")
+    ids = torch.randint(3, 99, (2, length), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        a, b = mine(input_ids=ids), theirs(input_ids=ids)
+    assert len(calls) >= 2
+    assert_close(a.last_hidden_state, b.last_hidden_state, roundings=256)
+    for x, y in zip(a.past_buckets_states.buckets_cache, b.past_buckets_states.buckets_cache,
+                    strict=True):
+        assert torch.equal(x, y)
+
+
+def test_reformer_goes_on_from_its_cache_and_says_so():
+    torch.manual_seed(0)
+    theirs = transformers.ReformerModelWithLMHead(transformers.ReformerConfig(
+        **REFORMER, is_decoder=True, attn_layers=["local", "lsh"])).eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    ids = torch.randint(3, 99, (2, 90), generator=torch.Generator().manual_seed(1))
+    how = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+    with pytest.warns(UserWarning, match="its cache holds buckets"):
+        a = mine.generate(ids, **how)
+    assert torch.equal(a, theirs.generate(ids, **how))
+
+
+def big_bird():
+    return transformers.BigBirdModel(transformers.BigBirdConfig(
+        vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, block_size=8, num_random_blocks=2, max_position_embeddings=256,
+        attention_type="block_sparse", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+
+
+def big_bird_pegasus():
+    return transformers.BigBirdPegasusModel(transformers.BigBirdPegasusConfig(
+        vocab_size=99, d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, block_size=8,
+        num_random_blocks=2, max_position_embeddings=256, attention_type="block_sparse", dropout=0.0,
+        attention_dropout=0.0, activation_dropout=0.0))
+
+
+def pegasus_x():
+    return transformers.PegasusXModel(transformers.PegasusXConfig(
+        vocab_size=99, d_model=32, encoder_layers=3, decoder_layers=1, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_global_tokens=6,
+        block_size=16, max_position_embeddings=256, dropout=0.0, attention_dropout=0.0,
+        activation_dropout=0.0))
+
+
+def encoder_inputs(tokens, padding):
+    draw = torch.Generator().manual_seed(1)
+    mask = torch.ones(2, tokens, dtype=torch.long)
+    mask[1, {"none": slice(0, 0), "left": slice(0, 9), "right": slice(-9, None)}[padding]] = 0
+    return {"input_ids": torch.randint(3, 99, (2, tokens), generator=draw), "attention_mask": mask,
+            "decoder_input_ids": torch.randint(3, 99, (2, 7), generator=draw)}
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("make", [big_bird_pegasus, pegasus_x])
+@pytest.mark.parametrize("training", [False, True])
+def test_sparse_encoders_of_sequence_models(make, padding, training, monkeypatch):
+    torch.manual_seed(0)
+    theirs = make().train(training)
+    mine = accelerate(copy.deepcopy(theirs))
+    calls = counted(monkeypatch, "attend", "attend_bigbird")
+    given = encoder_inputs(157, padding)
+    a, b = (m(**given).last_hidden_state for m in (mine, theirs))
+    assert len(calls) >= 2
+    assert_close(a, b, roundings=64)
+    assert_same_gradients(mine, theirs, a, b)
+
+
+@pytest.mark.parametrize("make", [longformer, big_bird, big_bird_pegasus, pegasus_x])
+def test_attention_weights_are_those_of_transformers(make):
+    torch.manual_seed(0)
+    theirs = make().eval()
+    mine = accelerate(copy.deepcopy(theirs))
+    given = encoder_inputs(144, "right")
+    if not theirs.config.is_encoder_decoder:
+        del given["decoder_input_ids"]
+    with pytest.warns(UserWarning, match="attention weights are asked for"):
+        a = mine(**given, output_attentions=True)
+    b = theirs(**given, output_attentions=True)
+    names = [name for name in b if "attentions" in name]
+    assert any(len(b[name]) for name in names)
+    assert names == [name for name in a if "attentions" in name]
+    for name in names:
+        for x, y in zip(a[name], b[name], strict=True):
+            x, y = ([t[k] for k in sorted(t)] if isinstance(t, dict) else [t] for t in (x, y))
+            for one, other in zip(x, y, strict=True):
+                assert_close(one, other, roundings=64)
+
+
+def test_long_t5_is_refused_with_the_reason():
+    with torch.device("meta"):
+        model = transformers.LongT5Model(transformers.LongT5Config(num_layers=1))
+    with pytest.raises(ValueError, match="LongT5LocalAttention.*position bias"):
+        accelerate(model)
 
 
 MODELS = {"longformer": longformer, "led": led}

@@ -132,19 +132,40 @@ def test_weights_on_request():
         assert_close(x, y, roundings=64)
 
 
-def test_windows_are_patterns():
-    from transformers import masking_utils
-
-    from rapt.integrations.transformers.masks import PatternMask, rapt_mask
-
-    function = masking_utils.sliding_window_causal_mask_function(5)
-    mask = rapt_mask(2, 30, 30, mask_function=function)
-    assert isinstance(mask, PatternMask) and "window(4" in str(mask.patterns[0])
-    dense = masking_utils.sdpa_mask(2, 30, 30, mask_function=function, allow_is_causal_skip=False)
-    assert torch.equal(mask.dense(30).expand_as(dense), dense)
-
-
 def test_what_is_not_understood_is_refused():
     mine, _ = pair(DECODERS["llama"](), transformers.AutoModelForCausalLM)
     with pytest.raises(ValueError, match="cu_seq_lens_q"):
         mine(input_ids=tokens(1, 6), cu_seq_lens_q=torch.tensor([0, 6]))
+
+
+def test_sinks_that_are_not_sent_are_refused():
+    from rapt.integrations.transformers.register import attention_forward
+
+    module = torch.nn.Module()
+    module.sinks = torch.nn.Parameter(torch.zeros(2))
+    x = torch.randn(1, 2, 3, 4)
+    with pytest.raises(ValueError, match="Module has sinks and does not send them"):
+        attention_forward(module, x, x, x, None)
+
+
+def test_dropout_is_for_training_only():
+    from rapt.integrations.transformers.register import attention_forward
+
+    module, x = torch.nn.Module().eval(), torch.randn(1, 2, 3, 4)
+    once, again = (attention_forward(module, x, x, x, None, dropout=rate)[0] for rate in (0.0, 0.9))
+    assert torch.equal(once, again)
+
+
+@pytest.mark.parametrize("name", ["bloom", "longformer", "sam"])
+def test_models_with_attention_of_their_own_are_refused_by_name(name):
+    config = transformers.CONFIG_MAPPING[name]()
+    with torch.device("meta"), pytest.raises(ValueError, match="(Bloom|Longformer|Sam).* computes"):
+        transformers.AutoModel.from_config(config, attn_implementation="rapt")
+
+
+def test_a_part_of_a_refused_model_may_have_it():
+    with torch.device("meta"):
+        model = transformers.AutoModelForSpeechSeq2Seq.from_config(
+            transformers.GraniteSpeechConfig(),
+            attn_implementation={"": "eager", "text_config": "rapt"})
+    assert model.config.text_config._attn_implementation == "rapt"

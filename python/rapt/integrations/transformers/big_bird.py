@@ -1,4 +1,4 @@
-"""BigBird: its block-sparse attention in one call."""
+"""BigBird and BigBird-Pegasus: their block-sparse attention in one call."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ import types
 import numpy as np
 import torch
 from transformers.models.big_bird.modeling_big_bird import BigBirdBlockSparseAttention
+from transformers.models.bigbird_pegasus.modeling_bigbird_pegasus import (
+    BigBirdPegasusBlockSparseAttention)
 
 import rapt
+from rapt.integrations.transformers import fallback
 from rapt.integrations.transformers.masks import padding_mask
+from rapt.integrations.transformers.weights import wants_weights
 
 
 def replace(model) -> int:
     """How many modules have rapt's attention now. A model short of blocks switches to dense
     attention by itself and makes new modules for it; those are Transformers' own."""
-    found = [m for m in model.modules() if isinstance(m, BigBirdBlockSparseAttention)]
+    found = [m for m in model.modules() if isinstance(m, (BigBirdBlockSparseAttention,
+                                                          BigBirdPegasusBlockSparseAttention))]
     for module in found:
         if not hasattr(module, "attention_of_transformers"):
             module.attention_of_transformers = module.bigbird_block_sparse_attention
@@ -46,14 +51,20 @@ def _repeat(drawn, blocks):
 
 def _attention(self, q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, to_blocked_mask,
                heads, random, head_size, size, to_size, batch, tokens, to_tokens, seed, **plan):
-    """[batch, tokens, heads, head_size], None: weights are never stored."""
+    """[batch, tokens, heads, head_size], None or the weights if they are asked for."""
+    def own(reason):
+        fallback.warn(self, reason)
+        return self.attention_of_transformers(
+            q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, to_blocked_mask, heads,
+            random, head_size, size, to_size, batch, tokens, to_tokens, seed, **plan)
+
+    if wants_weights(self, None):
+        return own("attention weights are asked for")
     how = {"first_block_counts": 1 + random}  # at inference all draw the first block
     if self.training:
         drawn = _random_blocks(self, tokens // size, heads, random, size, tokens, seed)
         if _repeat(drawn, tokens // size):  # Transformers counts it twice, and only in that row
-            return self.attention_of_transformers(
-                q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, to_blocked_mask, heads,
-                random, head_size, size, to_size, batch, tokens, to_tokens, seed, **plan)
+            return own("a row draws a block twice, or one that it sees anyway")
         # From the second block on; the first sees all.
         how = {"random": torch.nn.functional.pad(
             torch.tensor(np.array(drawn), dtype=torch.long), (0, 0, 1, 0), value=-1)}

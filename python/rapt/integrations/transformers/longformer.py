@@ -9,6 +9,7 @@ from transformers.models.led.modeling_led import LEDEncoderSelfAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
 import rapt
+from rapt.integrations.transformers import fallback
 
 
 def replace(model) -> int:
@@ -25,6 +26,7 @@ def replace(model) -> int:
 def _forward(self, hidden_states, attention_mask=None, is_index_masked=None,
              is_index_global_attn=None, is_global_attn=None, output_attentions=False):
     if output_attentions:  # only the chain of chunks has the weights
+        fallback.warn(self, "attention weights are asked for")
         return self.forward_of_transformers(hidden_states, attention_mask, is_index_masked,
                                             is_index_global_attn, is_global_attn, True)
     shape = (*hidden_states.shape[:2], self.num_heads, self.head_dim)

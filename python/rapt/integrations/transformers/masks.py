@@ -2,77 +2,98 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional
+import types
+from typing import List, Optional
 
 import torch
 from transformers import masking_utils
 
 from rapt import _core
+from rapt.integrations.transformers.pattern_mask import PatternMask
 
 _ALL = 2**62
 
 
-class PatternMask(NamedTuple):
-    """Who sees whom, instead of a mask of numbers: one pattern for each batch item, or one for all;
-    the first `keys` slots of the cache hold tokens."""
-
-    patterns: List[_core.Pattern]
-    keys: int
-
-    def dense(self, queries: int) -> torch.Tensor:
-        """bool [batch or 1, 1, queries, keys], for whoever wants attention weights."""
-        seen = torch.zeros(len(self.patterns), 1, queries, self.keys, dtype=torch.bool)
-        for item, pattern in enumerate(self.patterns):
-            for query in range(queries):
-                for begin, end in pattern.keys_of(query, queries, self.keys):
-                    seen[item, 0, query, begin:end] = True
-        return seen
-
-
 def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
-              mask_function=masking_utils.causal_mask_function, attention_mask=None, **kwargs):
-    """A PatternMask if the mask function is made of parts with a name; else Transformers' own bool
-    mask."""
-    if not torch.compiler.is_compiling():
-        # Full slots of the cache: those up to the newest query.
-        aligned = int(q_offset) + int(q_length) - int(kv_offset)
-        found = _patterns(mask_function, min(int(kv_length), aligned), int(kv_offset))
-        if found is not None:
-            keys = min(int(kv_length), aligned) if "causal" in str(found[0]) else int(kv_length)
-            found = _with_padding(found, attention_mask, int(q_length), keys, int(kv_offset))
-        if found is not None:
-            return PatternMask(found, keys)
+              mask_function=masking_utils.causal_mask_function, attention_mask=None,
+              dtype=torch.float32, **kwargs):
+    """The mask of eager attention: a PatternMask if the mask function is made of parts with a name,
+    else its numbers. Never None: a model may add it, cut it or ask for its shape."""
     kwargs.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
-    return masking_utils.sdpa_mask(batch_size=batch_size, q_length=q_length, kv_length=kv_length,
-                                   q_offset=q_offset, kv_offset=kv_offset,
-                                   mask_function=mask_function, attention_mask=attention_mask,
-                                   **kwargs)
+
+    def numbers():
+        return masking_utils.eager_mask(
+            batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset,
+            kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask,
+            dtype=dtype, **kwargs)
+
+    if torch.compiler.is_compiling():
+        return numbers()
+    # Offsets of a static cache are tensors that it changes in place.
+    q_offset, kv_offset = int(q_offset), int(kv_offset)
+    lengths = _Lengths(int(q_length), int(kv_length), q_offset + int(q_length) - kv_offset,
+                       kv_offset)
+    found = _patterns(mask_function, lengths)
+    keys = None if found is None else _aligned_keys(found, lengths)
+    if keys is None:
+        return numbers()
+    padded = _with_padding(found, attention_mask, lengths.queries, keys, kv_offset)
+    if padded is None:
+        return numbers()
+    return PatternMask(padded, keys, (int(batch_size), 1, lengths.queries, lengths.slots), dtype,
+                       numbers, padded=padded is not found)
 
 
-def _patterns(function, keys, kv_offset) -> Optional[List[_core.Pattern]]:
+class _Lengths:
+    """`aligned` counts the slots up to the newest query; a static cache has empty ones behind."""
+
+    def __init__(self, queries, slots, aligned, kv_offset):
+        self.queries, self.slots, self.aligned = queries, slots, aligned
+        self.kv_offset = kv_offset
+
+
+def _aligned_keys(patterns, lengths) -> Optional[int]:
+    """How many slots the patterns speak of. A pattern puts the newest query at the last key; None if
+    that is not where the query stands."""
+    text = str(patterns[0])
+    if "causal" in text:
+        return lengths.aligned if lengths.aligned <= lengths.slots else None
+    if text != "full" and lengths.aligned != lengths.slots:
+        return None
+    return lengths.slots
+
+
+def _patterns(function, lengths) -> Optional[List[_core.Pattern]]:
     """[one for all] or [one for each item]; None if the function has no name."""
     if function is masking_utils.causal_mask_function:
         return [_core.causal()]
     if function is masking_utils.bidirectional_mask_function:
         return [_core.full()]
+    if (not isinstance(function, types.FunctionType)
+            or function.__module__ != masking_utils.__name__):
+        return None
     name = function.__qualname__.partition(".")[0]
     cells = (cell.cell_contents for cell in function.__closure__ or ())
     inside = dict(zip(function.__code__.co_freevars, cells))
     if name == "and_masks":
-        return _all_of(inside["mask_functions"], keys, kv_offset)
+        return _all_of(inside["mask_functions"], lengths)
     if name == "sliding_window_overlay":
         return [_core.window(inside["sliding_window"] - 1, _ALL)]
     if name == "sliding_window_bidirectional_overlay":
         return [_core.window(inside["sliding_window"], inside["sliding_window"])]
-    if name == "packed_sequence_mask_function" and kv_offset == 0:
-        return _packed(inside["packed_sequence_mask"], keys)
+    if name == "packed_sequence_mask_function" and lengths.kv_offset == 0:
+        return _packed(inside["packed_sequence_mask"], lengths.slots)
+    if name == "remap_positions_for_packed_sequence":
+        return _remapped(inside["mask_function"], lengths)
+    if name == "chunked_overlay":
+        return _chunked(inside["chunk_size"], inside["left_padding"], lengths)
     return None
 
 
-def _all_of(functions, *lengths):
+def _all_of(functions, lengths):
     joined = [_core.full()]
     for function in functions:
-        found = _patterns(function, *lengths)
+        found = _patterns(function, lengths)
         if found is None:
             return None
         joined = _pairwise(joined, found)
@@ -92,8 +113,29 @@ def _packed(numbers, keys):
     return [_core.documents(x) for x in lengths]
 
 
+def _remapped(function, lengths):
+    """Positions count from the start of each packed sequence. Distances inside one stay the same,
+    which is all that causal masks and windows ask for; chunks begin elsewhere."""
+    found = _patterns(function, lengths)
+    return None if found is None or any("documents" in str(p) for p in found) else found
+
+
+def _chunked(size, left_padding, lengths):
+    """Chunks of `size` tokens that begin at the first token of each item."""
+    def documents(padding):
+        first = (padding - lengths.kv_offset) % size
+        rest = max(0, lengths.aligned - first)
+        sizes = [first, *[size] * (rest // size), rest % size]
+        return _core.documents([n for n in sizes if n])
+
+    if lengths.aligned > lengths.slots:
+        return None
+    starts = left_padding.tolist()
+    return [documents(starts[0])] if len(set(starts)) == 1 else [documents(x) for x in starts]
+
+
 def _with_padding(patterns, attention_mask, queries, keys, kv_offset):
-    """Padding before and after the tokens of an item; with holes between them, None."""
+    """The same list if there is no padding; None if an item has holes between its tokens."""
     if attention_mask is None:
         return patterns
     real = attention_mask[:, kv_offset:kv_offset + keys].bool()
@@ -101,17 +143,17 @@ def _with_padding(patterns, attention_mask, queries, keys, kv_offset):
         return None
     if bool(real.all()):
         return patterns
-    self_attention = "causal" in str(patterns[0]) or queries == keys
-    padded = [_padded(_span(row), self_attention) for row in real]
-    return None if any(p is None for p in padded) else _pairwise(patterns, padded)
-
-
-def _padded(span, self_attention):
-    if span is None or (span[0] and not self_attention):
+    spans = [_span(row) for row in real]
+    if any(span is None for span in spans):
         return None
-    before, tokens, _ = span
-    # Padding in front sees itself: no row is empty, and nobody reads it.
-    return _core.keys(tokens) if not before else _core.documents([n for n in span if n])
+    return _pairwise(patterns, [_real_keys(span, queries) for span in spans])
+
+
+def _real_keys(span, queries):
+    """Every query may see the tokens and none the padding around them."""
+    before, tokens, after = span
+    return (_core.documents([0, queries, 0], [before, tokens, after]) if before
+            else _core.keys(tokens))
 
 
 def _span(row):

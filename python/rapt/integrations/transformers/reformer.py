@@ -11,6 +11,7 @@ from transformers.models.reformer.modeling_reformer import (LocalSelfAttention,
                                                             LSHSelfAttentionOutput)
 
 import rapt
+from rapt.integrations.transformers import fallback
 from rapt.integrations.transformers.masks import item_patterns, padding_mask
 
 
@@ -37,40 +38,60 @@ def _by_item(operands, pattern, attention_mask, how):
                                   **how) for i, keys in enumerate(padded)])
 
 
+def _left_to_transformers(self, past, output_attentions) -> str:
+    """Why this call runs Transformers' own code; empty if it does not."""
+    if past is not None and len(past) > self.layer_idx:
+        return "its cache holds buckets and hidden states, not keys"
+    return "attention weights are asked for" if output_attentions else ""
+
+
 def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=None,
             past_buckets_states=None, use_cache=False, output_attentions=False, **kwargs):
-    rounds = num_hashes or self.num_hashes
-    # Its cache holds buckets, and its weights are sorted by them; padding with holes is rare.
-    if (past_buckets_states is not None or use_cache or output_attentions
-            or item_patterns(attention_mask) == []):
+    reason = _left_to_transformers(self, past_buckets_states, output_attentions)
+    if not reason and item_patterns(attention_mask) == []:
+        reason = "padding that is not at the end alone"
+    if reason:
+        fallback.warn(self, reason)
         return self.forward_of_transformers(
             hidden_states, attention_mask, num_hashes, buckets, past_buckets_states, use_cache,
             output_attentions, **kwargs)
+    rounds = num_hashes or self.num_hashes
     shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)
     qk, v = self.query_key(hidden_states).view(shape), self.value(hidden_states).view(shape)
     how = {"dropout": self.dropout if self.training else 0.0}
+    factors, found = [2], None
     if shape[1] > self.chunk_length:
         if self.num_buckets is None:
             self._set_num_buckets(shape[1])
         factors = [self.num_buckets] if isinstance(self.num_buckets, int) else list(self.num_buckets)
+        if use_cache:
+            found = _buckets_for_the_cache(self, qk, rounds, attention_mask)
         # Drawn here as there: the reversible backward pass sets the seed and draws them again.
         if self.hash_seed is not None:
             torch.manual_seed(self.hash_seed)
         how["rotations"] = torch.randn(shape[2], shape[3], rounds, sum(factors) // 2,
                                        dtype=qk.dtype)
-    else:
-        factors = [2]
     pattern = rapt.lsh_pattern(self.chunk_length, rounds, factors, 0, self.num_chunks_before,
                                self.num_chunks_after)
     if self.is_decoder:
         pattern = pattern & rapt.causal()
     out = _by_item((qk, qk, v), pattern, attention_mask, how)
-    return LSHSelfAttentionOutput(out.flatten(2), (), None)
+    return LSHSelfAttentionOutput(out.flatten(2), (), found)
+
+
+def _buckets_for_the_cache(self, qk, rounds, attention_mask):
+    """[batch, heads, rounds, tokens], by the rotations that are drawn next."""
+    state = torch.get_rng_state()
+    found = self._hash_vectors(qk.transpose(1, 2), rounds, attention_mask)
+    torch.set_rng_state(state)
+    return found.view(qk.shape[0], qk.shape[2], rounds, -1)
 
 
 def _local(self, hidden_states, attention_mask=None, past_buckets_states=None, use_cache=False,
            output_attentions=False, **kwargs):
-    if past_buckets_states is not None or use_cache or output_attentions:
+    reason = _left_to_transformers(self, past_buckets_states, output_attentions)
+    if reason:
+        fallback.warn(self, reason)
         return self.forward_of_transformers(hidden_states, attention_mask, past_buckets_states,
                                             use_cache, output_attentions, **kwargs)
     shape = (*hidden_states.shape[:2], self.num_attention_heads, self.attention_head_size)

@@ -6,96 +6,160 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
 import rapt
-from rapt.integrations.transformers.masks import PatternMask, rapt_mask
-from rapt.integrations.transformers.weights import attention_weights
+from rapt.integrations.transformers.masks import rapt_mask
+from rapt.integrations.transformers.pattern_mask import PatternMask
+from rapt.integrations.transformers.support import refuse_models_without_the_interface
+from rapt.integrations.transformers.weights import attention_weights, wants_weights
 
 # What models send along that says nothing about this call, or that the mask says already.
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
-             "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic"}
+             "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
+             "grid_thw"}
 
 
 def register(name: str = "rapt") -> None:
     """Makes attn_implementation=name work: masks become patterns wherever they have a name, sliding
-    windows never become dense, soft-caps, sinks and learned biases go into the kernels."""
+    windows never become dense, soft-caps, sinks and learned biases go into the kernels. A model that
+    does not use Transformers' AttentionInterface raises a ValueError with its name."""
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, rapt_mask)
+    refuse_models_without_the_interface(name)
 
 
 def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
-                      is_causal=None, softcap=None, s_aux=None, position_bias=None, **kwargs):
+                      is_causal=None, softcap=None, s_aux=None, sinks=None, position_bias=None,
+                      indices=None, **kwargs):
     """query [batch, heads, queries, dim], key and value [batch, kv_heads, keys, dim]; returns
-    ([batch, queries, heads, dim], weights or None)."""
+    ([batch, queries, heads, dim], weights or None), as the model's eager attention does."""
+    _refuse_unknown(module, kwargs)
+    # No mask means that everyone sees everyone, whatever the module calls itself: eager attention
+    # has nothing but the mask.
+    if attention_mask is None and is_causal and query.shape[2] > 1:
+        raise ValueError(f"rapt attention: {type(module).__name__} sends is_causal=True and no mask, "
+                         "expected a mask, without which eager attention sees every key")
+    mask = attention_mask if indices is None else _only(attention_mask, indices, key)
+    weights = None
+    if wants_weights(module, kwargs.get("output_attentions")):
+        sent = {"softcap": softcap, "s_aux": s_aux, "sinks": sinks, "position_bias": position_bias}
+        weights = attention_weights(module, query, key, value, mask, scaling=scaling, **kwargs,
+                                    **{name: x for name, x in sent.items() if x is not None})
+    sinks = _sinks(module, s_aux if s_aux is not None else sinks)
+    how = {"scale": scaling, "softcap": softcap or 0.0}
+    if dropout and module.training:
+        how["dropout"] = dropout
+    run = _by_pattern if isinstance(mask, PatternMask) else _by_numbers
+    return run(query, key, value, mask, position_bias, sinks, how).contiguous(), weights
+
+
+def _refuse_unknown(module, kwargs):
     for name, given in kwargs.items():
         if given is not None and given is not False and name not in _HARMLESS:
             raise ValueError(f"rapt attention: {type(module).__name__} sends {name}, which is not "
                              "understood; expected one of the attention arguments of Transformers "
-                             "5.22")
-    how = {"scale": scaling, "softcap": softcap or 0.0, "sinks": s_aux}
-    mask = _mask(module, query, key, attention_mask, is_causal, kwargs.get("sliding_window"))
-    weights = None
-    if kwargs.get("output_attentions"):
-        weights = attention_weights(query, key, mask, position_bias, **how)
-    if dropout:
-        how["dropout"] = dropout
-    if isinstance(mask, PatternMask):
-        out = _by_pattern(query, key[:, :, :mask.keys], value[:, :, :mask.keys], mask.patterns,
-                          position_bias, how)
-    else:
-        out = _by_numbers(query, key, value, mask, position_bias, how)
-    return out.contiguous(), weights
+                             "5.23; use attn_implementation=\"eager\" for this model")
 
 
-def _mask(module, query, key, attention_mask, is_causal, sliding_window):
-    """No mask at all means what the module says: causal, or everyone sees everyone."""
-    if attention_mask is not None:
-        return attention_mask
-    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    pattern = rapt.full()
-    if causal and query.shape[2] > 1:
-        pattern = rapt.causal()
-    if causal and sliding_window:
-        pattern = pattern & rapt.window(sliding_window - 1, 2**62)
-    return PatternMask([pattern], key.shape[2])
+def _sinks(module, sinks):
+    """[heads] becomes [1, heads, 1, 1], for it may also be one for each query."""
+    if sinks is None and getattr(module, "sinks", None) is not None:
+        raise ValueError(f"rapt attention: {type(module).__name__} has sinks and does not send them, "
+                         "expected s_aux; use attn_implementation=\"eager\" for this model")
+    return sinks if sinks is None or sinks.ndim == 4 else sinks.reshape(1, -1, 1, 1)
+
+
+def _only(mask, indices, key):
+    """The mask with every key hidden that is not among indices [batch, queries, chosen]."""
+    if mask is None or isinstance(mask, PatternMask):
+        mask = key.new_zeros(1) if mask is None else mask.dense()
+    hidden = torch.ones(*indices.shape[:2], key.shape[2], dtype=torch.bool)
+    hidden = hidden.scatter(-1, indices.long(), False)[:, None]
+    if mask.dtype == torch.bool:
+        return mask & ~hidden
+    return mask.masked_fill(hidden, torch.finfo(mask.dtype).min)
 
 
 def _tokens_first(*tensors):
     return [x.transpose(1, 2) for x in tensors]
 
 
-def _by_pattern(query, key, value, patterns, position_bias, how):
-    """Items with the same pattern are one call."""
-    q, k, v = _tokens_first(query, key, value)
-    first = patterns[0]
-    if all(p == first for p in patterns[1:]):
-        return rapt.attend(q, k, v, first, bias=_bias(position_bias, k), layout="blhd", **how)
-    outs = [rapt.attend(q[i:i + 1], k[i:i + 1], v[i:i + 1], pattern,
-                        bias=_bias(position_bias, k, i), layout="blhd", **how)
-            for i, pattern in enumerate(patterns)]
-    return torch.cat(outs)
+@torch.compiler.disable  # a graph that holds patterns would be compiled again for each token
+def _by_pattern(query, key, value, mask, position_bias, sinks, how):
+    """Items with the same pattern are one call. A row of padding that sees nothing is the mean of all
+    values, as it is to a softmax of equal numbers."""
+    if not mask.intact or mask.shape != (query.shape[0], 1, query.shape[2], key.shape[2]):
+        return _by_numbers(query, key, value, mask.dense(), position_bias, sinks, how)
+    q, k, v = _tokens_first(query, key[:, :, :mask.keys], value[:, :, :mask.keys])
+    first = mask.patterns[0]
+    if all(p == first for p in mask.patterns[1:]):
+        calls = [(q, k, v, first, _bias(position_bias, k), _item(sinks, None))]
+    else:
+        calls = [(q[i:i + 1], k[i:i + 1], v[i:i + 1], pattern, _bias(position_bias, k, i),
+                  _item(sinks, i)) for i, pattern in enumerate(mask.patterns)]
+    found = [_attend(*call, how, want_empty=mask.padded) for call in calls]
+    out = found[0][0] if len(found) == 1 else torch.cat([x for x, _ in found])
+    if not mask.padded or sinks is not None:
+        return out
+    empty = torch.cat([x for _, x in found])
+    return torch.where(empty, _mean(value, query.shape[1]), out)
+
+
+def _attend(q, k, v, pattern, bias, sinks, how, want_empty=False):
+    """The output and, if wanted, which of its rows see no key. A sink that differs between queries
+    takes its share afterwards."""
+    of_heads = sinks is None or sinks.shape[0] == sinks.shape[2] == 1
+    if of_heads and not want_empty:
+        return rapt.attend(q, k, v, pattern, bias=bias, layout="blhd",
+                           sinks=None if sinks is None else sinks.flatten(), **how), None
+    out, lse = rapt.attend(q, k, v, pattern, bias=bias, layout="blhd", return_lse=True,
+                           sinks=sinks.flatten() if of_heads and sinks is not None else None, **how)
+    if not of_heads:
+        out = out * (lse - sinks[..., 0]).sigmoid().transpose(1, 2)[..., None].to(out.dtype)
+    return out, (lse == -torch.inf).transpose(1, 2)[..., None]
+
+
+def _mean(value, heads):
+    """[batch, 1, heads, dim]"""
+    mean = value.mean(2, keepdim=True)
+    return mean.repeat_interleave(heads // value.shape[1], 1).transpose(1, 2)
+
+
+def _item(tensor, item):
+    return tensor if tensor is None or item is None or tensor.shape[0] == 1 else tensor[item:item + 1]
 
 
 def _bias(position_bias, k, item=None):
     """[batch or 1, heads, queries, keys], cut to the keys there are."""
     if position_bias is None:
         return None
-    numbers = position_bias[..., :k.shape[1]]
-    if item is not None and numbers.shape[0] > 1:
-        numbers = numbers[item:item + 1]
+    numbers = _item(position_bias[..., :k.shape[1]], item)
     return rapt.dense_bias(numbers, fixed=not numbers.requires_grad)
 
 
-def _by_numbers(query, key, value, mask, position_bias, how):
-    """A dense mask, bool or added; a row that sees nothing is opened and made zero afterwards."""
-    numbers = mask
+def _by_numbers(query, key, value, mask, position_bias, sinks, how):
+    """A dense mask, bool or added. A row that sees nothing is opened; afterwards it is zeros if the
+    mask is bool or -inf, and the mean of all values if it is the smallest number of its type."""
+    q, k, v = _tokens_first(query, key, value)
+    if mask is None:
+        return _attend(q, k, v, None, _bias(position_bias, k), sinks, how)[0]
+    if mask.shape[-1] not in (1, k.shape[1]):
+        raise ValueError(f"rapt attention: a mask of {mask.shape[-1]} keys for {k.shape[1]} keys")
+    numbers, hidden = mask, ~mask if mask.dtype == torch.bool else _is_hidden(mask)
     if mask.dtype == torch.bool:
-        numbers = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
-    seen = (numbers != -torch.inf).any(-1)
-    numbers = numbers.masked_fill(~seen[..., None], 0.0)
+        numbers = torch.zeros(mask.shape)
+    empty = hidden.all(-1, keepdim=True)
+    numbers = numbers.float().masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
     if position_bias is not None:
-        numbers = numbers + position_bias[..., :numbers.shape[-1]]
-    keys = numbers.shape[-1]
-    q, k, v = _tokens_first(query, key[:, :, :keys], value[:, :, :keys])
+        numbers = numbers + position_bias[..., :k.shape[1]]
     bias = rapt.dense_bias(numbers, fixed=not numbers.requires_grad)
-    out = rapt.attend(q, k, v, bias=bias, layout="blhd", **how)
-    return out.masked_fill(~seen.transpose(1, 2)[..., None], 0.0)
+    out, _ = _attend(q, k, v, None, bias, sinks, how)
+    instead = torch.zeros((), dtype=out.dtype)
+    if mask.dtype != torch.bool and sinks is None:
+        finite = mask.amax(-1, keepdim=True) > -torch.inf
+        instead = torch.where(finite.transpose(1, 2), _mean(value, query.shape[1]), 0.0)
+    return torch.where(empty.transpose(1, 2), instead, out)
+
+
+def _is_hidden(mask):
+    """Smaller than this, a number is a mask: half of the type's smallest is beyond any logit."""
+    return mask <= torch.finfo(mask.dtype).min / 2

@@ -1,0 +1,92 @@
+"""A mask that is a tensor to the model and a pattern to rapt."""
+
+from __future__ import annotations
+
+import torch
+
+# What a mask answers without numbers; `to` and `contiguous` return the mask itself if there is
+# nothing to change.
+_TENSOR = torch.Tensor
+_WITHOUT_NUMBERS = {
+    _TENSOR.size, _TENSOR.dim, _TENSOR.ndimension, _TENSOR.numel, _TENSOR.stride, _TENSOR.__len__,
+    _TENSOR.is_floating_point, _TENSOR.is_complex, _TENSOR.is_contiguous, _TENSOR.element_size,
+    _TENSOR.get_device, _TENSOR.to, _TENSOR.contiguous, _TENSOR.type_as, _TENSOR.float,
+    torch.is_floating_point, torch.numel,
+    *(getattr(_TENSOR, name).__get__ for name in (
+        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_leaf", "grad_fn", "grad",
+        "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mkldnn", "is_mps",
+        "is_xpu", "is_nested", "_version", "itemsize", "nbytes"))}
+
+
+class PatternMask(torch.Tensor):
+    """Transformers' float mask [batch, 1, queries, slots] (0 = seen, the smallest number of the type
+    = hidden) that is computed when the model first uses its numbers. Every operation gives an ordinary
+    tensor, so a mask that a model has sliced, added to or expanded carries no pattern any more.
+
+    patterns: one for each batch item, or one for all; the first `keys` slots of the cache hold tokens.
+    padded: some rows may see no key.
+    """
+
+    @staticmethod
+    def __new__(cls, patterns, keys, shape, dtype, numbers, padded=False):
+        mask = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device="cpu")
+        mask.patterns, mask.keys, mask.padded = patterns, keys, padded
+        mask._numbers, mask._dense = numbers, None
+        return mask
+
+    def __init__(self, *_, **__):
+        pass
+
+    def dense(self) -> torch.Tensor:
+        """The numbers, computed once: later views share them, as views of any tensor do."""
+        if self._dense is None:
+            with torch._C.DisableTorchFunctionSubclass():
+                self._dense = self._numbers().contiguous()
+                self._dense_version = self._dense._version
+        return self._dense
+
+    @property
+    def intact(self) -> bool:
+        """Nobody has written into the numbers, so the patterns still describe them."""
+        return self._dense is None or self._dense._version == self._dense_version
+
+    def __repr__(self):
+        return (f"PatternMask({', '.join(map(str, self.patterns))}; {list(self.shape)}, "
+                f"{self.dtype})")
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _WITHOUT_NUMBERS:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if func is _TENSOR.detach or (func is _TENSOR.__getitem__ and _is_whole(*args)):
+            return args[0]
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*_as_numbers(args), **_as_numbers(kwargs))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*_as_numbers(args), **_as_numbers(kwargs or {}))
+
+
+def _as_numbers(given):
+    if isinstance(given, PatternMask):
+        return given.dense()
+    if isinstance(given, dict):
+        return {name: _as_numbers(value) for name, value in given.items()}
+    if type(given) in (list, tuple):
+        return type(given)(map(_as_numbers, given))
+    return given
+
+
+def _is_whole(mask, index):
+    """mask[:, :, :, :keys] and the like, with nothing cut off."""
+    index = index if isinstance(index, tuple) else (index,)
+    with torch._C.DisableTorchFunctionSubclass():
+        sizes = mask.shape
+    if len(index) > len(sizes):
+        return False
+    return all(type(part) is slice and all(type(x) in (int, type(None)) for x in
+                                           (part.start, part.stop, part.step))
+               and part.indices(size) == (0, size, 1) for part, size in zip(index, sizes))
