@@ -162,30 +162,30 @@ def test_vmap_goes_item_by_item():
     assert torch.equal(mapped, torch.stack([rapt.attend(*x, "causal") for x in zip(q, k, v)]))
 
 
-def every_operator():
+def every_operator(dtype=torch.float32):
     """Arguments for each, by name."""
-    q, k, v = operands(2, 4, 9, 8)
-    grad = torch.randn(2, 4, 9, 8)
+    q, k, v = (x.detach().to(dtype).requires_grad_() for x in operands(2, 4, 9, 8))
+    grad = torch.randn(2, 4, 9, 8, dtype=dtype)
     text = "bhld;0;0;0.0;0.0;0.0;;0;both;0;;causal"
     seed, plain = torch.tensor(7), [x.detach() for x in (q, k, v)]
-    out, lse, top, total, _ = torch.ops.rapt.attend(*plain, *[None] * 9, seed, text)
+    out, lse, top, total, *_ = torch.ops.rapt.attend(*plain, *[None] * 9, seed, text)
     rope = "bhld;" + rapt.positions.Rope(8)._text()
     long = "bhld;2;0;0;0.0;0.0;0;;"
-    kept = [*torch.ops.rapt.longformer(*plain, *plain, torch.ones(9, dtype=torch.long), None, long)]
+    kept = [*torch.ops.rapt.longformer(*plain, *plain, torch.ones(9, dtype=torch.long), None, long)][:5]
     blocks, local = "bhld;0;;3;1;0;0.0", "bhld;0;;3;1;0;1;zeros;0.5"
     packed = [x.detach()[0].transpose(0, 1).contiguous().requires_grad_() for x in (q, k, v)]
     ends = torch.tensor([0, 4, 9])
     varlen = [*(x.detach() for x in packed), ends, ends, None, None, 9, 9, text.replace("bhld", "blhd")]
-    v_out, v_lse, v_top, v_total = torch.ops.rapt.flash_varlen(*varlen)
+    v_out, v_lse, v_top, v_total, _ = torch.ops.rapt.flash_varlen(*varlen)
     table, cached = torch.randn(12, 8), [torch.randn(2, 6, 4, 8) for _ in range(2)]
     return {
         "attend": (q, k, v, *[None] * 9, seed, text.replace(";0.0;;0;both", ";0.5;;0;both")),
         "attend_backward": (grad, lse, *plain, out, top, total, *[None] * 9, seed, text, True),
         "attend_bigbird": (q, k, v, None, None, None, blocks),
-        "attend_bigbird_backward": (grad, *plain, *torch.ops.rapt.attend_bigbird(*plain, None, None, None, blocks),
+        "attend_bigbird_backward": (grad, *plain, *torch.ops.rapt.attend_bigbird(*plain, None, None, None, blocks)[:3],
                                     None, None, None, blocks),
         "attend_local": (q, k, v, None, None, seed, local),
-        "attend_local_backward": (grad, *plain, *torch.ops.rapt.attend_local(*plain, None, None, seed, local), None,
+        "attend_local_backward": (grad, *plain, *torch.ops.rapt.attend_local(*plain, None, None, seed, local)[:3], None,
                                   None, seed, local),
         "longformer": (q, k, v, None, None, None, None, None, long),
         "longformer_backward": (grad, kept, *plain, *plain, torch.ones(9, dtype=torch.long), None, long),
@@ -195,7 +195,7 @@ def every_operator():
         "axial": (table.clone().requires_grad_(), table.clone().requires_grad_(), None, 0, 2, 5, False),
         "axial_backward": (torch.randn(2, 5, 16), table, table, None, 0, False),
         "flash_varlen": (*packed, *varlen[3:]),
-        "flash_varlen_backward": (torch.randn(9, 4, 8), v_lse, [v_out, v_top, v_total], *varlen),
+        "flash_varlen_backward": (torch.randn(9, 4, 8, dtype=dtype), v_lse, [v_out, v_top, v_total], *varlen),
         "flash_kvcache": (torch.randn(2, 1, 4, 8), *cached, torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), None,
                           None, torch.tensor([2, 5]), None, None, None, "[null, true, [-1, -1], 0.0, true]"),
     }
@@ -208,6 +208,7 @@ def test_every_operator_is_listed_here():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", sorted(every_operator()))
-def test_torch_accepts_every_operator(name):
-    torch.library.opcheck(getattr(torch.ops.rapt, name).default, every_operator()[name])
+def test_torch_accepts_every_operator(name, dtype):
+    torch.library.opcheck(getattr(torch.ops.rapt, name).default, every_operator(dtype)[name])
