@@ -104,7 +104,7 @@ HWY_INLINE void LastChains(const LeftRows& left, const LineGroup<T>& of, Index k
 template <int rows, class T>
 HWY_INLINE void RowBlock(const LeftRows& left, const LineGroup<T>& of, Index begin, Index end,
                          VF (&sums)[rows]) {
-  VF acc[rows];
+  VF acc[rows] = {};  // GCC 12 does not see that the first stretch sets it
   const auto take = [&](bool first) HWY_ATTR {
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) sums[r] = first ? acc[r] : hn::Add(sums[r], acc[r]);
@@ -126,7 +126,7 @@ HWY_INLINE void RowTile(const LeftRows& left, const LineGroup<T>& of, Index dept
   const Index columns = std::min(lane_count, to.columns - column);
   HWY_ALIGN float tile_sums[rows * lane_count];
   for (Index begin = 0; begin < depth; begin += matrix_depth, to.add = true) {
-    VF sums[rows];
+    VF sums[rows] = {};
     RowBlock<rows>(left, of, begin, std::min(depth, begin + matrix_depth), sums);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; ++r) hn::Store(sums[r], DF(), tile_sums + r * lane_count);
