@@ -72,12 +72,14 @@ def test_minilm_embeds_as_transformers_does():
     assert worst <= 1e-5, worst
 
 
-def test_minilm_alone_and_in_company():
-    ours = rapt.load(found("minilm"))
+@pytest.mark.filterwarnings("ignore:.*cut to the 256 tokens")
+@pytest.mark.parametrize("weights", ["f32", "bf16", "f16", "q8_0", "q4_0", "q4_1"])
+def test_minilm_gives_the_same_bits_alone_and_in_company(weights):
+    ours = rapt.load(found("minilm"), weights=weights)
     given = texts(40)
     together = ours.embed(given)
-    alone = numpy.stack([ours.embed([text])[0] for text in given])
-    assert numpy.abs(together - alone).max() <= 1e-6
+    for text, vector in zip(given, together):
+        assert numpy.array_equal(ours.embed([text])[0], vector), repr(text)
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
@@ -137,6 +139,15 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
         if id != best.indices[0].item():
             gap = (best.values[0] - row[id]).item()
             assert gap <= 1e-3, f"token {i}: {gap} below the best"
+
+
+@pytest.mark.parametrize("cache", ["f32", "int8"])
+def test_smollm2_writes_the_same_alone_and_in_company(smollm2, cache):
+    ours, _ = smollm2
+    asked = {"tokens": 8, "temperature": 0, "cache": cache, "details": True}
+    for prompt, other in zip(PROMPT_LIST, ours.generate(PROMPT_LIST[:5], **asked)):
+        one = ours.generate([prompt], **asked)[0]
+        assert (one.ids, one.log_probability) == (other.ids, other.log_probability)
 
 
 QUESTION = "Why is the sky blue?"
