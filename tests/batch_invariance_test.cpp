@@ -215,6 +215,11 @@ TEST(BatchInvariance, APromptGivesTheSameTokensAndLogProbabilityInAnyCompany) {
 
 // Threads -----------------------------------------------------------------------------------------
 
+struct SharedAnswer {
+  Tensor read, logits;
+  std::vector<std::int32_t> written;
+};
+
 TEST(SharedModel, SeveralThreadsReadOneModelAndEachWritesACacheOfItsOwn) {
   const ModelCase c = weight_cases().front();
   Transformer loaded = model_of(c, {});
@@ -225,21 +230,22 @@ TEST(SharedModel, SeveralThreadsReadOneModelAndEachWritesACacheOfItsOwn) {
   const auto answer = [&] {
     ModelCache cache(model, {}, context);
     const Index sequences[] = {cache.add(), cache.add()};
-    const Tensor read = model.extend(tokens, cache, sequences, context);
+    Tensor read = model.extend(tokens, cache, sequences, context);
     Tensor logits = model.logits(forward_of(model, tokens, context), context);
-    EXPECT_SILENT(different_bits("extend", model.logits(read, context).numbers(),
-                                 model.logits(read, context).numbers()));
     const std::vector<std::vector<std::int32_t>> prompts = {tokens.ids};
-    EXPECT_EQ(generate(model, prompts, {.tokens = 5}, {}, context).front().ids.size(), 5u);
-    return logits;
+    return SharedAnswer{std::move(read), std::move(logits),
+                        generate(model, prompts, {.tokens = 5}, {}, context).front().ids};
   };
-  const Tensor want = answer();
-  std::vector<Tensor> got(4);
+  const SharedAnswer want = answer();
+  std::vector<SharedAnswer> got(4);
   std::vector<std::thread> threads;
-  for (Tensor& one : got) threads.emplace_back([&] { one = answer(); });
+  for (SharedAnswer& one : got) threads.emplace_back([&] { one = answer(); });
   for (std::thread& thread : threads) thread.join();
-  for (const Tensor& one : got)
-    EXPECT_SILENT(different_bits("logits", one.numbers(), want.numbers()));
+  for (const SharedAnswer& one : got) {
+    EXPECT_SILENT(different_bits("extend", one.read.numbers(), want.read.numbers()));
+    EXPECT_SILENT(different_bits("logits", one.logits.numbers(), want.logits.numbers()));
+    EXPECT_EQ(one.written, want.written);
+  }
 }
 
 // What is refused ---------------------------------------------------------------------------------

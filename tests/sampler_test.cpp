@@ -224,6 +224,20 @@ TEST(Sampler, NumbersThatAreNone) {
   expect_refused([&] { draw_token(std::vector<float>{-inf, -inf}, {}, {}, 0); }, {"finite"});
 }
 
+TEST(Sampler, NoTemperatureDrawsAHiddenToken) {
+  std::vector<float> logits(1000, -std::numeric_limits<float>::infinity());
+  logits[3] = -7, logits[600] = 2;
+  for (const double temperature : {1e-300, 1e-3, 1.0, 1e30, 1e46, 1e300})
+    for (const Sampling& how : {Sampling{}, Sampling{.top_p = 0.9}, Sampling{.top_k = 50},
+                                Sampling{.min_p = 0.1}, Sampling{.top_k = 50, .top_p = 0.5}})
+      for (std::uint64_t i = 0; i < 50; ++i) {
+        Sampling at = how;
+        at.temperature = temperature;
+        const std::int32_t id = draw_token(logits, {}, at, i);
+        EXPECT_TRUE(id == 3 || id == 600) << id << " at " << temperature;
+      }
+}
+
 TEST(Sampler, RefusesWhatIsOutOfRange) {
   const auto refused = [](const Sampling& sampling, const char* name) {
     expect_refused([&] { sampling.check(); }, {name, "expected"});

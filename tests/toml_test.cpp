@@ -49,6 +49,10 @@ TEST(Toml, DepthIsBoundedHoweverItIsSpelled) {
         "a = " + repeated("[", levels) + repeated("]", levels),
         "a = " + repeated("{b = ", levels) + "1" + repeated("}", levels),
         "[a" + repeated(".b", levels / 2) + "]\nc" + repeated(".d", levels / 2) + " = 1",
+        "a = {b = \"\"\"c\"\"\"\", d" + repeated(".e", levels) + " = 1}",
+        "a = {b = '''c''''', d" + repeated(".e", levels) + " = 1}",
+        "\xEF\xBB\xBF[a" + repeated(".b", levels / 2) + "]\nc" + repeated(".d", levels / 2) +
+            " = 1",
         "a = [\n" + repeated("{b.c = [", levels / 3) + "1" + repeated("]}", levels / 3) + "]",
     };
     for (const std::string& text : texts)

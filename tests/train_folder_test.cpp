@@ -144,6 +144,10 @@ TEST(TrainFolder, WhatWasChangedBehindARunsBackIsRefused) {
     expect_broken([&] { train(config, run); }, {"config.toml", "hash in its first line"});
     expect_broken([&] { run_status(run); }, {"config.toml", "hash in its first line"});
   }
+  for (const std::size_t bytes : {0, 10, 60}) {
+    put(run + "/config.toml", toml.substr(0, bytes));
+    expect_broken([&] { load_run(run); }, {"config.toml", "hash in its first line"});
+  }
   put(run + "/config.toml", toml.substr(toml.find('\n') + 1));  // as older versions wrote it
   EXPECT_NO_THROW(load_run(run));
 }

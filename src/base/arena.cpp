@@ -24,12 +24,12 @@ void* wait_for_all(void* latch) {
   return nullptr;
 }
 
-/// Throws std::system_error if so many threads cannot be had at a time.
+/// How many of so many threads can be had at a time. Throws std::system_error if none can.
 ///
 /// TBB starts threads from within others, where nobody can catch what it throws if there is no
 /// memory for one more: the process ends. So they are all started here once before, and leave
 /// their stacks to those of TBB.
-void check_threads(int count) {
+int startable_threads(int count) {
   std::vector<pthread_t> threads;
   threads.reserve(static_cast<std::size_t>(count));
   std::latch all_started(1);
@@ -45,7 +45,8 @@ void check_threads(int count) {
   pthread_attr_destroy(&stack);
   all_started.count_down();
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
-  if (reason != 0) fail_system(reason, "threads: one more than ", threads.size(), " cannot start");
+  if (threads.empty()) fail_system(reason, "threads: none can start");
+  return static_cast<int>(threads.size());
 }
 
 }  // namespace
@@ -56,11 +57,11 @@ struct Arena::Body {
   tbb::task_arena arena;
 };
 
-Arena::Arena(int helpers) : body_(new Body{{}, tbb::task_arena(helpers, 0)}) {
-  check_threads(helpers);
-  if (helpers >= tbb::info::default_concurrency())
+Arena::Arena(int helpers)
+    : helpers_(startable_threads(helpers)), body_(new Body{{}, tbb::task_arena(helpers_, 0)}) {
+  if (helpers_ >= tbb::info::default_concurrency())
     body_->limit.emplace(tbb::global_control::max_allowed_parallelism,
-                         static_cast<std::size_t>(helpers) + 1);
+                         static_cast<std::size_t>(helpers_) + 1);
   // Not at the first enqueue: if that fails half way, for lack of memory, TBB takes the arena for
   // one that another thread is about to finish, and every later call waits for it for ever.
   body_->arena.initialize();

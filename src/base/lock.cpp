@@ -52,7 +52,10 @@ bool still_there(int descriptor, const std::string& path) {
 }  // namespace
 
 FileLock::FileLock(const std::string& path) {
-  for (;;) {
+  constexpr int most = 100;  // some file systems never give a file the same number twice
+  for (int tries = 0;; ++tries) {
+    check_input(tries < most, path, ": was replaced ", most,
+                " times while it was being locked; take a folder on another file system");
     descriptor_ = open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW);
     const bool locked = uninterrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0;
     const int reason = errno;

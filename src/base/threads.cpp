@@ -85,7 +85,8 @@ Threads::~Threads() = default;
 Arena& Threads::arena() const {
   std::call_once(pool_->once, [this] {
     pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1));
-    if (count_ <= usable_cpus()) pool_->standby = std::make_shared<Standby>(count_ - 1);
+    if (count_ <= usable_cpus())
+      pool_->standby = std::make_shared<Standby>(pool_->arena->helpers());
   });
   return *pool_->arena;
 }
@@ -110,7 +111,7 @@ void Threads::run_loop(Index tasks, Index shares,
   Index missing = 0;  // helpers that have to be sent for
   try {
     Arena& workers = arena();
-    missing = std::min(count_, tasks) - 1;
+    missing = std::min<Index>(workers.helpers(), tasks - 1);
     if (pool_->standby) missing = pool_->standby->invite(loop, std::exchange(missing, 0));
     for (; missing > 0; --missing) send(workers, loop, pool_->standby);
   } catch (...) {

@@ -8,8 +8,30 @@ namespace {
 
 using Body = Tokenizer::Body;
 
+/// A file has one token without letters at most. Others get a name that nothing else has, and are
+/// special, so that they still decode to nothing.
+bool is_another_empty(const Body& body, std::size_t id) {
+  return body.kind != ModelKind::unigram && body.tokens[id].in_model &&
+         body.tokens[id].bytes.empty() && body.ids.at("") != static_cast<std::int32_t>(id);
+}
+
+std::string empty_name(const Body& body, std::size_t id) {
+  std::string name = "[EMPTY_" + std::to_string(id) + "]";
+  while (body.ids.contains(name)) name += "_";
+  return name;
+}
+
 std::string added_tokens(const Body& body) {
   Json list = Json::array();
+  for (std::size_t id = 0; id < body.tokens.size(); ++id)
+    if (is_another_empty(body, id))
+      list.push_back({{"id", id},
+                      {"content", empty_name(body, id)},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", true}});
   for (const AddedToken& token : body.added)
     list.push_back({{"id", token.id},
                     {"content", token.content},
@@ -30,11 +52,9 @@ std::string vocabulary(const Body& body) {
   for (std::size_t id = 0; id < body.tokens.size(); ++id) {
     if (!body.tokens[id].in_model) continue;
     text += text.empty() ? "" : ",";
-    // A file has one empty name at most; others that nothing becomes are named by their ids.
-    const bool again =
-        !list && body.tokens[id].bytes.empty() && body.ids.at("") != static_cast<std::int32_t>(id);
-    const std::string name = again ? Json("[EMPTY_" + std::to_string(id) + "]").dump()
-                                   : quoted(body, static_cast<std::int32_t>(id));
+    const std::string name = is_another_empty(body, id)
+                                 ? Json(empty_name(body, id)).dump()
+                                 : quoted(body, static_cast<std::int32_t>(id));
     text += list ? "[" + name + "," + Json(body.scores[id]).dump() + "]"
                  : name + ":" + std::to_string(id);
   }

@@ -15,6 +15,7 @@ class DepthScan {
   DepthScan(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
   void run() {
+    if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // a byte order mark is no key
     begin_line();
     while (at_ < text_.size()) {
       const char letter = text_[at_];
@@ -107,6 +108,9 @@ class DepthScan {
       ++at_;
     }
     at_ = std::min(at_ + end.size(), text_.size());
+    // Up to two quotes before the last three belong to the text: """b"""" is b".
+    for (int more = 0; lines && more < 2 && at_ < text_.size() && text_[at_] == quote; ++more)
+      ++at_;
   }
 
   std::string_view text_;

@@ -23,7 +23,10 @@ constexpr std::size_t group = 16;
 constexpr std::ptrdiff_t few = 64;
 
 /// Finite: the likeliest token is 0 below itself at any temperature.
-float inverse_of(double temperature) { return static_cast<float>(std::min(1 / temperature, 1e30)); }
+/// Never 0: it would turn a logit of -inf into no number.
+float inverse_of(double temperature) {
+  return static_cast<float>(std::clamp(1 / temperature, 1e-30, 1e30));
+}
 
 /// By exponent and four bits of the mantissa.
 std::size_t bin_of(float weight) { return std::bit_cast<std::uint32_t>(weight) >> 19; }
@@ -180,11 +183,14 @@ std::int32_t Sampler::choose(double left) const {
 }
 
 std::int32_t Sampler::choose_kept(double left) const {
-  for (std::size_t i = 0; i + 1 < kept_.size(); ++i) {
-    left -= static_cast<double>(kept_[i].number);
-    if (left < 0) return kept_[i].id;
+  std::int32_t last = kept_.front().id;
+  for (const Kept& each : kept_) {
+    if (each.number <= 0) continue;
+    last = each.id;
+    left -= static_cast<double>(each.number);
+    if (left < 0) break;
   }
-  return kept_.back().id;
+  return last;
 }
 
 /// Where some tokens are left out, the likeliest having the logit `most`.

@@ -61,6 +61,8 @@ FolderGuard::~FolderGuard() {
 void FolderGuard::take_away() const {
   if (new_files_.empty() || !fs::is_directory(folder_)) return;
   const FileLock lock((folder_ / lock_name).string());
+  // Another run may have come and gone since this one looked.
+  if (!CheckpointStore(folder_.string(), {.reads_only = true}).steps().empty()) return;
   for (const fs::path& path : new_files_) fs::remove(path);
   std::error_code ignored;
   for (const fs::path& path : new_folders_) fs::remove(path, ignored);  // unless something is in it

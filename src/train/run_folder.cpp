@@ -35,8 +35,9 @@ RunConfig read_config(const std::string& folder) {
   const std::string path = config_path(folder);
   const std::string text = read_file(path, toml_bytes);
   const std::size_t line = text.find('\n');
-  if (text.starts_with(seal) && line != std::string::npos)
-    check_input(text == sealed(text.substr(line + 1)), path,
+  const bool cut = line == std::string::npos && seal.starts_with(text.substr(0, seal.size()));
+  if (cut || text.starts_with(seal))
+    check_input(!cut && text == sealed(text.substr(line + 1)), path,
                 ": does not match the hash in its first line; it is damaged, or was changed by "
                 "hand: put it back, or delete that line if the change is wanted");
   return run_config_from(parse_toml(text, path), path);
@@ -158,10 +159,7 @@ PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
 }
 
 void write_run(const PreparedRun& run, const std::string& folder) {
-  if (run.tokenizer && !run.goes_on) {
-    std::filesystem::remove(tokenizer_path(folder));
-    run.tokenizer->write(tokenizer_path(folder));
-  }
+  if (run.tokenizer && !run.goes_on) run.tokenizer->write(tokenizer_path(folder));
   replace_file(config_path(folder), sealed(to_toml(run.config)));
 }
 

@@ -14,6 +14,7 @@ void Bits::add(const Tensor& tensor) {
 void Bits::add(const Attended& attended) {
   add(attended.out), add(attended.lse);
   add(attended.rows.max), add(attended.rows.sum);
+  if (attended.rows.out != nullptr) add(*attended.rows.out);
   if (!attended.stats) return;
   const Stats& stats = *attended.stats;
   for (const Tensor* tensor : {&stats.entropy, &stats.largest, &stats.logit_variance,
