@@ -111,7 +111,7 @@ nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layou
 }
 
 void bind_scale(nb::module_& module) {
-  nb::class_<Scale>(module, "Scale", "What multiplies q.k.")
+  nb::class_<Scale>(module, "Scale", nb::is_weak_referenceable(), "What multiplies q.k.")
       .def_static("inverse_sqrt_dim", &Scale::inverse_sqrt_dim)
       .def_static("inverse_dim", &Scale::inverse_dim)
       .def_static("none", &Scale::none)
