@@ -3,10 +3,12 @@ now, whatever an earlier call was given. The truth is the plain call."""
 
 import weakref
 
+import numpy
 import pytest
 import torch
 
 import rapt
+from rapt.compat import flash_attn
 from close import operands
 
 X = operands(1, 2, 12, 8, count=1, grad=False)[0]
@@ -68,3 +70,88 @@ def test_arguments_take_weak_references(name):
     assert reference() is one
     del one
     assert reference() is None
+
+
+def over_pages(x, **how):
+    cache = rapt.KvCache(2, 8)
+    cache.append(cache.add(), x.detach(), x.detach())
+    return cache.attend(x, [0], **how)
+
+
+ENDS = torch.tensor([0, 2])
+# Functions of a tensor and a number that multiplies, caps or drops.
+NUMBERS = {
+    "attend, scale": lambda x, n: rapt.attend(x, x, x, scale=n),
+    "attend, softcap": lambda x, n: rapt.attend(x, x, x, softcap=n),
+    "attend, dropout": lambda x, n: rapt.attend(x, x, x, dropout=n),
+    "sdpa, scale": lambda x, n: rapt.scaled_dot_product_attention(x, x, x, scale=n),
+    "sdpa, dropout_p": lambda x, n: rapt.scaled_dot_product_attention(x, x, x, dropout_p=n),
+    "flex, scale": lambda x, n: rapt.flex_attention(x, x, x, scale=n),
+    "flex, softcap": lambda x, n: rapt.flex_attention(x, x, x, score_mod=rapt.flex.softcap(n)),
+    "flash, softmax_scale": lambda x, n: flash_attn.flash_attn_func(x, x, x, softmax_scale=n),
+    "flash, softcap": lambda x, n: flash_attn.flash_attn_func(x, x, x, softcap=n),
+    "flash, dropout_p": lambda x, n: flash_attn.flash_attn_func(x, x, x, dropout_p=n),
+    "varlen, softmax_scale": lambda x, n: flash_attn.flash_attn_varlen_func(
+        x[0], x[0], x[0], ENDS, ENDS, 2, 2, softmax_scale=n),
+    "varlen, dropout_p": lambda x, n: flash_attn.flash_attn_varlen_func(
+        x[0], x[0], x[0], ENDS, ENDS, 2, 2, dropout_p=n),
+    "longformer, scale": lambda x, n: rapt.longformer(x, x, x, window=2, scale=n),
+    "longformer, dropout": lambda x, n: rapt.longformer(x, x, x, window=2, dropout=n),
+    "bigbird, scale": lambda x, n: rapt.attend_bigbird(x, x, x, block=4, scale=n),
+    "local, dropout": lambda x, n: rapt.local(x, x, x, chunk=4, dropout=n),
+    "lsh, scale": lambda x, n: rapt.lsh(x, x, chunk=4, buckets=[4], scale=n),
+}
+WITHOUT_GRADIENTS = {
+    "flash cache, softmax_scale": lambda x, n: flash_attn.flash_attn_with_kvcache(x, x, x, softmax_scale=n),
+    "flash cache, softcap": lambda x, n: flash_attn.flash_attn_with_kvcache(x, x, x, softcap=n),
+}
+EAGER = {
+    "KvCache, scale": lambda x, n: over_pages(x, scale=n),
+    "KvCache, softcap": lambda x, n: over_pages(x, softcap=n),
+    "Scale.value": lambda x, n: rapt.attend(x, x, x, scale=rapt.Scale.value(n)),
+    "Scale.log_n": lambda x, n: rapt.attend(x, x, x, scale=rapt.Scale.log_n(n + 2)),
+}
+REFUSAL = "is a torch.Tensor, expected a Python number"
+
+
+@pytest.mark.parametrize("name", NUMBERS | WITHOUT_GRADIENTS | EAGER)
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_tensor_is_no_number(name, grad):
+    """Its gradient would be lost, and a graph would keep its first value."""
+    call = (NUMBERS | WITHOUT_GRADIENTS | EAGER)[name]
+    with pytest.raises(TypeError, match=REFUSAL):
+        call(X, torch.tensor(0.3, requires_grad=grad))
+    call(X, 0.3)
+    call(X, numpy.float32(0.3))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_tensor_is_no_number_where_gradients_or_transforms_watch(name):
+    call = NUMBERS[name]
+    with pytest.raises(TypeError, match=REFUSAL):
+        call(X.clone().requires_grad_(), torch.tensor(0.3))
+    with pytest.raises(TypeError, match=REFUSAL):
+        torch.func.grad(lambda n: call(X, n).sum())(torch.tensor(0.3))
+    with pytest.raises(TypeError, match=REFUSAL):
+        torch.jit.trace(lambda n: call(X, n), torch.tensor(0.3))
+
+
+@pytest.mark.parametrize("name", NUMBERS | WITHOUT_GRADIENTS)
+def test_a_tensor_is_no_number_inside_a_graph(name):
+    call = (NUMBERS | WITHOUT_GRADIENTS)[name]
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=REFUSAL):
+        torch.compile(call, backend="eager", fullgraph=True)(X, torch.tensor(0.3))
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="expected one inside torch.compile|" + REFUSAL):
+        torch.compile(call, backend="eager", fullgraph=True)(X, numpy.float32(0.3))
+    with pytest.raises(TypeError, match=REFUSAL):
+        torch.compile(call, backend="eager")(X, torch.tensor(0.3))
+
+
+@pytest.mark.parametrize("name", ["attend, scale", "attend, softcap", "longformer, scale", "flash cache, softmax_scale"])
+def test_numbers_of_numpy_leave_the_graph_and_are_heard(name):
+    call = (NUMBERS | WITHOUT_GRADIENTS)[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="eager")
+    for number in (0.3, 0.7, 2.0):
+        torch.testing.assert_close(compiled(X, numpy.float32(number)), call(X, number), rtol=0, atol=1e-6)
