@@ -14,7 +14,7 @@ from rapt._torch_operator import differentiable, differentiable_once
 from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, parse, real, scale_of, text_of
 from rapt._torch_rules import as_seed, autocast, autocast_type, number_of, transformed
 from rapt.bias import Bias
-from rapt.patterns import constant
+from rapt.patterns import constant, decided
 
 
 def _calls(rows, cumulative, slopes, seed, most, options):
@@ -142,6 +142,6 @@ def flash_kvcache(q, caches, new, where, slopes, how):
     scale, causal, (left, right), softcap, interleaved = how
     rule, number = scale_of(scale)
     cast = autocast_type()
-    options = _words(rule, number, causal, left, right, real("softcap", softcap), interleaved,
+    options = _words(rule, number, causal, decided(left), decided(right), real("softcap", softcap), interleaved,
                      "" if cast is None else str(cast).removeprefix("torch."))
     return kvcache_op(q, *caches, *new, *(None if x is None else torch.as_tensor(x) for x in where), slopes, options)

@@ -155,3 +155,40 @@ def test_numbers_of_numpy_leave_the_graph_and_are_heard(name):
     compiled = torch.compile(call, backend="eager")
     for number in (0.3, 0.7, 2.0):
         torch.testing.assert_close(compiled(X, numpy.float32(number)), call(X, number), rtol=0, atol=1e-6)
+
+
+def flash(x, call=flash_attn.flash_attn_func, **how):
+    q = x.transpose(1, 2).contiguous()
+    return call(q, q.clone(), q.clone(), window_size=(x.shape[2] // 3, 0), **how)
+
+
+def block_mask(x):
+    return rapt.create_block_mask(rapt.flex.causal, None, None, x.shape[2], x.shape[2])
+
+
+# Functions that make a pattern of a length.
+LENGTHS = {
+    "window": lambda x: attended(x, rapt.window(x.shape[2] // 3, 0)),
+    "prefix": lambda x: attended(x, rapt.causal() | rapt.prefix(x.shape[2] // 2)),
+    "documents": lambda x: attended(x, rapt.documents([x.shape[2] // 3, x.shape[2] - x.shape[2] // 3])),
+    "blocks": lambda x: attended(x, rapt.blocks(x.shape[2] // 2, [[0], [0, 1], [1]])),
+    "bigbird": lambda x: attended(x, rapt.bigbird(x.shape[2], 4)),
+    "keys": lambda x: attended(x, rapt.patterns.keys(x.shape[2] - 1)),
+    "lsh": lambda x: rapt.lsh(x, x, chunk=x.shape[2] // 3, buckets=[x.shape[2] // 4 * 2]),
+    "flash_attn_func": flash,
+    "flash_attn_with_kvcache": lambda x: flash(x, flash_attn.flash_attn_with_kvcache, causal=True),
+    "flex": lambda x: masked(x, block_mask(x)),
+    "t5": lambda x: rapt.attend(x, x, x, bias=rapt.t5_bias(torch.ones(32, 2), max_distance=x.shape[2] + 20)),
+    "longformer": lambda x: rapt.longformer(x, x, x, window=x.shape[2] // 3),
+    "scale": lambda x: scaled(x, 1 / x.shape[2]),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_one_graph_for_each_length_that_a_pattern_is_made_of(name):
+    call = LENGTHS[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(call, backend="eager", fullgraph=True)
+    for tokens in (12, 15, 18, 12):
+        (x,) = operands(1, 2, tokens, 8, count=1, seed=tokens, grad=False)
+        torch.testing.assert_close(compiled(x), call(x), rtol=0, atol=1e-6)
