@@ -13,11 +13,12 @@ from rapt._torch_flash import flash_kvcache, flash_varlen
 from rapt._torch_longformer import longformer
 from rapt._torch_positions import axial, learned, rope
 from rapt._torch_rules import (autocast, direct, draw_seed, number_of, observed, readable,
-                               refuse_gradients, tensors_of)
+                               refuse_gradients, refuse_learnt)
+from rapt.bias import arrays_of
 
 __all__ = ["added", "attend", "attend_bigbird", "axial", "direct", "flash_kvcache", "flash_varlen",
            "known_true", "learned", "local", "longformer", "observed", "readable", "refuse_gradients",
-           "rope"]
+           "refuse_learnt", "rope"]
 
 patterns.compiling = torch.compiler.is_compiling
 attention.side = sys.modules[__name__]
@@ -31,7 +32,7 @@ def attend(q, k, v, how, layout, wanted):
     if bias is relative_values is rotations is sinks:  # None, all of them
         straight = direct(q, k, v)
     else:
-        straight = direct(q, k, v, relative_values, rotations, sinks, *tensors_of(bias))
+        straight = direct(q, k, v, relative_values, rotations, sinks, *arrays_of(bias))
     if not straight:
         return attend_with_gradients(*autocast(q, k, v), how, layout, wanted)
     if dropout and seed is None:

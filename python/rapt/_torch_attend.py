@@ -157,9 +157,9 @@ def attend_with_gradients(q, k, v, how, layout, wanted):
         if x.is_nested or x.layout != torch.strided:
             raise TypeError(f"attend: {name} is a nested or sparse tensor ({x.layout}), expected a dense one")
     _, _, _, bias, relative_values, rotations, sinks, dropout, seed, _, _ = how
+    options = text_of(how, layout, wanted)
     out, lse, row_max, row_sum, stats, unrounded = _attend(
-        q, k, v, *_extras(bias, relative_values, sinks, rotations), as_seed(seed, dropout),
-        text_of(how, layout, wanted))
+        q, k, v, *_extras(bias, relative_values, sinks, rotations), as_seed(seed, dropout), options)
     if not wanted:
         return out
     parts = [out]

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, parse, text_of
-from rapt._torch_rules import as_seed, autocast, number_of, transformed
+from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, parse, real, scale_of, text_of
+from rapt._torch_rules import as_seed, autocast, autocast_type, number_of, transformed
 from rapt.bias import Bias
-from rapt.patterns import constant
+from rapt.patterns import constant, decided
 
 
-def _calls(cu_q, cu_k, slopes, seed, most, options):
+def _calls(rows, cumulative, slopes, seed, most, options):
     """Slices of queries and keys, and the core's options, of each call."""
     from rapt.compat.flash_attn import pieces
 
     o = parse(options)
     pattern = None if o.pattern == "full" else _core.Pattern(o.pattern)
-    for i, (queries, keys, seen, own) in enumerate(pieces(cu_q, cu_k, *most, pattern, slopes)):
+    for i, (queries, keys, seen, own) in enumerate(pieces(rows, cumulative, most, pattern, slopes)):
         yield queries, keys, (seen, o.core_scale, o.softcap, None if own is None else Bias(alibi=own), None,
                               None, None, o.dropout, (number_of(seed) + i) % 2**64, False, None)
 
@@ -33,7 +33,8 @@ def varlen_op(q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor, slope
               seed: Optional[Tensor], most_q: int, most_k: int,
               options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     parts = []
-    for queries, keys, how in _calls(cu_q, cu_k, slopes, seed, (most_q, most_k), options):
+    calls = _calls((q.shape[0], k.shape[0]), (cu_q, cu_k), slopes, seed, (most_q, most_k), options)
+    for queries, keys, how in calls:
         out, lse, rows = _core.attend(q[None, queries], k[None, keys], v[None, keys], how, "blhd",
                                       WANT_LSE | WANT_ROWS)
         unrounded = rows[2][0] if len(rows) == 3 else lse.new_empty(0)
@@ -57,7 +58,7 @@ def varlen_backward_op(dout: Tensor, dlse: Tensor, kept: List[Tensor], q: Tensor
     out, row_max, row_sum = kept
     found = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
     dslopes = q.new_empty(0) if slopes is None else torch.zeros_like(slopes)
-    calls = _calls(cu_q, cu_k, slopes, seed, (most_q, most_k), options)
+    calls = _calls((q.shape[0], k.shape[0]), (cu_q, cu_k), slopes, seed, (most_q, most_k), options)
     for i, (queries, keys, how) in enumerate(calls):
         rows = tuple(x[None, :, queries] for x in (row_max, row_sum))
         g = _core.attend_backward(dout[None, queries], q[None, queries], k[None, keys], v[None, keys],
@@ -96,8 +97,9 @@ _varlen = differentiable(varlen_op, _keep, _gradients, "flash_attn_varlen_func")
 def flash_varlen(q, k, v, cumulative, most, how):
     plain = (how["pattern"], how["scale"], how["softcap"], None, None, None, None, how["dropout"], None,
              False, None)
+    options = text_of(plain, "blhd", 0)
     return _varlen(*autocast(q, k, v), *(torch.as_tensor(x) for x in cumulative), how["alibi_slopes"],
-                   as_seed(None, how["dropout"]), *(int(x) for x in most), text_of(plain, "blhd", 0))[:2]
+                   as_seed(None, how["dropout"]), *(int(x) for x in most), options)[:2]
 
 
 @torch.library.custom_op("rapt::flash_kvcache", mutates_args=("k_cache", "v_cache"), device_types="cpu")
@@ -107,21 +109,30 @@ def kvcache_op(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Optional[Tensor],
                options: str) -> Tuple[Tensor, Tensor]:
     from rapt.compat.flash_attn import over_caches
 
-    scale, causal, window_size, softcap, interleaved = json.loads(options)
-    return over_caches(q, (k_cache, v_cache), (k, v, cos, sin), (seqlens, batch_idx, leftpad), slopes,
-                       (scale, causal, tuple(window_size), softcap, interleaved))
+    rule, number, causal, window_size, softcap, interleaved, _ = json.loads(options)
+    how = (_core.Scale.from_rule(rule, number), causal, tuple(window_size), softcap, interleaved)
+    cast = _cast(options)
+    with torch.autocast("cpu", dtype=cast, enabled=cast is not None):
+        return over_caches(q, (k_cache, v_cache), (k, v, cos, sin), (seqlens, batch_idx, leftpad), slopes, how)
+
+
+def _cast(options):
+    """The type that autocast gave where the call was made, or None."""
+    name = json.loads(options)[-1]
+    return getattr(torch, name) if name else None
 
 
 @kvcache_op.register_fake
 def _(q, k_cache, v_cache, k, v, cos, sin, seqlens, batch_idx, leftpad, slopes, options):
     batch, queries, heads, _ = q.shape
-    return (q.new_empty((batch, queries, heads, v_cache.shape[3])),
+    cast = None if q.dtype == torch.float64 else _cast(options)
+    return (q.new_empty((batch, queries, heads, v_cache.shape[3]), dtype=cast),
             q.new_empty((batch, heads, queries), dtype=torch.float32))
 
 
 @constant
-def _words(scale, causal, left, right, softcap, interleaved):
-    return json.dumps([scale, causal, [left, right], softcap, interleaved])
+def _words(rule, number, causal, left, right, softcap, interleaved, cast):
+    return json.dumps([rule, number, causal, [left, right], softcap, interleaved, cast])
 
 
 def flash_kvcache(q, caches, new, where, slopes, how):
@@ -129,5 +140,8 @@ def flash_kvcache(q, caches, new, where, slopes, how):
         raise RuntimeError("flash_attn_with_kvcache: a transform of torch.func is active, and a cache that is "
                            "written in place has no derivatives and no vmap; expected a call outside")
     scale, causal, (left, right), softcap, interleaved = how
-    return kvcache_op(q, *caches, *new, *(None if x is None else torch.as_tensor(x) for x in where), slopes,
-                      _words(scale, causal, left, right, softcap, interleaved))
+    rule, number = scale_of(scale)
+    cast = autocast_type()
+    options = _words(rule, number, causal, decided(left), decided(right), real("softcap", softcap), interleaved,
+                     "" if cast is None else str(cast).removeprefix("torch."))
+    return kvcache_op(q, *caches, *new, *(None if x is None else torch.as_tensor(x) for x in where), slopes, options)

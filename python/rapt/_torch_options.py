@@ -105,7 +105,19 @@ _SCALES = {"inverse_sqrt_dim": (0, 0.0), "inverse_dim": (1, 0.0), "none": (2, 1.
 
 
 def real(name, given) -> float:
-    return float(given) if isinstance(given, (int, float)) else _core_number(name, given)
+    if isinstance(given, (int, float)):
+        return float(given)
+    _refuse_traced(name, given)
+    return _given.real(name, given)
+
+
+def _refuse_traced(name, given):
+    """Tensors anywhere, as numbers would lose their gradients; inside torch.compile all that is no Python
+    number, because numpy's numbers are tensors there and a graph would keep the first one."""
+    if isinstance(given, torch.Tensor):
+        raise TypeError(f"{name} is a torch.Tensor, expected a Python number; item() gives one, without gradients")
+    if torch.compiler.is_compiling():
+        raise TypeError(f"{name} is no Python number, expected one inside torch.compile")
 
 
 def scale_of(given) -> Tuple[int, float]:
@@ -114,7 +126,11 @@ def scale_of(given) -> Tuple[int, float]:
         return (0, 0.0)
     if isinstance(given, (int, float)):
         return (2, float(given))
-    return _SCALES[given] if isinstance(given, str) and given in _SCALES else _core_scale(given)
+    if isinstance(given, str) and given in _SCALES:
+        return _SCALES[given]
+    if not isinstance(given, (str, _core.Scale)):
+        _refuse_traced("scale", given)
+    return _core_scale(given)
 
 
 def context_of(given) -> Tuple[int, str]:
@@ -135,11 +151,6 @@ def pattern_text(given) -> str:
 def _core_scale(given):
     scale = _core.scale_of(given)
     return (scale.rule, scale.number)
-
-
-@constant
-def _core_number(name, given):
-    return _given.real(name, given)
 
 
 @constant

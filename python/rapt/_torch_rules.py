@@ -48,22 +48,18 @@ def transformed() -> bool:
     return not _is_compiling() and (_transforms() or _forward_ad._current_level >= 0)
 
 
+def autocast_type():
+    """The type that autocast gives, or None."""
+    return torch.get_autocast_dtype("cpu") if _autocast("cpu") else None
+
+
 def autocast(*tensors):
     """As torch does for its own attention: under autocast, floats that are not f64 get its type."""
-    if not _autocast("cpu"):
+    dtype = autocast_type()
+    if dtype is None:
         return tensors
-    dtype = torch.get_autocast_dtype("cpu")
     return tuple(x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point()
                  and x.dtype != torch.float64 else x for x in tensors)
-
-
-def tensors_of(bias):
-    """Every array of a Bias."""
-    if bias is None:
-        return ()
-    kerple = bias.kerple[1:] if bias.kerple else (None, None)
-    return (bias.alibi, *kerple, bias.table[0] if bias.table else None, bias.keys,
-            bias.dense[0] if bias.dense else None)
 
 
 def refuse_gradients(where, *arrays):
@@ -73,7 +69,12 @@ def refuse_gradients(where, *arrays):
             or _modes() and _records()):
         raise RuntimeError(f"{where}: a trace, a mode or a transform is active, and this call is no "
                            "operator that they could record; expected a plain eager call")
-    if _grad_enabled() and any(x.requires_grad for x in tensors):
+    refuse_learnt(where, *tensors)
+
+
+def refuse_learnt(where, *arrays):
+    """For calls without gradients."""
+    if _grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in arrays):
         raise ValueError(f"{where}: an operand requires gradients and there are none here; use "
                          "torch.no_grad() or detach()")
 

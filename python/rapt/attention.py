@@ -6,7 +6,7 @@ import sys
 from typing import Any, NamedTuple
 
 from rapt import _core, _given
-from rapt.bias import Bias, as_bias
+from rapt.bias import Bias, arrays_of, as_bias
 
 WANT_LSE, WANT_STATS, WANT_ROWS = 1, 2, 4
 
@@ -57,8 +57,9 @@ def torch_side(*arrays):
     return None
 
 
-def refuse_watched(where, *arrays):
+def refuse_watched(where, *arrays, bias=None):
     """For calls that are no operators: gradients, traces and transforms would be lost."""
+    arrays += arrays_of(bias)
     found = torch_side(*arrays)
     if found is not None:
         found.refuse_gradients(where, *arrays)

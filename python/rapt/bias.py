@@ -80,3 +80,12 @@ def dense_bias(values, fixed: bool = False) -> Bias:
 def as_bias(given) -> Optional[Bias]:
     """An array alone is a dense bias."""
     return given if given is None or isinstance(given, Bias) else dense_bias(given)
+
+
+def arrays_of(bias):
+    """Every array of a Bias."""
+    if bias is None:
+        return ()
+    kerple = bias.kerple[1:] if bias.kerple else (None, None)
+    return (bias.alibi, *kerple, bias.table[0] if bias.table else None, bias.keys,
+            bias.dense[0] if bias.dense else None)

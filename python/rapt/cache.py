@@ -71,11 +71,11 @@ class KvCache(_core.KvCache):
         """Attention of q [batch, heads, queries, dim]: item i sees sequence sequences[i], whose
         newest tokens the queries are. No gradients."""
         check_dropout(dropout, seed)
-        refuse_watched("KvCache.attend", q, relative_values, sinks)
+        bias = as_bias(bias)
+        refuse_watched("KvCache.attend", q, relative_values, sinks, bias=bias)
         wanted = wants("KvCache.attend", return_lse, return_stats)
         strict = _given.flag("KvCache.attend: strict", strict)
-        how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, seed,
-               strict, context)
+        how = (pattern, scale, softcap, bias, relative_values, None, sinks, dropout, seed, strict, context)
         result = self._attend(q, sequences, how, layout, wanted)
         return with_stats(result, wanted) if wanted & WANT_STATS else result
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from rapt import _core
 from rapt._core import Pattern
 
@@ -48,6 +50,13 @@ def constant(function):
     return function
 
 
+def decided(given):
+    """Numbers as constants: a graph that left a length open is made for this one, and again for others."""
+    if isinstance(given, (list, tuple)):
+        return [decided(x) for x in given]
+    return operator.index(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
 @constant
 def _text(pattern) -> str:
     return str(pattern)
@@ -56,7 +65,7 @@ def _text(pattern) -> str:
 def check_lengths(pattern, queries, keys):
     """ValueError if the pattern does not fit these lengths."""
     if compiling():
-        _check_text(text_of(pattern), queries, keys)
+        _check_text(text_of(pattern), decided(queries), decided(keys))
     else:
         _core.Pattern(pattern).check(queries, keys)
 
@@ -79,7 +88,7 @@ def _leaf_text(name, arguments) -> str:
 
 def _leaf(name, *arguments):
     if compiling():
-        return TracedPattern(_leaf_text(name, arguments))
+        return TracedPattern(_leaf_text(name, tuple([decided(x) for x in arguments])))
     return getattr(_core, name)(*arguments)
 
 

@@ -111,13 +111,20 @@ nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layou
 }
 
 void bind_scale(nb::module_& module) {
-  nb::class_<Scale>(module, "Scale", "What multiplies q.k.")
+  nb::class_<Scale>(module, "Scale", nb::is_weak_referenceable(), "What multiplies q.k.")
       .def_static("inverse_sqrt_dim", &Scale::inverse_sqrt_dim)
       .def_static("inverse_dim", &Scale::inverse_dim)
       .def_static("none", &Scale::none)
-      .def_static("value", &Scale::value, "factor"_a)
-      .def_static("log_n", &Scale::log_n, "base"_a = 512,
-                  "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
+      .def_static(
+          "value",
+          [](nb::handle factor) {
+            return Scale::value(number<double>(factor, "Scale.value: factor"));
+          },
+          nb::arg("factor").none())
+      .def_static(
+          "log_n",
+          [](nb::handle base) { return Scale::log_n(number<double>(base, "Scale.log_n: base")); },
+          "base"_a = 512, "log_base(n) / sqrt(dim), n being the number of keys this query sees.")
       .def_prop_ro("rule", [](const Scale& scale) { return static_cast<int>(scale.rule); })
       .def_ro("number", &Scale::number)
       .def("__getstate__",

@@ -12,7 +12,7 @@ using namespace nb::literals;
 namespace rapt::python {
 
 void bind_context(nb::module_& module) {
-  nb::class_<Context>(module, "Context",
+  nb::class_<Context>(module, "Context", nb::is_weak_referenceable(),
                       "Where a call runs: how many threads, which instruction set.")
       .def(nb::init<Index, std::string_view>(), "threads"_a = 0, "isa"_a = "",
            "threads = 0 and isa = \"\" stand for the defaults of the process.")

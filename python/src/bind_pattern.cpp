@@ -57,7 +57,8 @@ Pattern lsh_of(Index chunk, Index rounds, std::vector<Index> buckets, std::uint6
 }
 
 void bind_class(nb::module_& module) {
-  nb::class_<Pattern>(module, "Pattern",
+  // torch.compile tells an argument from a later one at the same address by a weak reference.
+  nb::class_<Pattern>(module, "Pattern", nb::is_weak_referenceable(),
                       "Who may see whom: a set of (query, key) pairs, joined by & and |.")
       .def(
           "__init__",

@@ -24,7 +24,7 @@ std::vector<Run> visits_of(const Plan& plan, Index query_tile) {
 }  // namespace
 
 void bind_plan(nb::module_& module) {
-  nb::class_<Plan>(module, "Plan",
+  nb::class_<Plan>(module, "Plan", nb::is_weak_referenceable(),
                    "A pattern compiled for given lengths: the tiles of 64 x 64 pairs that are "
                    "computed. Share it between calls by passing it as their pattern.")
       .def(

@@ -24,16 +24,19 @@ nb::tuple recipe(const Fields&... fields) {
 
 void bind_scalings(nb::module_& module) {
   using std::optional;
-  nb::class_<LinearRope>(module, "Linear", "All frequencies divided by the factor.")
+  nb::class_<LinearRope>(module, "Linear", nb::is_weak_referenceable(),
+                         "All frequencies divided by the factor.")
       .def(
           "__init__", [](LinearRope* self, double factor) { new (self) LinearRope{factor}; },
           "factor"_a)
       .def("__reduce__", [](const LinearRope& s) { return recipe<LinearRope>(s.factor); });
-  nb::class_<NtkRope>(module, "Ntk", "A larger base: the lowest frequency is divided.")
+  nb::class_<NtkRope>(module, "Ntk", nb::is_weak_referenceable(),
+                      "A larger base: the lowest frequency is divided.")
       .def(
           "__init__", [](NtkRope* self, double factor) { new (self) NtkRope{factor}; }, "factor"_a)
       .def("__reduce__", [](const NtkRope& s) { return recipe<NtkRope>(s.factor); });
-  nb::class_<DynamicNtkRope>(module, "DynamicNtk", "NTK with a factor that grows with the length.")
+  nb::class_<DynamicNtkRope>(module, "DynamicNtk", nb::is_weak_referenceable(),
+                             "NTK with a factor that grows with the length.")
       .def(
           "__init__",
           [](DynamicNtkRope* self, double factor, Index trained) {
@@ -43,7 +46,7 @@ void bind_scalings(nb::module_& module) {
       .def("__reduce__", [](const DynamicNtkRope& s) {
         return recipe<DynamicNtkRope>(s.factor, s.trained_tokens);
       });
-  nb::class_<YarnRope>(module, "Yarn", "YaRN.")
+  nb::class_<YarnRope>(module, "Yarn", nb::is_weak_referenceable(), "YaRN.")
       .def(
           "__init__",
           [](YarnRope* self, double factor, Index trained, double fast, double slow, double mscale,
@@ -57,7 +60,7 @@ void bind_scalings(nb::module_& module) {
         return recipe<YarnRope>(s.factor, s.trained_tokens, s.fast, s.slow, s.mscale,
                                 s.mscale_all_dim, s.truncate, s.attention_factor);
       });
-  nb::class_<Llama3Rope>(module, "Llama3", "Llama 3.1's scaling.")
+  nb::class_<Llama3Rope>(module, "Llama3", nb::is_weak_referenceable(), "Llama 3.1's scaling.")
       .def(
           "__init__",
           [](Llama3Rope* self, double factor, Index trained, double low, double high) {
@@ -67,7 +70,8 @@ void bind_scalings(nb::module_& module) {
       .def("__reduce__", [](const Llama3Rope& s) {
         return recipe<Llama3Rope>(s.factor, s.trained_tokens, s.low, s.high);
       });
-  nb::class_<LongRope>(module, "Long", "LongRoPE: a divisor for every pair.")
+  nb::class_<LongRope>(module, "Long", nb::is_weak_referenceable(),
+                       "LongRoPE: a divisor for every pair.")
       .def(
           "__init__",
           [](LongRope* self, std::vector<double> short_factors, std::vector<double> long_factors,
@@ -143,7 +147,7 @@ nb::object turned(const Rope& rope, nb::handle x, nb::handle positions, nb::hand
 
 void bind_rope(nb::module_& module) {
   bind_scalings(module);
-  nb::class_<Rope>(module, "Rope", "Rotary positions.")
+  nb::class_<Rope>(module, "Rope", nb::is_weak_referenceable(), "Rotary positions.")
       .def("__init__", &make_rope, "dim"_a, "base"_a = 10000, "layout"_a = "half_split",
            "rotated"_a = 0, "proportional"_a = false, "scaling"_a = nb::none(),
            "sections"_a = nb::none(), "sections_order"_a = "blocks", "xpos"_a = nb::none())

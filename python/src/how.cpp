@@ -33,6 +33,14 @@ Context context_of(nb::handle given) {
   return nb::cast<Context>(given);
 }
 
+void refuse_tensor(nb::handle given, const char* name) {
+  if (PyFloat_CheckExact(given.ptr())) return;  // the usual number, which is asked nothing
+  if (nb::hasattr(given, "requires_grad"))
+    wrong_type(name,
+               " is a torch.Tensor, expected a Python number; item() gives one, without "
+               "gradients");
+}
+
 bool is_array(nb::handle given) {
   return exchange_of(given) != nullptr || PyObject_CheckBuffer(given.ptr()) ||
          nb::hasattr(given, "__dlpack__");

@@ -44,9 +44,12 @@ class How {
   Context context_;
 };
 
+/// TypeError for a PyTorch tensor, whose gradient a number would lose.
+void refuse_tensor(nb::handle given, const char* name);
 /// A number of the caller's; TypeError if it is none.
 template <class T>
 T number(nb::handle given, const char* name) {
+  if constexpr (std::is_floating_point_v<T>) refuse_tensor(given, name);
   T value;
   if (!nb::try_cast(given, value))
     wrong_type(name, " is ", nb::repr(given).c_str(), ", expected ",

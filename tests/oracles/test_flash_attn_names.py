@@ -94,3 +94,75 @@ def test_pages_of_others_are_refused():
         flash_attn_with_kvcache(q, k, v, block_table=torch.zeros(1, 1))
     with pytest.raises(ValueError, match="slots"):
         flash_attn_with_kvcache(q, k, v, k, v, cache_seqlens=1)
+
+
+ENDS = {"no zero first": [2, 5, 8], "rows left over": [0, 3, 6], "more than the rows": [0, 3, 9],
+        "falling": [0, 5, 3, 8], "empty": []}
+
+
+@pytest.mark.parametrize("how", ["eager", "numpy", "compiled", "gradients"])
+@pytest.mark.parametrize("name", ENDS)
+def test_cumulative_lengths_cover_all_rows(name, how):
+    x = operands(8, 2, 8, count=1, grad=how == "gradients")[0]
+    good, bad = (torch.tensor(ends, dtype=torch.int32) for ends in ([0, 3, 8], ENDS[name]))
+    call = flash_attn_varlen_func
+    if how == "numpy":
+        x, good, bad = x.numpy(), good.numpy(), bad.numpy()
+    if how == "compiled":
+        torch._dynamo.reset()
+        call = torch.compile(call, backend="eager", fullgraph=True)
+    call(x, x, x, good, good, 8, 8)
+    with pytest.raises(ValueError, match="cu_seqlens_q.*begin with 0, never fall and end with the 8 rows of q"):
+        call(x, x, x, bad, good, 9, 9)
+    with pytest.raises(ValueError, match="cu_seqlens_k.*begin with 0, never fall and end with the 8 rows of k"):
+        call(x, x, x, good, bad, 9, 9)
+
+
+@pytest.mark.parametrize("given", [{"cache_seqlens": -1}, {"cache_seqlens": [3, -1]}, {"cache_seqlens": [3, 7]},
+                                   {"cache_seqlens": [3]}, {"cache_batch_idx": [0, 2]}, {"cache_batch_idx": [-1, 0]},
+                                   {"cache_leftpad": [0, -2]}, {"cache_leftpad": [0]}])
+def test_numbers_of_a_cache_lie_within_it(given):
+    q, k, v = operands(2, 6, 2, 8, grad=False)
+    before = k.clone(), v.clone()
+    torch._dynamo.reset()  # so that no limit of recompilations is met
+    named = {name: torch.tensor(x, dtype=torch.int32) for name, x in given.items()}
+    for call in (flash_attn_with_kvcache, torch.compile(flash_attn_with_kvcache, backend="eager", fullgraph=True)):
+        with pytest.raises(ValueError, match=f"expected 2 numbers from 0 to|{next(iter(given))}|at most the 6 slots"):
+            call(q[:, :1], k, v, **named)
+    assert torch.equal(k, before[0]) and torch.equal(v, before[1])
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_cache_under_autocast_gives_the_type_of_autocast(new):
+    q, k, v = operands(2, 6, 2, 8, grad=False)
+    added = {"k": k[:, :1], "v": v[:, :1], "cache_seqlens": torch.tensor([4, 2])} if new else {}
+
+    def call(q):
+        return flash_attn_with_kvcache(q, k.clone(), v.clone(), **added, causal=True, return_softmax_lse=True)
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    plain = call(q[:, :1])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        eager, graph = call(q[:, :1]), compiled(q[:, :1])
+    assert eager[0].dtype == graph[0].dtype == torch.bfloat16
+    assert torch.equal(eager[0], graph[0]) and torch.equal(eager[1], graph[1])
+    assert_close(eager[0], plain[0], torch.bfloat16)
+    assert torch.equal(compiled(q[:, :1])[0], plain[0])
+
+
+@pytest.mark.parametrize("name", ["q", "k_cache", "v_cache", "k", "v", "alibi_slopes"])
+def test_a_cache_refuses_operands_that_learn(name):
+    q, k, v = operands(1, 6, 2, 8, grad=False)
+    given = {"q": q[:, :1], "k_cache": k, "v_cache": v, "k": k[:, :1].clone(), "v": v[:, :1].clone(),
+             "alibi_slopes": torch.ones(2)}
+    given[name] = given[name].clone().requires_grad_()
+
+    def call(given):
+        return flash_attn_with_kvcache(**given, cache_seqlens=2)
+
+    with pytest.raises(ValueError, match="flash_attn_with_kvcache: an operand requires gradients"):
+        call(given)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="an operand requires gradients"):
+        torch.compile(call, backend="eager", fullgraph=True)(given)
+    with torch.no_grad():
+        call(given)

@@ -143,6 +143,27 @@ def test_a_cache_refuses_to_lose_gradients():
         assert_close(cache.attend(x, [sequence], "causal"), rapt.attend(x, x, x, "causal"))
 
 
+BIASES = {"slopes": rapt.alibi, "dense": lambda x: rapt.bias.dense_bias(x.expand(1, 2, 5, 5)),
+          "array": lambda x: x.expand(1, 2, 5, 5), "rates": lambda x: rapt.bias.kerple_log(torch.ones(2), x.exp()),
+          "amplitudes": lambda x: rapt.bias.kerple_power(x.exp(), torch.ones(2)),
+          "table": lambda x: rapt.t5_bias(x.expand(32, 2)),
+          "keys": lambda x: rapt.bias.relative_keys(x.repeat(4).expand(3, 8))}
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_a_cache_refuses_to_lose_gradients_of_a_bias(name):
+    cache = rapt.KvCache(kv_heads=2, dim=8)
+    sequence = cache.add()
+    (x,) = operands(1, 2, 5, 8, count=1, grad=False)
+    cache.append(sequence, x, x)
+    learnt = torch.rand((1, 2, 1, 1) if name in ("dense", "array") else 2, requires_grad=True)
+    bias = BIASES[name](learnt)
+    with pytest.raises(ValueError, match="KvCache.attend: an operand requires gradients"):
+        cache.attend(x, [sequence], "causal", bias=bias)
+    with torch.no_grad():
+        assert_close(cache.attend(x, [sequence], "causal", bias=bias), rapt.attend(x, x, x, "causal", bias=bias))
+
+
 def test_libraries_are_not_mixed():
     (q,) = operands(1, 2, 5, 8, count=1)
     with pytest.raises(TypeError, match="one library"):
@@ -197,7 +218,8 @@ def every_operator(dtype=torch.float32):
         "flash_varlen": (*packed, *varlen[3:]),
         "flash_varlen_backward": (torch.randn(9, 4, 8, dtype=dtype), v_lse, [v_out, v_top, v_total], *varlen),
         "flash_kvcache": (torch.randn(2, 1, 4, 8), *cached, torch.randn(2, 1, 4, 8), torch.randn(2, 1, 4, 8), None,
-                          None, torch.tensor([2, 5]), None, None, None, "[null, true, [-1, -1], 0.0, true]"),
+                          None, torch.tensor([2, 5]), None, None, None,
+                          "[0, 0.0, true, [-1, -1], 0.0, true, \"\"]"),
     }
 
 

@@ -80,9 +80,13 @@ def _numbers(name, given):
     return [_given.whole(f"flash_attn: {name}", x) for x in made]
 
 
-def _lengths(name, cumulative):
+def _lengths(name, cumulative, operand, rows):
     ends = _numbers(name, cumulative)
-    return [b - a for a, b in zip(ends, ends[1:])]
+    lengths = [b - a for a, b in zip(ends, ends[1:])]
+    if not ends or ends[0] != 0 or ends[-1] != rows or min(lengths, default=0) < 0:
+        raise ValueError(f"flash_attn_varlen_func: {name} is {_given.shown(ends)}, expected numbers that "
+                         f"begin with 0, never fall and end with the {rows} rows of {operand}")
+    return lengths
 
 
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
@@ -101,16 +105,19 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     if side is not None and side.observed():  # lengths are numbers, which graphs have not
         out, lse = side.flash_varlen(q, k, v, (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k), how)
     else:
-        out, lse = _varlen(q, k, v, pieces(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
-                                           how["pattern"], alibi_slopes), how)
+        calls = pieces((q.shape[0], k.shape[0]), (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k),
+                       how["pattern"], alibi_slopes)
+        out, lse = _varlen(q, k, v, calls, how)
     return (out, lse, None) if return_attn_probs else out
 
 
-def pieces(cumulative, key_cumulative, most, key_most, pattern, slopes):
+def pieces(rows, cumulative, most, pattern, slopes):
     """The calls that packed sequences take: (queries, keys, pattern, slopes). One for all, unless their
-    diagonals hang on corners of their own or their slopes differ."""
-    lengths, key_lengths = _lengths("cu_seqlens_q", cumulative), _lengths("cu_seqlens_k", key_cumulative)
-    most, key_most = (_given.whole(f"flash_attn: max_seqlen_{name}", x) for name, x in (("q", most), ("k", key_most)))
+    diagonals hang on corners of their own or their slopes differ. rows, cumulative and most are pairs,
+    of queries and of keys."""
+    lengths, key_lengths = (_lengths(f"cu_seqlens_{name}", ends, name, count)
+                            for name, ends, count in zip("qk", cumulative, rows))
+    most, key_most = (_given.whole(f"flash_attn: max_seqlen_{name}", x) for name, x in zip("qk", most))
     for name, found, limit in (("q", lengths, most), ("k", key_lengths, key_most)):
         if found and max(found) > limit:
             raise ValueError(f"flash_attn_varlen_func: max_seqlen_{name} is {limit}, but a sequence "
@@ -168,6 +175,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
     where = (cache_seqlens, cache_batch_idx, cache_leftpad)
     how = (softmax_scale, _given.flag("flash_attn: causal", causal), window_size, softcap, rotary_interleaved)
     side = torch_side(q)
+    if side is not None:
+        side.refuse_learnt("flash_attn_with_kvcache", q, *caches, *new, alibi_slopes)
     if side is not None and side.observed():
         out, lse = side.flash_kvcache(q, caches, new, where, alibi_slopes, how)
     else:
@@ -184,6 +193,8 @@ def over_caches(q, caches, new, where, alibi_slopes, how):
     held = _held(cache_seqlens, batch, k_cache.shape[1], k)
     slots = range(batch) if cache_batch_idx is None else _numbers("cache_batch_idx", cache_batch_idx)
     pads = [0] * batch if cache_leftpad is None else _numbers("cache_leftpad", cache_leftpad)
+    _check_each("cache_batch_idx", slots, batch, k_cache.shape[0] - 1)
+    _check_each("cache_leftpad", pads, batch, k_cache.shape[1])
     options = _how(0.0, softmax_scale, causal, window_size, softcap, None)
     local = causal or window_size != (-1, -1)
     outs = []
@@ -219,7 +230,15 @@ def _held(cache_seqlens, batch, slots, k):
         if count + new > slots:
             raise ValueError(f"flash_attn_with_kvcache: {count} tokens and {new} new ones, expected at "
                              f"most the {slots} slots of the cache")
+    _check_each("cache_seqlens", held, batch, slots)
     return held
+
+
+def _check_each(name, numbers, batch, most):
+    """A number for each item, none below 0."""
+    if len(numbers) != batch or not all(0 <= x <= most for x in numbers):
+        raise ValueError(f"flash_attn_with_kvcache: {name} is {_given.shown(list(numbers))}, expected {batch} "
+                         f"number{'s' * (batch != 1)} from 0 to {most}: one for each item of q, within the cache")
 
 
 def _turned(x, cos, sin, steps, interleaved):
