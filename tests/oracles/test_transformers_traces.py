@@ -1,6 +1,8 @@
 """Models that are traced, run on fake or meta tensors, or turned into graphs: nothing of the example,
 neither its length nor its padding, may stay in the graph."""
 
+import copy
+
 import pytest
 import torch
 import transformers
@@ -9,6 +11,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import rapt.integrations.transformers
 from close import assert_close
+from rapt.integrations.transformers import accelerate
+from rapt.integrations.transformers.masks import item_patterns, padding_mask
+from test_transformers_accelerate import (big_bird, big_bird_pegasus, encoder_inputs, pegasus_x,
+                                          reformer)
 from test_transformers_register import DECODERS, ENCODERS, pair
 
 rapt.integrations.transformers.register()
@@ -81,3 +87,67 @@ def test_a_graph_of_make_fx_serves_other_padding(name):
         graph = make_fx(lambda ids, mask: mine(ids, mask))(*given(9, "left"))
         for padding in PADDINGS:
             assert_close(graph(*given(9, padding)), eager(*given(9, padding)), roundings=64)
+
+
+class Encoder(torch.nn.Module):
+    """As Output, with the decoder's tokens where there is a decoder."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask, decoder_ids):
+        how = {}
+        if self.model.config.is_encoder_decoder:
+            how = {"decoder_input_ids": decoder_ids, "use_cache": False}
+        return self.model(input_ids=ids, attention_mask=mask, return_dict=False, **how)[0]
+
+
+@pytest.mark.parametrize("traced", ["none", "right"])
+@pytest.mark.parametrize("make", [pegasus_x, big_bird, big_bird_pegasus])
+def test_a_trace_of_an_accelerated_model_serves_other_padding(make, traced):
+    torch.manual_seed(0)
+    theirs = make().eval()
+    # A larger encoder output, so that its padding matters behind the decoder.
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(4)
+    mine = Encoder(accelerate(copy.deepcopy(theirs))).eval()
+    with torch.no_grad():
+        trace = torch.jit.trace(mine, tuple(encoder_inputs(160, traced).values()),
+                                check_trace=False)
+        for padding in ("none", "left", "right"):
+            ids, mask, decoder_ids = encoder_inputs(160, padding).values()
+            a, b = (model(ids, mask, decoder_ids) for model in (trace, Encoder(theirs)))
+            if make is big_bird:
+                a, b = a[mask.bool()], b[mask.bool()]
+            assert_close(a, b, roundings=64)
+
+
+def test_padding_stays_a_tensor_where_somebody_records_the_call():
+    ones = torch.ones(2, 8, dtype=torch.long)
+    assert padding_mask(ones) is None and padding_mask(ones.to("meta")).shape == (2, 8)
+    graph = make_fx(lambda mask: padding_mask(mask) * 1)(ones)
+    padded = ones.clone()
+    padded[1, 5:] = 0
+    assert torch.equal(graph(padded), padded)
+
+
+def test_hashed_attention_says_that_it_needs_the_numbers_of_the_padding():
+    with pytest.raises(ValueError, match="accelerate: an attention_mask in a trace.*hashed"):
+        make_fx(lambda mask: item_patterns(mask))(torch.ones(2, 8, dtype=torch.long))
+    assert item_patterns(torch.ones(2, 8)) is None
+
+
+@pytest.mark.parametrize("layer", ["local", "lsh"])
+def test_a_compiled_reformer_serves_other_padding(layer):
+    torch.manual_seed(0)
+    theirs = reformer(False, [layer]).eval()
+    mine = torch.compile(accelerate(copy.deepcopy(theirs)), backend="eager")
+    for padding in ("none", "right"):
+        ids, mask, _ = encoder_inputs(96, padding).values()
+        with torch.no_grad():
+            a, b = (model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+                    for model in (mine, theirs))
+        assert_close(a[mask.bool()], b[mask.bool()], roundings=256)

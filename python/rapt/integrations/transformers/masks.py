@@ -177,15 +177,21 @@ def _span(row):
 
 
 def padding_mask(attention_mask):
-    """bool [batch, tokens], None if nothing is padding."""
-    if attention_mask is None or bool(attention_mask.bool().all()):
+    """bool [batch, tokens], None if nothing is padding. In a trace never None: its example may have no
+    padding and a later call some."""
+    if attention_mask is None:
         return None
-    return attention_mask.bool()
+    real = attention_mask.bool()
+    return None if readable(real) and bool(real.all()) else real
 
 
 def item_patterns(attention_mask):
     """Of a padding mask [batch, keys]: None if nothing is padding, one pattern for each item if only
     the end is, [] if there is no such pattern."""
+    if attention_mask is not None and not readable(attention_mask):
+        raise ValueError("accelerate: an attention_mask in a trace, a transform or without numbers, "
+                         "from which Reformer's hashed attention makes a pattern for each item; expected "
+                         "no attention_mask or a plain eager call; trace the model before accelerate()")
     real = padding_mask(attention_mask)
     if real is None:
         return None
