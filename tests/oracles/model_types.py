@@ -11,10 +11,8 @@ little about how much.
 """
 
 import copy
-import csv
 import json
 import os
-import pathlib
 import signal
 import sys
 import warnings
@@ -24,17 +22,19 @@ import transformers
 from transformers import masking_utils
 
 import tiny_models
+from model_table import CHECKS, summary, write_table
 from tiny_models import TOKENS
 
-TABLE = pathlib.Path(__file__).with_name("model_types.csv")
-CHECKS = ["forward", "padded left", "padded right", "dynamic cache", "static cache", "beams",
-          "gradients", "attentions"]
 LARGEST, SECONDS = 80e6, 240
 REFUSALS = ("rapt attention:", "attn_implementation=", "accelerate:")
 
 
-class NotApplicable(Exception):
-    pass
+class NothingToTest(Exception):
+    """The model has no such thing."""
+
+
+class NotTested(Exception):
+    """The tiny model or its inputs do not work without rapt."""
 
 
 class Different(Exception):
@@ -86,21 +86,31 @@ class Models:
     """The same weights three times: rapt and eager in f32, eager in f64."""
 
     def __init__(self, kind, model_class, decoder=False):
+        try:
+            config = self._build_eager(kind, model_class, decoder)
+        except NotTested:
+            raise
+        except Exception as error:
+            raise NotTested(f"no tiny model: {short(error)}") from error
+        torch.manual_seed(0)
+        self.mine = model_class._from_config(config, attn_implementation="rapt").eval()
+        self.mine.load_state_dict(self.eager.state_dict())
+        self.tries = []
+
+    def _build_eager(self, kind, model_class, decoder):
+        """Everything but rapt's model, of which it returns the configuration."""
         config = tiny_models.tiny_config(kind)
         if decoder and getattr(config, "is_decoder", True) is False:
             config.is_decoder = True
         torch.manual_seed(0)
         self.eager = model_class._from_config(copy.deepcopy(config), attn_implementation="eager")
         if sum(p.numel() for p in self.eager.parameters()) > LARGEST:
-            raise NotApplicable("the smallest configuration is too large")
+            raise NotTested("the smallest configuration is too large")
         sharpen(self.eager.eval())
-        torch.manual_seed(0)
-        self.mine = model_class._from_config(config, attn_implementation="rapt").eval()
-        self.mine.load_state_dict(self.eager.state_dict())
         self.exact = copy.deepcopy(self.eager).double()
         self.given = tiny_models.inputs(self.eager, torch.Generator().manual_seed(1))
-        self.tries = []
         self._turn_features()
+        return config
 
     def _turn_features(self):
         """Spectrograms have their bins first or last; the model knows."""
@@ -131,7 +141,7 @@ class Models:
                 torch.manual_seed(3)
                 eager.append(run(model, given))
         except Exception as error:
-            raise NotApplicable(f"fails in eager too: {short(error)}") from error
+            raise NotTested(f"fails in eager too: {short(error)}") from error
         torch.manual_seed(3)
         mine = run(self.mine, given)
         try:
@@ -163,9 +173,9 @@ def compare(mine, eager, true, weights=False):
     if mine.keys() != eager[0].keys():
         raise Different(f"outputs {sorted(mine.keys() ^ eager[0].keys())[:4]} on one side only")
     if not mine:
-        raise NotApplicable("no floating-point outputs")
+        raise NothingToTest("no floating-point outputs")
     if all(not x.isfinite().any() for x in eager[0].values()):
-        raise NotApplicable("eager attention gives no finite number")
+        raise NotTested("eager attention gives no finite number")
     for name, x in mine.items():
         y = eager[0][name]
         if x.shape != y.shape:
@@ -198,7 +208,7 @@ def forward(models):
 def padded(side):
     def check(models):
         if "attention_mask" not in models.given:
-            raise NotApplicable("takes no attention_mask")
+            raise NothingToTest("takes no attention_mask")
         mask = models.given["attention_mask"].clone()
         mask[1, slice(None, 4) if side == "left" else slice(-4, None)] = 0
         with torch.no_grad():
@@ -209,7 +219,7 @@ def padded(side):
 def generated(**how):
     def check(models):
         if not models.eager.can_generate():
-            raise NotApplicable("does not generate")
+            raise NothingToTest("does not generate")
         mask = models.given.get("attention_mask")
         if mask is not None:
             mask = mask.clone()
@@ -222,7 +232,7 @@ def generated(**how):
                 pad_token_id=0, return_dict_in_generate=True, output_logits=True)
         mine, eager, true = models.each(run, **({} if mask is None else {"attention_mask": mask}))
         if any(not torch.equal(x.sequences, true.sequences) for x in eager):
-            raise NotApplicable("rounding alone changes the tokens")
+            raise NotTested("rounding alone changes the tokens")
         if not torch.equal(mine.sequences, true.sequences):
             raise Different("other tokens")
         compare(list(mine.logits), [list(x.logits) for x in eager], list(true.logits))
@@ -256,7 +266,7 @@ def attentions(models):
     with torch.no_grad():
         mine, eager, true = models.each(run)
     if not eager[0]:
-        raise NotApplicable("eager gives no attention weights")
+        raise NothingToTest("eager gives no attention weights")
     compare(mine, eager, true, weights=True)
 
 
@@ -273,27 +283,34 @@ def verdict(check, models):
             models.tries = [models.rounded(seed) for seed in (5, 6, 7)]
             check(models)
         return "pass"
-    except NotApplicable as error:
-        text = str(error)
-        return text if text.startswith("fails in eager") else f"not applicable: {text}"
+    except (NothingToTest, NotTested) as error:
+        return reason_of(error)
     except Different as error:
         return f"DIFFERENT: {error}"
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
-        return f"ERROR: {short(error)}"
+        return refused(error) or f"ERROR: {short(error)}"
+
+
+def reason_of(error):
+    return f"{'not tested' if isinstance(error, NotTested) else 'nothing to test'}: {error}"
+
+
+def refused(error):
+    """rapt's own refusal as a verdict, None if it is another error."""
+    if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
+        return f"refused: {' '.join(str(error).split()).split(';')[0]}"
+    return None
 
 
 def build(kind, model_class, decoder):
-    """Models, or why there are none."""
+    """Models, or the verdict if there are none. Without an eager model rapt's may still be refused;
+    with one, whatever else rapt raises is a failure."""
     try:
         return Models(kind, model_class, decoder)
-    except NotApplicable as error:
-        return f"not applicable: {error}"
+    except NotTested as error:
+        return refusal(kind, model_class) or reason_of(error)
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
-        return refusal(kind, model_class) or f"not applicable: no tiny model: {short(error)}"
+        return refused(error) or f"ERROR: {short(error)}"
 
 
 def refusal(kind, model_class):
@@ -302,15 +319,17 @@ def refusal(kind, model_class):
         with torch.device("meta"):
             model_class._from_config(kind(), attn_implementation="rapt")
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(REFUSALS):
-            return f"refused: {' '.join(str(error).split()).split(';')[0]}"
+        return refused(error)
     return None
 
 
 def walk(model_type, calls):
     """{check: verdict} of a type; None if Transformers has no model for it."""
     kind = transformers.CONFIG_MAPPING[model_type]
-    plain, generating = tiny_models.model_classes(kind)
+    try:
+        plain, generating = tiny_models.model_classes(kind)
+    except Exception as error:
+        return dict.fromkeys(CHECKS, f"not tested: no tiny model: {short(error)}")
     if plain is None:
         return None
     models = build(kind, plain, decoder=False)
@@ -324,7 +343,7 @@ def walk(model_type, calls):
         if name == "beams" and generating not in (None, plain):
             models = build(kind, plain, decoder=False)
         if name == "forward" and found[name] == "pass" and not calls:
-            reason = "not applicable: no attention that attn_implementation reaches"
+            reason = "nothing to test: no attention that attn_implementation reaches"
             return {"class": plain.__name__, **dict.fromkeys(CHECKS, reason)}
     return found
 
@@ -339,44 +358,24 @@ def walk_apart(model_type, calls):
         try:
             found = walk(model_type, calls)
         except BaseException as error:
-            found = dict.fromkeys(CHECKS, f"not applicable: no tiny model: {short(error)}")
+            found = dict.fromkeys(CHECKS, f"ERROR: {short(error)}")
         with os.fdopen(write, "w") as pipe:
             json.dump(found, pipe)
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         text = pipe.read()
-    os.waitpid(child, 0)
-    return json.loads(text) if text else dict.fromkeys(
-        CHECKS, f"not applicable: no tiny model: nothing after {SECONDS} s")
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if text else dict.fromkeys(CHECKS, ending(status))
 
 
-def read_table():
-    with TABLE.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write_table(rows):
-    with TABLE.open("w", newline="") as file:
-        table = csv.DictWriter(file, ["model type", "class", *CHECKS], lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-
-
-def summary(rows):
-    counts = {"types": len(rows), "pass every check that applies": 0, "refused": 0,
-              "nothing applies": 0, "fail": 0}
-    for row in rows:
-        verdicts = [row[name] for name in CHECKS]
-        if any(v.startswith(("DIFFERENT", "ERROR")) for v in verdicts):
-            counts["fail"] += 1
-        elif any(v.startswith("refused") for v in verdicts):
-            counts["refused"] += 1
-        elif "pass" in verdicts:
-            counts["pass every check that applies"] += 1
-        else:
-            counts["nothing applies"] += 1
-    return counts
+def ending(status):
+    """The verdict on a process that ended without one."""
+    if not os.WIFSIGNALED(status):
+        return f"ERROR: the process ended with status {os.waitstatus_to_exitcode(status)}"
+    if os.WTERMSIG(status) == signal.SIGALRM:
+        return f"time-out: nothing after {SECONDS} s"
+    return f"ERROR: the process was ended by {signal.Signals(os.WTERMSIG(status)).name}"
 
 
 def main(names):

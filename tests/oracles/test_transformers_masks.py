@@ -1,5 +1,8 @@
 """The mask that models get under attn_implementation="rapt": a tensor to them, a pattern to rapt."""
 
+import ctypes
+
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -115,6 +118,68 @@ def test_a_mask_that_a_model_writes_into_is_no_pattern_any_more(write):
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
     assert_close(attend(mask, q, k, v), eager(numbers, q, k, v))
+
+
+def zero_below_the_subclass(mask):
+    with torch._C.DisableTorchFunctionSubclass():
+        mask.zero_()
+
+
+UNSEEN = {
+    "data[...] =": lambda mask: mask.data.__setitem__(..., 0.0),
+    "data =": lambda mask: setattr(mask, "data", torch.zeros(mask.shape)),
+    "data of a view": lambda mask: mask[:, :, 5:].data.zero_(),
+    "numpy": lambda mask: mask.numpy().fill(0.0),
+    "numpy.asarray": lambda mask: np.asarray(mask).fill(0.0),
+    "__dlpack__": lambda mask: torch.from_dlpack(mask.__dlpack__()).zero_(),
+    "torch.from_dlpack": lambda mask: torch.from_dlpack(mask).zero_(),
+    "untyped_storage": lambda mask: mask.untyped_storage().fill_(0),
+    "storage": lambda mask: mask.storage().fill_(0.0),
+    "data_ptr": lambda mask: ctypes.memset(mask.data_ptr(), 0, 4 * mask.numel()),
+    "set_": lambda mask: mask.set_(torch.zeros(mask.shape)),
+    "zero_ below the subclass": zero_below_the_subclass,
+}
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_write_that_no_counter_sees_ends_the_pattern(name):
+    mask, numbers = make("window"), make("window", masking_utils.eager_mask).contiguous()
+    UNSEEN[name](mask)
+    UNSEEN[name](numbers)
+    assert not mask.intact
+    assert torch.equal(mask + 0, numbers)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
+    assert_close(attend(mask, q, k, v), eager(numbers, q, k, v))
+
+
+def test_a_mask_that_is_only_read_stays_a_pattern():
+    mask = make("window")
+    for read in (mask + 0, mask.sum(), mask.tolist(), mask.clone(), mask < 0, mask.max(-1),
+                 mask.isfinite().all().item()):
+        assert read is not None and mask.intact
+    assert mask._dense is not None
+
+
+def test_a_mask_is_read_and_written_in_inference_mode():
+    numbers = make("window", masking_utils.eager_mask)
+    with torch.inference_mode():
+        mask = make("window")
+        assert torch.equal(mask + 0, numbers) and mask.intact
+        mask[:, :, 3] = 0.0
+        assert not mask.intact
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_attention_weights_in_inference_mode(name):
+    models = pair(DECODERS[name](), transformers.AutoModelForCausalLM)
+    with torch.inference_mode():
+        a, b = (model(input_ids=tokens(2, 20), attention_mask=padding("left", 20),
+                      output_attentions=True) for model in models)
+    assert_close(a.logits, b.logits, roundings=64)
+    for x, y in zip(a.attentions, b.attentions, strict=True):
+        assert_close(x, y, roundings=64)
 
 
 def test_a_mask_that_stays_as_it_is_stays_a_pattern():

@@ -9,6 +9,7 @@ import torch
 from transformers import masking_utils
 
 from rapt import _core
+from rapt._torch_rules import observed, readable
 from rapt.integrations.transformers.pattern_mask import PatternMask
 
 _ALL = 2**62
@@ -18,7 +19,9 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
               mask_function=masking_utils.causal_mask_function, attention_mask=None,
               dtype=torch.float32, **kwargs):
     """The mask of eager attention: a PatternMask if the mask function is made of parts with a name,
-    else its numbers. Never None: a model may add it, cut it or ask for its shape."""
+    else its numbers. Never None: a model may add it, cut it or ask for its shape. Always its numbers
+    if the call is traced, compiled or transformed: a pattern would be a constant of the graph, with
+    the lengths and the padding of the example."""
     kwargs.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
 
     def numbers():
@@ -27,7 +30,8 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
             kv_offset=kv_offset, mask_function=mask_function, attention_mask=attention_mask,
             dtype=dtype, **kwargs)
 
-    if torch.compiler.is_compiling():
+    if (torch.device(kwargs.get("device", "cpu")).type != "cpu"
+            or not _known(attention_mask, q_length, kv_length, q_offset, kv_offset)):
         return numbers()
     # Offsets of a static cache are tensors that it changes in place.
     q_offset, kv_offset = int(q_offset), int(kv_offset)
@@ -42,6 +46,12 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
         return numbers()
     return PatternMask(padded, keys, (int(batch_size), 1, lengths.queries, lengths.slots), dtype,
                        numbers, padded=padded is not found)
+
+
+def _known(*given) -> bool:
+    """Whether what is given may decide anything here: nobody records the call, and every tensor has
+    its numbers in memory (a fake one, or one on "meta", has none)."""
+    return not observed() and all(readable(x) for x in given if isinstance(x, torch.Tensor))
 
 
 class _Lengths:
@@ -107,7 +117,7 @@ def _pairwise(a, b):
 
 
 def _packed(numbers, keys):
-    if numbers.shape[1] != keys:
+    if not readable(numbers) or numbers.shape[1] != keys:
         return None
     lengths = [torch.unique_consecutive(row, return_counts=True)[1].tolist() for row in numbers]
     return [_core.documents(x) for x in lengths]
@@ -128,7 +138,7 @@ def _chunked(size, left_padding, lengths):
         sizes = [first, *[size] * (rest // size), rest % size]
         return _core.documents([n for n in sizes if n])
 
-    if lengths.aligned > lengths.slots:
+    if not readable(left_padding) or lengths.aligned > lengths.slots:
         return None
     starts = left_padding.tolist()
     return [documents(starts[0])] if len(set(starts)) == 1 else [documents(x) for x in starts]
@@ -167,15 +177,21 @@ def _span(row):
 
 
 def padding_mask(attention_mask):
-    """bool [batch, tokens], None if nothing is padding."""
-    if attention_mask is None or bool(attention_mask.bool().all()):
+    """bool [batch, tokens], None if nothing is padding. In a trace never None: its example may have no
+    padding and a later call some."""
+    if attention_mask is None:
         return None
-    return attention_mask.bool()
+    real = attention_mask.bool()
+    return None if readable(real) and bool(real.all()) else real
 
 
 def item_patterns(attention_mask):
     """Of a padding mask [batch, keys]: None if nothing is padding, one pattern for each item if only
     the end is, [] if there is no such pattern."""
+    if attention_mask is not None and not readable(attention_mask):
+        raise ValueError("accelerate: an attention_mask in a trace, a transform or without numbers, "
+                         "from which Reformer's hashed attention makes a pattern for each item; expected "
+                         "no attention_mask or a plain eager call; trace the model before accelerate()")
     real = padding_mask(attention_mask)
     if real is None:
         return None

@@ -16,6 +16,9 @@ _WITHOUT_NUMBERS = {
         "shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_leaf", "grad_fn", "grad",
         "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mkldnn", "is_mps",
         "is_xpu", "is_nested", "_version", "itemsize", "nbytes"))}
+# A number that is an address.
+_ADDRESSES = {_TENSOR.data_ptr}
+_PLAIN_RESULTS = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout)
 
 
 class PatternMask(torch.Tensor):
@@ -31,24 +34,28 @@ class PatternMask(torch.Tensor):
     def __new__(cls, patterns, keys, shape, dtype, numbers, padded=False):
         mask = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device="cpu")
         mask.patterns, mask.keys, mask.padded = patterns, keys, padded
-        mask._numbers, mask._dense = numbers, None
+        mask._numbers, mask._dense, mask._exposed = numbers, None, False
         return mask
 
     def __init__(self, *_, **__):
         pass
 
     def dense(self) -> torch.Tensor:
-        """The numbers, computed once: later views share them, as views of any tensor do."""
+        """The numbers, computed once: later views share them, as views of any tensor do. An ordinary
+        tensor even in inference mode, whose tensors do not count how often they are written to."""
         if self._dense is None:
-            with torch._C.DisableTorchFunctionSubclass():
-                self._dense = self._numbers().contiguous()
+            with (torch._C.DisableTorchFunctionSubclass(), torch.inference_mode(False),
+                  torch.no_grad()):
+                numbers = self._numbers().contiguous()
+                self._dense = numbers.clone() if numbers.is_inference() else numbers
                 self._dense_version = self._dense._version
         return self._dense
 
     @property
     def intact(self) -> bool:
-        """Nobody has written into the numbers, so the patterns still describe them."""
-        return self._dense is None or self._dense._version == self._dense_version
+        """Nobody has written into the numbers or can do so unseen, so the patterns describe them."""
+        return self._dense is None or (not self._exposed
+                                       and self._dense._version == self._dense_version)
 
     def __repr__(self):
         return (f"PatternMask({', '.join(map(str, self.patterns))}; {list(self.shape)}, "
@@ -63,20 +70,47 @@ class PatternMask(torch.Tensor):
         if func is _TENSOR.detach or (func is _TENSOR.__getitem__ and _is_whole(*args)):
             return args[0]
         with torch._C.DisableTorchFunctionSubclass():
-            return func(*_as_numbers(args), **_as_numbers(kwargs))
+            return _with_numbers(func, args, kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        return func(*_as_numbers(args), **_as_numbers(kwargs or {}))
+        return _with_numbers(func, args, kwargs or {})
 
 
-def _as_numbers(given):
+def _with_numbers(func, args, kwargs):
+    """The call on the numbers. A mask whose numbers it may write to, or whose memory somebody holds
+    afterwards (a view, an array, a storage, an address), is exposed: later writes may go unseen."""
+    masks = []
+    result = func(*_as_numbers(args, masks), **_as_numbers(kwargs, masks))
+    schema = getattr(func, "_schema", None)
+    writes = func in _ADDRESSES or schema is not None and schema.is_mutable
+    for mask in masks:
+        if writes or _holds(result, mask._dense):
+            mask._exposed = True
+    return result
+
+
+def _holds(result, numbers) -> bool:
+    """Whether a result may give access to the numbers' memory. A call that returns None was made for
+    its effect."""
+    if isinstance(result, (list, tuple)):
+        return any(_holds(x, numbers) for x in result)
+    if isinstance(result, _PLAIN_RESULTS):
+        return False
+    if type(result) is not torch.Tensor or result.layout is not torch.strided:
+        return True
+    return torch.compiler.is_compiling() or torch._C._is_alias_of(result, numbers)
+
+
+def _as_numbers(given, masks):
+    """What is given with the numbers of every mask in its place; the masks go into `masks`."""
     if isinstance(given, PatternMask):
+        masks.append(given)
         return given.dense()
     if isinstance(given, dict):
-        return {name: _as_numbers(value) for name, value in given.items()}
+        return {name: _as_numbers(value, masks) for name, value in given.items()}
     if type(given) in (list, tuple):
-        return type(given)(map(_as_numbers, given))
+        return type(given)(_as_numbers(value, masks) for value in given)
     return given
 
 

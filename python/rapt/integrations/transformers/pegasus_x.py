@@ -8,6 +8,7 @@ import torch
 from transformers.models.pegasus_x.modeling_pegasus_x import PegasusXGlobalLocalAttention
 
 import rapt
+from rapt._torch_rules import readable
 from rapt.integrations.transformers import fallback
 from rapt.integrations.transformers.weights import wants_weights
 
@@ -42,9 +43,10 @@ def _forward(self, token_hidden_states, global_hidden_states, attention_mask=Non
 
 
 def _bias(attention_mask, global_tokens):
-    """[batch, 1, 1, keys]; None if nothing is padding."""
-    if attention_mask is None or not bool(attention_mask.any()):
+    """[batch, 1, 1, keys]; None if nothing is padding. In a trace never None: its example may have no
+    padding and a later call some."""
+    if attention_mask is None or readable(attention_mask) and not bool(attention_mask.any()):
         return None
     hidden = torch.nn.functional.pad(attention_mask != 0, (global_tokens, 0))
-    numbers = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
+    numbers = torch.zeros(hidden.shape, device=hidden.device).masked_fill_(hidden, -torch.inf)
     return rapt.dense_bias(numbers[:, None, None], fixed=True)

@@ -45,6 +45,7 @@ def _left_to_transformers(self, past, output_attentions) -> str:
     return "attention weights are asked for" if output_attentions else ""
 
 
+@torch.compiler.disable  # the padding's numbers decide the patterns
 def _hashed(self, hidden_states, attention_mask=None, num_hashes=None, buckets=None,
             past_buckets_states=None, use_cache=False, output_attentions=False, **kwargs):
     reason = _left_to_transformers(self, past_buckets_states, output_attentions)

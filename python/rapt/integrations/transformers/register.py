@@ -72,7 +72,8 @@ def _only(mask, indices, key):
     """The mask with every key hidden that is not among indices [batch, queries, chosen]."""
     if mask is None or isinstance(mask, PatternMask):
         mask = key.new_zeros(1) if mask is None else mask.dense()
-    hidden = torch.ones(*indices.shape[:2], key.shape[2], dtype=torch.bool)
+    hidden = torch.ones(*indices.shape[:2], key.shape[2], dtype=torch.bool,
+                        device=key.device)
     hidden = hidden.scatter(-1, indices.long(), False)[:, None]
     if mask.dtype == torch.bool:
         return mask & ~hidden
@@ -146,14 +147,14 @@ def _by_numbers(query, key, value, mask, position_bias, sinks, how):
         raise ValueError(f"rapt attention: a mask of {mask.shape[-1]} keys for {k.shape[1]} keys")
     numbers, hidden = mask, ~mask if mask.dtype == torch.bool else _is_hidden(mask)
     if mask.dtype == torch.bool:
-        numbers = torch.zeros(mask.shape)
+        numbers = torch.zeros(mask.shape, device=mask.device)
     empty = hidden.all(-1, keepdim=True)
     numbers = numbers.float().masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
     if position_bias is not None:
         numbers = numbers + position_bias[..., :k.shape[1]]
     bias = rapt.dense_bias(numbers, fixed=not numbers.requires_grad)
     out, _ = _attend(q, k, v, None, bias, sinks, how)
-    instead = torch.zeros((), dtype=out.dtype)
+    instead = torch.zeros((), dtype=out.dtype, device=out.device)
     if mask.dtype != torch.bool and sinks is None:
         finite = mask.amax(-1, keepdim=True) > -torch.inf
         instead = torch.where(finite.transpose(1, 2), _mean(value, query.shape[1]), 0.0)
