@@ -159,7 +159,8 @@ std::vector<SequenceCall> Pass::calls_of(const Attention& how, const Pattern& pa
                                          const std::vector<SequenceRun>& runs) {
   std::vector<SequenceCall> calls;
   for (const SequenceRun& run : runs) {
-    Attention& one = calls.emplace_back(run.tokens, how, run.items, run.keys).how;
+    calls.push_back({run.tokens, how, run.items, run.keys});
+    Attention& one = calls.back().how;
     one.pattern = among(pattern, run.keys);
     one.plan = plans_.plan(one.pattern, {run.tokens, run.keys});
     if (run.first > 0) one.dropout.seed = random_bits(how.dropout.seed, {run.first});
