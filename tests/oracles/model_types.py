@@ -13,6 +13,7 @@ little about how much.
 import copy
 import json
 import os
+import re
 import signal
 import sys
 import warnings
@@ -67,7 +68,7 @@ def register():
 
 
 def short(error):
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = re.sub(r" from '/[^']*'?", "", " ".join(str(error).split())) or type(error).__name__  # no paths
     return f"{type(error).__name__}: {text}"[:160]
 
 
