@@ -366,22 +366,23 @@ TEST(Cache, NoSequencesAndNoQueriesGiveNothing) {
   }
 }
 
-TEST(Cache, ExplainNamesTheWay) {
+TEST(Cache, ExplainNamesTheRoute) {
   const CacheOptions options{.kv_heads = 2, .dim = 64, .type = CacheType::bf16};
-  const auto way = [&](Index queries, const Attention& how) {
+  const auto route = [&](Index queries, const Attention& how) {
     return explain({1, 8, queries, 64}, options, 5000, how);
   };
-  EXPECT_NE(way(1, {}).find("short: 4 query rows"), std::string::npos);
-  EXPECT_NE(way(1, {.strict = true}).find("strict was asked for"), std::string::npos);
-  EXPECT_NE(way(5, {}).find("20 query rows"), std::string::npos);
-  EXPECT_NE(way(1, {.dropout = {.rate = 0.1}}).find("dropout"), std::string::npos);
-  EXPECT_NE(way(1, {.pattern = window(7, 0)}).find("direct: 8 keys"), std::string::npos);
-  EXPECT_NE(way(1, {.pattern = window(7, 0), .softcap = 5}).find("short"), std::string::npos);
+  EXPECT_NE(route(1, {}).find("route     decode"), std::string::npos);
+  EXPECT_NE(route(1, {.strict = true}).find("decode: strict is set"), std::string::npos);
+  EXPECT_NE(route(5, {}).find("more than 16 query rows"), std::string::npos);
+  EXPECT_NE(route(1, {.dropout = {.rate = 0.1}}).find("decode: dropout"), std::string::npos);
+  EXPECT_NE(route(1, {.pattern = window(7, 0)}).find("f32 over 8 keys"), std::string::npos);
+  EXPECT_NE(route(1, {.pattern = window(7, 0), .softcap = 5}).find("route     decode"),
+            std::string::npos);
   for (const Context& context : every_isa())
     EXPECT_EQ(explain({1, 8, 1, 64}, {.kv_heads = 2, .type = CacheType::int8}, 5000, {}, context)
-                      .find("whole tiles as bytes") != std::string::npos,
+                      .find("full pages multiplied as int8") != std::string::npos,
               multiplies_bytes(context));
-  EXPECT_NE(explain({1, 8, 1, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}).find("direct: 64 keys"),
+  EXPECT_NE(explain({1, 8, 1, 64}, {1, 2, 64, 64}, {1, 2, 64, 64}).find("f32 over 64 keys"),
             std::string::npos);
   expect_refused(
       [&] {

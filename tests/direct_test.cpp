@@ -246,13 +246,13 @@ TEST(Direct, AWrongScaleIsRefusedHoweverFewKeysThereAre) {
                    {"log_n scale has base", "more than 1"});
 }
 
-/// However many heads share a key head, operands are widened where the direct way is gone.
-TEST(Direct, ExplainSaysTheSameOfOperandsAndOfTheWay) {
+/// However many heads share a key head.
+TEST(Direct, ExplainNamesTheShortContext) {
   for (const Context& context : every_pair_isa()) {
     const std::string words =
         explain({1, 32, 1, 64}, {1, 1, 40, 64}, {1, 1, 40, 64}, {}, context, Type::bf16);
-    EXPECT_NE(words.find("direct: 40 keys"), std::string::npos) << words;
-    EXPECT_NE(words.find("widened to f32 as they are read"), std::string::npos) << words;
+    EXPECT_NE(words.find("route     short-context"), std::string::npos) << words;
+    EXPECT_NE(words.find("f32 over 40 keys"), std::string::npos) << words;
     EXPECT_EQ(words.find("tasks"), std::string::npos) << words;
   }
 }

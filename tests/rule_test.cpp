@@ -20,7 +20,7 @@ TEST(Rule, PartsOfADiagonalHaveTheBitsOfTheTable) {
         t5_bias(table.view(), 128, RelativeTable::Direction::past),
         alibi({1e38f, -2, std::numeric_limits<float>::infinity()})}) {
     const Attention how{.bias = bias};
-    const Call call("test", stand_in(q), stand_in(kv), stand_in(kv), how, context);
+    const Call call(Request{"test", stand_in(q), stand_in(kv), stand_in(kv), how, context});
     for (Index head = 0; head < heads; ++head)
       for (Index first = -keys; first + tile <= tile; first += 37) {
         float part[tile];

@@ -7,6 +7,7 @@
 #include "attention/parts.h"
 #include "attention/pattern_node.h"
 #include "attention/unrounded_out.h"
+#include "attention/validate.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -53,7 +54,7 @@ std::vector<std::vector<Index>> block_table(const BigBird& how, Index tokens, In
 
 void check_bigbird(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                    const BigBird& how) {
-  check_call(where, q, k, v, {.scale = how.scale});
+  validate_operands(where, q, k, v, {.scale = how.scale});
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same");
   check_blocks(where, how, q.tokens());

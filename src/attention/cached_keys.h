@@ -35,9 +35,4 @@ class CachedKeys : public KeySource {
   Index key_pairs_ = 0;  // bf16 numbers the call wants in a tile of keys; 0: f32 panels
 };
 
-/// Refuses what attend over a cache would refuse, with the same words, and reads no numbers.
-void check_cache_call(const AnyView& q, const KvCache& cache,
-                      std::span<const KvCache::Sequence> sequences, const Attention& how,
-                      const Context& context);
-
 }  // namespace rapt

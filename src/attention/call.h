@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "attention/relative_tiles.h"
+#include "attention/request.h"
 #include "attention/rule.h"
 #include "attention/slot_rule.h"
 #include "base/buffer.h"
@@ -28,10 +29,9 @@ struct TokenOrder {
 /// One checked attention call: operands, sizes, plan and score rule. Every stage reads it, none
 /// changes it.
 struct Call {
-  /// Throws std::invalid_argument if the operands or options do not fit each other; `where` opens
-  /// the message.
-  Call(const char* where, AnyView q, AnyView k, AnyView v, const Attention& how,
-       const Context& context);
+  /// Of a validated request. Throws std::invalid_argument if the pattern or the scale does not fit
+  /// its lengths. `bf16` multiplies the operands; null: they are widened to f32.
+  explicit Call(const Request& request, const PairKernels* bf16 = nullptr);
 
   AnyView q, k, v;
   const Attention& how;
@@ -77,13 +77,6 @@ struct Call {
   /// dim as a depth of bf16 products.
   Index pair_depth(Index numbers) const { return round_up(numbers, Index{32}); }
 };
-
-/// Throws unless the operands fit each other and the score fits them, whatever the pattern is.
-void check_call(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
-                const Attention& how);
-
-/// Throws if the score has parts that hashed attention does not know.
-void check_lsh_score(const char* where, const Attention& how);
 
 /// `count` tokens of one head, as the kernels take them.
 inline InputRows rows_of(const AnyView& view, Index item, Index head, Index first, Index count) {
@@ -163,9 +156,5 @@ inline void expect_results(const TokenOrder* order, const AnyMutableView& to, In
     expect_to_write(static_cast<const float*>(to.row(0, 0, order->rows[i])), to.dim());
   }
 }
-
-/// A view that has a shape and no numbers worth reading: enough for the checks of a call whose
-/// operands lie elsewhere or nowhere.
-AnyView stand_in(const Shape& shape, Type type = Type::f32);
 
 }  // namespace rapt

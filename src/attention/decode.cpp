@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <memory_resource>
 #include <vector>
 
+#include "attention/cached_keys.h"
 #include "attention/decode_worker.h"
+#include "attention/route_trace.h"
 #include "attention/row_result.h"
 
 namespace rapt {
@@ -170,45 +173,72 @@ class DecodeRun {
   Index part_count_ = 0, most_rows_ = 0, bytes_ = 0;
 };
 
+/// The calls of some jobs, what they read, and their batch items.
+class DecodeBatch {
+ public:
+  explicit DecodeBatch(std::span<const Job> jobs)
+      : memory_(scratch_, sizeof scratch_),
+        calls_(&memory_),
+        operands_(&memory_),
+        cached_(&memory_),
+        items_(&memory_) {
+    Index count = 0;
+    for (const Job& job : jobs) count += job.request.q.batch();
+    items_.reserve(static_cast<std::size_t>(count));
+    if (jobs.front().request.cached) {
+      cached_.reserve(jobs.size());
+    } else {
+      operands_.reserve(static_cast<std::size_t>(count));
+    }
+    for (const Job& job : jobs) add(job);
+  }
+
+  std::span<const DecodeItem> items() const { return items_; }
+
+ private:
+  void add(const Job& job) {
+    const Call& call = calls_.emplace_back(job.request);
+    if (job.request.cached) {
+      const auto& [options, cache, tokens, number] = *job.request.cached;
+      CachedKeys(call, *cache, *tokens).check_visits(job.request.where, *call.plan);
+      items_.push_back({call, 0, cached_.emplace_back(*cache, *tokens), job.output});
+      return;
+    }
+    for (Index item = 0; item < call.batch; ++item)
+      items_.push_back({call, item, operands_.emplace_back(call, item), job.output});
+  }
+
+  std::byte scratch_[2048];  // enough for an item or two
+  std::pmr::monotonic_buffer_resource memory_;
+  std::pmr::deque<Call> calls_;  // none of them moves
+  std::pmr::vector<OperandThinKeys> operands_;
+  std::pmr::vector<CachedThinKeys> cached_;
+  std::pmr::vector<DecodeItem> items_;
+};
+
+/// Keys of full pages that are multiplied as they are stored.
+bool multiplies_int8(const Call& call, const Request& request) {
+  return request.cached && !call.rule.has_softcap() && !call.rule.has_diagonal() &&
+         byte_kernels_for(request.cached->options.type, call.kernels) != nullptr;
+}
+
 }  // namespace
 
-bool decodes(const Call& call) {
-  return !call.how.strict && thin_rows_of(call) <= most_thin_rows && call.rows() > 0 &&
-         !call.how.stats && !call.relative && !call.relative_values && !call.rule.has_dense() &&
-         !call.rule.has_dropout();
-}
-
-std::string way_of_queries(const Call& call) {
-  const auto general = [](const std::string& why) { return "as for a prompt: " + why; };
-  if (call.how.strict) return general("strict was asked for");
-  if (thin_rows_of(call) > most_thin_rows)
-    return general(std::to_string(thin_rows_of(call)) + " query rows a key head, more than " +
-                   std::to_string(most_thin_rows));
-  if (!decodes(call))
-    return general("statistics, a dense bias, relative keys or values, or dropout");
-  const Index parts = splits_for(visited_tiles(call));
-  return "short: " + std::to_string(thin_rows_of(call)) +
-         " query rows of a key head side by side, its keys in " + std::to_string(parts) + " part" +
-         (parts == 1 ? "" : "s") + " joined in order";
-}
-
-void run_decode(std::span<const DecodeItem> items, const Context& context) {
-  if (items.empty()) return;
-  DecodeRun run(items);
-  run.compute(context);
+void run_decode(std::span<const Job> jobs) {
+  const DecodeBatch batch(jobs);
+  DecodeRun run(batch.items());
+  run.compute(jobs.front().request.context);
   run.write();
+  note_route("decode");
 }
 
-void run_decode(const Call& call, const ForwardOutput& output) {
-  std::byte room[1024];  // enough for a few items
-  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
-  std::pmr::vector<OperandThinKeys> keys(&memory);
-  std::pmr::vector<DecodeItem> items(&memory);
-  keys.reserve(static_cast<std::size_t>(call.batch));
-  items.reserve(static_cast<std::size_t>(call.batch));
-  for (Index item = 0; item < call.batch; ++item)
-    items.push_back({call, item, keys.emplace_back(call, item), output});
-  run_decode(items, call.context);
+std::string describe_decode(const Request& request) {
+  const Call call(request);
+  const Index parts = splits_for(visited_tiles(call));
+  return "kernel    f32 over keys and values where they are, exact online softmax\nwork      " +
+         std::to_string(thin_rows_of(call)) + " query rows of a key head together, its keys in " +
+         std::to_string(parts) + " part" + (parts == 1 ? "" : "s") + " joined in order" +
+         (multiplies_int8(call, request) ? ", full pages multiplied as int8" : "") + "\n";
 }
 
 }  // namespace rapt

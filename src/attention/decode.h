@@ -3,7 +3,8 @@
 #include <span>
 #include <string>
 
-#include "attention/forward.h"
+#include "attention/call.h"
+#include "attention/dispatch.h"
 #include "attention/thin_keys.h"
 
 namespace rapt {
@@ -23,17 +24,9 @@ inline constexpr Index bytes_worth_threads = Index{256} << 10;
 inline Index query_stride(Index dim) { return round_up(dim, Kernels::thin_step); }
 inline Index thin_width(const Call& call) { return round_up(call.value_dim, call.kernels.lanes); }
 
-/// Whether a few queries can take the short way: all query heads of a key head side by side, keys
-/// split over threads and never packed. Parts of the score that are rare in decoding go the general
-/// way.
-bool decodes(const Call& call);
-/// In words which way a call goes, and why.
-std::string way_of_queries(const Call& call);
-
-/// Forward of items for which decodes() holds. Keys are split by how many are visited and the parts
-/// joined in order, so the bits do not depend on the threads.
-void run_decode(std::span<const DecodeItem> items, const Context& context);
-/// Likewise of a whole call, over its operands as they lie.
-void run_decode(const Call& call, const ForwardOutput& output);
+/// All query heads of a key head together, keys split over threads and never packed. Keys are split
+/// by how many are visited and the parts joined in order, so the bits do not depend on the threads.
+void run_decode(std::span<const Job> jobs);
+std::string describe_decode(const Request& request);
 
 }  // namespace rapt

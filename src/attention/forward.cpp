@@ -307,12 +307,6 @@ std::vector<Index> order_of_groups(const Plan& plan, Index group, bool ascending
 
 }  // namespace
 
-void run_forward(const Call& call, const ForwardOutput& output) {
-  if (call.rows() == 0) return;
-  PackedKeys packed(call, call.group * divide_up(call.query_tiles(), forward_group(call)));
-  run_forward(call, packed, output);
-}
-
 void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   Crew<ForwardWorker> crew(call.context);

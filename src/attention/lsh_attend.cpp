@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "attention/backward.h"
 #include "attention/forward.h"
 #include "attention/lsh_call.h"
+#include "attention/lsh_decode.h"
 #include "attention/lsh_join.h"
 #include "attention/lsh_rounds.h"
+#include "attention/pattern_node.h"
+#include "attention/route_trace.h"
 #include "attention/unrounded_out.h"
 #include "base/check.h"
+#include "base/views.h"
 
 namespace rapt {
 namespace {
@@ -40,32 +45,35 @@ void through_norm(const LshCall& lsh, const AnyView& k, Index position, float* r
 /// Whoever computes one head after the other.
 class ForwardHeads {
  public:
-  ForwardHeads(const Context& context, const LshCall& lsh, const AnyMutableView& out,
-               Attended& attended)
-      : lsh_(lsh, context), out_(out), attended_(attended), rounds_(lsh_, out) {}
+  ForwardHeads(const Context& context, const LshCall& lsh, const ForwardOutput& output)
+      : lsh_(lsh, context), output_(output), rounds_(lsh_, output.out) {}
 
   void run(Index owner) {
     lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
     rounds_.take(lsh_.item(), lsh_.head());
-    run_forward(
-        lsh_.call(), lsh_.keys(),
-        {.out = out_, .lse = nullptr, .rows = nullptr, .stats = nullptr, .rounds = &rounds_});
+    run_forward(lsh_.call(), lsh_.keys(),
+                {.out = output_.out,
+                 .lse = nullptr,
+                 .rows = nullptr,
+                 .stats = nullptr,
+                 .rounds = &rounds_});
     for_each_token(lsh_, [&](Index token) { finish(token); });
   }
 
  private:
   void finish(Index token) {
-    const double lse = rounds_.finish(token, out_);
-    const Index at = (lsh_.item() * lsh_.heads() + lsh_.head()) * lsh_.tokens() + token;
-    attended_.lse.data()[at] = static_cast<float>(lse);
+    const double lse = rounds_.finish(token, output_.out);
+    if (output_.rows == nullptr) return;
+    const Index at =
+        output_.first_row + (lsh_.item() * lsh_.heads() + lsh_.head()) * lsh_.tokens() + token;
+    output_.lse->data()[at] = static_cast<float>(lse);
     const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
-    attended_.rows.max[static_cast<std::size_t>(at)] = statistics.max;
-    attended_.rows.sum[static_cast<std::size_t>(at)] = statistics.sum;
+    output_.rows->max[static_cast<std::size_t>(at)] = statistics.max;
+    output_.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
   }
 
   LshCall lsh_;
-  AnyMutableView out_;
-  Attended& attended_;
+  const ForwardOutput& output_;
   RoundSums rounds_;
 };
 
@@ -147,7 +155,7 @@ class BackwardHeads {
 /// Threads take heads of their own if there are enough of them, and share each head otherwise: the
 /// tasks of one head wait for each other.
 template <class Worker, class... Arguments>
-void for_each_head(const LshCall& lsh, Arguments&... arguments) {
+void for_each_head(const LshCall& lsh, const Arguments&... arguments) {
   const Context& context = lsh.context();
   const Index owners = lsh.batch() * lsh.heads();
   const bool apart = context.threads() > 1 && owners >= context.threads();
@@ -162,42 +170,53 @@ void for_each_head(const LshCall& lsh, Arguments&... arguments) {
 
 }  // namespace
 
-Attended attend_lsh(const AnyMutableView* into, Tensor& made, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context) {
-  const LshCall lsh("attend", q, k, v, how, context, how.order);
-  const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
-  if (into == nullptr) {
-    made = Tensor::uninitialized(shape, q.type());
-  } else {
-    check_output("attend", "out", *into, shape);
-    check_apart("attend", *into, q, "q");
-    check_apart("attend", *into, k, "k");
-    check_apart("attend", *into, v, "v");
-  }
-  UnroundedOut unrounded_out(into == nullptr ? AnyMutableView(made) : *into, gradients_of(how));
-  const AnyMutableView out = unrounded_out.view();
-  Attended attended;
-  attended.lse = Tensor({lsh.batch(), lsh.heads(), lsh.tokens()});
-  attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
-  attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
-  attended.rows.order = lsh.shared_order();
-  for_each_head<ForwardHeads>(lsh, out, attended);
-  unrounded_out.finish(attended.rows, context);
-  return attended;
+void run_lsh(const Request& request, const ForwardOutput& output) {
+  const LshCall lsh(request, request.how.order);
+  for_each_head<ForwardHeads>(lsh, output);
+  if (output.rows != nullptr) output.rows->order = lsh.shared_order();
 }
 
-void attend_lsh_backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, AnyView v,
-                         AnyView out, const Rows& rows, const Attention& how,
-                         const Context& context) {
-  const LshCall lsh("attend_backward", q, k, v, how, context, rows.order ? rows.order : how.order);
+void run_lsh(std::span<const Job> jobs) {
+  for (const Job& job : jobs) {
+    if (job.request.cached) {
+      run_lsh_prompt(job);
+    } else {
+      run_lsh(job.request, job.output);
+    }
+  }
+  note_route("lsh");
+}
+
+std::string describe_lsh(const Request& request) {
+  const Lsh lsh = *split_lsh(request.how.pattern).lsh;
+  const Index tokens = request.queries();
+  std::vector<Index> buckets = lsh.buckets;
+  if (buckets.empty()) buckets = lsh_buckets(std::max<Index>(tokens, 1), lsh.chunk);
+  std::ostringstream text;
+  text << "kernel    fused f32, exact online softmax, f64 row sums and accumulators\n";
+  if (tokens <= lsh.chunk) {
+    text << "order     as it is: no more tokens than one chunk of " << lsh.chunk << "\n";
+  } else {
+    text << "order     by " << lsh.rounds << " round" << (lsh.rounds == 1 ? "" : "s")
+         << " of hashing into " << list_text(buckets) << " buckets, chunks of " << lsh.chunk
+         << " that see " << lsh.before << " before and " << lsh.after << " after them\n";
+  }
+  text << "pairs     " << lsh_pairs(lsh, tokens) << " of " << tokens * tokens << " for each of "
+       << request.q.batch() * request.q.heads() << " heads, one head after the other\n";
+  return text.str();
+}
+
+void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& request, AnyView out,
+                      const Rows& rows) {
+  const LshCall lsh(request, rows.order ? rows.order : request.how.order);
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
-  check_operand("attend_backward", "dout", dout, shape);
-  check_operand("attend_backward", "out", out, shape);
+  check_operand(request.where, "dout", dout, shape);
+  check_operand(request.where, "out", out, shape);
   const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
-  check(rows.max.size() == count && rows.sum.size() == count, "attend_backward: rows have ",
+  check(rows.max.size() == count && rows.sum.size() == count, request.where, ": rows have ",
         rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
-  const AnyView exact_out = unrounded("attend_backward", out, rows);
-  for_each_head<BackwardHeads>(lsh, dout, k, exact_out, rows, to);
+  const AnyView exact_out = unrounded(request.where, out, rows);
+  for_each_head<BackwardHeads>(lsh, dout, request.k, exact_out, rows, to);
 }
 
 }  // namespace rapt

@@ -1,15 +1,20 @@
 #pragma once
 
-#include "rapt/attention.h"
+#include <span>
+#include <string>
+
+#include "attention/dispatch.h"
 
 namespace rapt {
 
-/// attend, attend_into and attend_backward for patterns with an lsh leaf. The output goes to `into`
-/// or, if that is null, to `out`, which is made.
-Attended attend_lsh(const AnyMutableView* into, Tensor& out, AnyView q, AnyView k, AnyView v,
-                    const Attention& how, const Context& context);
-void attend_lsh_backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, AnyView v,
-                         AnyView out, const Rows& rows, const Attention& how,
-                         const Context& context);
+/// Patterns with an lsh leaf: tokens are sorted by their hashes, and chunks of queries meet chunks
+/// of keys.
+void run_lsh(std::span<const Job> jobs);
+/// The same over operands.
+void run_lsh(const Request& request, const ForwardOutput& output);
+std::string describe_lsh(const Request& request);
+
+void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& request, AnyView out,
+                      const Rows& rows);
 
 }  // namespace rapt

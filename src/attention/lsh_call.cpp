@@ -9,26 +9,7 @@
 
 namespace rapt {
 
-void check_lsh_score(const char* where, const Attention& how) {
-  const bool biased = how.bias.alibi || how.bias.kerple || how.bias.table || how.bias.keys ||
-                      how.bias.dense || !how.relative_values.empty();
-  check(
-      !biased && how.sinks.empty() && !how.stats && how.scale.rule != Scale::Rule::log_n, where,
-      ": a bias, sinks, statistics or the log_n scale are given, expected none of them under lsh");
-  check(how.plan == nullptr, where, ": a plan is given, expected none under lsh");
-}
-
 namespace {
-
-Lsh leaf_of(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
-            const Attention& how) {
-  check_call(where, q, k, v, how);
-  check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
-        ", expected the same under lsh");
-  if (how.rotations) check_memory(where, "rotations", *how.rotations);
-  check_lsh_score(where, how);
-  return *split_lsh(how.pattern).lsh;
-}
 
 /// Which chunks of all rounds each chunk sees: neighbours in a ring, each counted once.
 Pattern ring_of_chunks(const Lsh& lsh, Index slots) {
@@ -70,25 +51,22 @@ std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const
 
 }  // namespace
 
-std::shared_ptr<const LshCall::Common> LshCall::common_of(const char* where, const AnyView& q,
-                                                          const AnyView& k, const AnyView& v,
-                                                          const Attention& how,
-                                                          const Context& context,
+std::shared_ptr<const LshCall::Common> LshCall::common_of(const Request& r,
                                                           std::shared_ptr<const LshOrder> order) {
-  const Lsh lsh = leaf_of(where, q, k, v, how);
-  PositionRanges ranges(split_lsh(how.pattern).rest, {q.tokens(), q.tokens()});
-  check(how.order == nullptr || !how.rotations, where,
+  const SplitPattern split = split_lsh(r.how.pattern);
+  PositionRanges ranges(split.rest, {r.queries(), r.queries()});
+  check(r.how.order == nullptr || !r.how.rotations, r.where,
         ": rotations and an order of tokens are given, expected one of them");
-  order = order != nullptr ? checked(where, std::move(order), q, lsh)
-                           : sort_tokens({q, k, lsh, how.rotations, ranges.padding(), context});
-  Attention slots = in_slots(how, lsh, *order);
+  order = order != nullptr
+              ? checked(r.where, std::move(order), r.q, *split.lsh)
+              : sort_tokens({r.q, r.k, *split.lsh, r.how.rotations, ranges.padding(), r.context});
+  Attention slots = in_slots(r.how, *split.lsh, *order);
   return std::make_shared<const Common>(
-      Common{lsh, std::move(ranges), std::move(order), std::move(slots)});
+      Common{*split.lsh, std::move(ranges), std::move(order), std::move(slots)});
 }
 
-LshCall::LshCall(const char* where, AnyView q, AnyView k, AnyView v, const Attention& how,
-                 const Context& context, std::shared_ptr<const LshOrder> order)
-    : LshCall(q, k, v, context, common_of(where, q, k, v, how, context, std::move(order))) {}
+LshCall::LshCall(const Request& r, std::shared_ptr<const LshOrder> order)
+    : LshCall(r.q, r.k, r.v, r.context, common_of(r, std::move(order))) {}
 
 LshCall::LshCall(const LshCall& other, const Context& context)
     : LshCall(other.q_, other.k_, other.v_, context, other.common_) {}
@@ -178,8 +156,8 @@ void LshCall::take(Index item, Index head) {
       common_->how.dropout.seed + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
   // A call of as many tokens as there are slots; their rows are then found by their order.
   const auto in_slots = [&](Index numbers) { return stand_in({1, 1, slots(), numbers}); };
-  call_ = std::make_unique<Call>("lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()),
-                                 slot_how_, context_);
+  call_ = std::make_unique<Call>(
+      Request{"lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()), slot_how_, context_});
   call_->q = close_rows(q_, query_room_);
   call_->k = head_keys();
   call_->v = close_rows(v_, value_room_);

@@ -12,9 +12,9 @@ namespace rapt {
 /// are read where they lie, and results of all rounds are added up where they belong.
 class LshCall {
  public:
-  /// `order` is what forward kept; null: tokens are hashed and sorted now.
-  LshCall(const char* where, AnyView q, AnyView k, AnyView v, const Attention& how,
-          const Context& context, std::shared_ptr<const LshOrder> order);
+  /// Of a validated request over operands. `order` is what forward kept; null: tokens are hashed
+  /// and sorted now.
+  LshCall(const Request& request, std::shared_ptr<const LshOrder> order);
   /// The same call for another thread, with what does not depend on the head in common.
   LshCall(const LshCall& other, const Context& context);
 
@@ -57,9 +57,7 @@ class LshCall {
     std::shared_ptr<const LshOrder> order;
     Attention how;  // of slots; its dropout has another seed for each head
   };
-  static std::shared_ptr<const Common> common_of(const char* where, const AnyView& q,
-                                                 const AnyView& k, const AnyView& v,
-                                                 const Attention& how, const Context& context,
+  static std::shared_ptr<const Common> common_of(const Request& request,
                                                  std::shared_ptr<const LshOrder> order);
   LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
           std::shared_ptr<const Common> common);

@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "attention/call.h"
+#include "attention/lsh_attend.h"
 #include "attention/lsh_join.h"
 #include "attention/lsh_order.h"
-#include "attention/parts.h"
 #include "attention/pattern_node.h"
+#include "attention/route_trace.h"
 #include "base/check.h"
 
 namespace rapt {
 namespace {
 
-constexpr const char* where = "attend over a hashed cache";
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 /// Sums of this many terms are f32; f64 joins them.
 constexpr Index narrow_terms = 64;
@@ -190,156 +191,106 @@ class HashedQuery {
   std::vector<float> logits_;
 };
 
-/// The leaf must be the cache's, and the score one that lsh has.
-Pattern checked_rest(const AnyView& q, const KvCache::Body& cache, const Attention& how) {
-  const SplitPattern split = split_lsh(how.pattern);
-  check(cache.hash != nullptr, where,
-        ": the pattern has an lsh leaf but the cache was made without one, expected "
-        "CacheOptions::lsh");
-  check(*split.lsh == cache.hash->lsh(), where, ": the pattern has ", lsh(*split.lsh).text(),
-        " but the cache was made for ", lsh(cache.hash->lsh()).text(), ", expected the same");
-  check(!how.rotations, where, ": rotations are given, expected them in CacheOptions::lsh");
-  check(how.order == nullptr, where, ": an order of tokens is given, expected the cache's own");
-  check(how.dropout.rate == 0, where, ": dropout of ", how.dropout.rate, " given, expected none");
-  check_lsh_score(where, how);
-  check_readable(where, "q", q);
-  check(q.heads() == cache.options.kv_heads && q.dim() == cache.options.dim, where, ": q has ",
-        q.heads(), " heads of dim ", q.dim(), ", expected ", cache.options.kv_heads, " of ",
-        cache.options.dim, " as the cache has");
-  return split.rest;
-}
-
-/// A call over a hashed cache.
-class HashedCall {
+/// Requests over one hashed cache that look up each query by itself.
+class HashedBatch {
  public:
-  HashedCall(const AnyView& q, const KvCache::Body& cache,
-             std::span<const KvCache::Sequence> sequences, const Attention& how,
-             const Context& context, const ForwardOutput& output)
-      : q_(q),
-        cache_(cache),
-        how_(how),
-        context_(context),
-        output_(output),
-        rest_(checked_rest(q, cache, how)),
-        score_(without_tokens(how)),
-        nothing_(stand_in({1, q.heads(), 0, q.dim()})),
-        rule_(where, nothing_, nothing_, nothing_, score_, context) {
-    for (const KvCache::Sequence sequence : sequences) {
-      items_.push_back(&cache.tokens_of(sequence, where));
-      const Index tokens = items_.back()->count;
-      check(q.tokens() <= tokens, where, ": ", q.tokens(), " queries over sequence ", sequence,
-            " of ", tokens, " tokens, expected no more queries than tokens, which they are");
-      rest_.check({q.tokens(), tokens});
-    }
-  }
+  explicit HashedBatch(std::span<const Job> jobs)
+      : jobs_(jobs),
+        first_(jobs.front().request),
+        cache_(*first_.cached->cache),
+        score_(without_tokens(first_.how)),
+        nothing_(stand_in({1, first_.q.heads(), 0, first_.q.dim()})),
+        rule_(Request{first_.where, nothing_, nothing_, nothing_, score_, first_.context}) {}
 
   void run() {
-    std::vector<Index> one_by_one;
-    for (Index item = 0; item < q_.batch(); ++item) {
-      if (is_prompt(tokens_of_item(item)))
-        run_prompt(item);
-      else
-        one_by_one.push_back(item);
-    }
-    run_queries(one_by_one);
+    const Index heads = first_.q.heads(), queries = first_.queries();
+    const Index blocks = divide_up(queries, lsh_query_block);
+    Crew<HashedQuery> crew(first_.context);
+    for_each_task(first_.context, std::ssize(jobs_) * heads * blocks,
+                  [&](Index task, Index worker) {
+                    const Job& job = jobs_[static_cast<std::size_t>(task / heads / blocks)];
+                    const Index first = task / heads % blocks * lsh_query_block;
+                    run_block(crew.get(worker, cache_, rule_), job, task % heads, first);
+                  });
   }
 
  private:
-  /// A call without tokens checks the score and knows its factors.
+  /// A call without tokens knows the factors of the score.
   static Attention without_tokens(Attention how) {
     how.pattern = full();
     return how;
   }
   Index numbers() const { return cache_.layout.value_dim; }
-  const KvCache::Body::Tokens& tokens_of_item(Index item) const {
-    return *items_[static_cast<std::size_t>(item)];
-  }
 
-  /// Where all tokens are queries, chunks meet chunks: many times faster than each query by itself.
-  /// The keys are then the queries, so they must be stored as they are.
-  bool is_prompt(const KvCache::Body::Tokens& tokens) const {
-    return !how_.strict && cache_.options.type == CacheType::f32 && q_.tokens() == tokens.count &&
-           tokens.count > lsh_query_block &&
-           tokens.places->tokens_in(0, cache_.hash->padding_bucket()) == 0;
-  }
-
-  void run_prompt(Index item) {
-    const KvCache::Body::Tokens& tokens = tokens_of_item(item);
-    const Part part{.item = item, .items = 1, .head = 0, .heads = q_.heads()};
-    const AnyView q = part_of(q_, part);
-    Tensor values = Tensor::uninitialized({1, q.heads(), tokens.count, numbers()});
-    for (Index head = 0; head < q.heads(); ++head)
-      for (Index i = 0; i < tokens.count; ++i) {
-        const PageHead page = cache_.head(tokens.pages[static_cast<std::size_t>(i / tile)], head);
-        std::memcpy(values.data() + (head * tokens.count + i) * numbers(),
-                    cache_.layout.value_row(page, i % tile),
-                    static_cast<std::size_t>(numbers()) * sizeof(float));
-      }
-    Attention how = how_;
-    how.order = order_of({q, q, cache_.hash->lsh(), how.rotations, {}, context_}, *tokens.places);
-    const Attended y = attend_into(part_of(output_.out, part), q, q, values, how, context_);
-    if (output_.rows == nullptr) return;
-    const Index first = item * q.heads() * q.tokens();
-    std::copy(y.lse.numbers().begin(), y.lse.numbers().end(), output_.lse->data() + first);
-    std::copy(y.rows.max.begin(), y.rows.max.end(), output_.rows->max.begin() + first);
-    std::copy(y.rows.sum.begin(), y.rows.sum.end(), output_.rows->sum.begin() + first);
-  }
-
-  void run_queries(const std::vector<Index>& items) {
-    const Index heads = q_.heads(), blocks = divide_up(q_.tokens(), lsh_query_block);
-    Crew<HashedQuery> crew(context_);
-    for_each_task(context_, std::ssize(items) * heads * blocks, [&](Index task, Index worker) {
-      const Index item = items[static_cast<std::size_t>(task / heads / blocks)];
-      const Index first = task / heads % blocks * lsh_query_block;
-      run_block(crew.get(worker, cache_, rule_), item, task % heads, first);
-    });
-  }
-
-  void run_block(HashedQuery& one, Index item, Index head, Index first) {
-    const KvCache::Body::Tokens& tokens = tokens_of_item(item);
+  void run_block(HashedQuery& one, const Job& job, Index head, Index first) {
+    const Request& r = job.request;
+    const KvCache::Body::Tokens& tokens = *r.cached->tokens;
+    const Pattern rest = split_lsh(r.how.pattern).rest;
     Ranges seen;
     float row[max_dim];
-    for (Index i = first; i < std::min(q_.tokens(), first + lsh_query_block); ++i) {
-      rest_.keys_of(i, {q_.tokens(), tokens.count}, seen);
-      one.take(tokens, tokens.count - q_.tokens() + i, seen);
-      const double lse = one.run(q_, item, head, i, row);
-      cache_.kernels.store_numbers(row, numbers(), output_.out.type(),
-                                   output_.out.row(item, head, i));
-      if (output_.rows == nullptr) continue;
-      const Index at = (item * q_.heads() + head) * q_.tokens() + i;
+    for (Index i = first; i < std::min(r.queries(), first + lsh_query_block); ++i) {
+      rest.keys_of(i, {r.queries(), tokens.count}, seen);
+      one.take(tokens, tokens.count - r.queries() + i, seen);
+      const double lse = one.run(r.q, 0, head, i, row);
+      cache_.kernels.store_numbers(row, numbers(), job.output.out.type(),
+                                   job.output.out.row(0, head, i));
+      if (job.output.rows == nullptr) continue;
+      const Index at = job.output.first_row + head * r.queries() + i;
       const RowStatistics statistics = row_statistics(lse, true);
-      output_.lse->data()[at] = static_cast<float>(lse);
-      output_.rows->max[static_cast<std::size_t>(at)] = statistics.max;
-      output_.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
+      job.output.lse->data()[at] = static_cast<float>(lse);
+      job.output.rows->max[static_cast<std::size_t>(at)] = statistics.max;
+      job.output.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
     }
   }
 
-  const AnyView& q_;
+  std::span<const Job> jobs_;
+  const Request& first_;
   const KvCache::Body& cache_;
-  const Attention& how_;
-  const Context& context_;
-  const ForwardOutput& output_;
-  Pattern rest_;
   Attention score_;
   AnyView nothing_;
   Call rule_;
-  std::vector<const KvCache::Body::Tokens*> items_;
 };
 
 }  // namespace
 
-void attend_lsh_cache(const AnyView& q, const KvCache::Body& cache,
-                      std::span<const KvCache::Sequence> sequences, const Attention& how,
-                      const Context& context, const ForwardOutput& output) {
-  HashedCall(q, cache, sequences, how, context, output).run();
+void run_lsh_decode(std::span<const Job> jobs) {
+  HashedBatch(jobs).run();
+  note_route("lsh-decode");
 }
 
-void check_lsh_cache(const AnyView& q, const KvCache::Body& cache,
-                     std::span<const KvCache::Sequence> sequences, const Attention& how,
-                     const Context& context) {
-  Tensor nothing({q.batch(), q.heads(), 0, cache.layout.value_dim});
-  const ForwardOutput output{nothing, nullptr, nullptr, nullptr};
-  HashedCall(q, cache, sequences, how, context, output);
+void run_lsh_prompt(const Job& job) {
+  const Request& r = job.request;
+  const KvCache::Body& cache = *r.cached->cache;
+  const KvCache::Body::Tokens& tokens = *r.cached->tokens;
+  const Index numbers = cache.layout.value_dim;
+  Tensor values = Tensor::uninitialized({1, r.q.heads(), tokens.count, numbers});
+  for (Index head = 0; head < r.q.heads(); ++head)
+    for (Index i = 0; i < tokens.count; ++i) {
+      const PageHead page = cache.head(tokens.pages[static_cast<std::size_t>(i / tile)], head);
+      std::memcpy(values.data() + (head * tokens.count + i) * numbers,
+                  cache.layout.value_row(page, i % tile),
+                  static_cast<std::size_t>(numbers) * sizeof(float));
+    }
+  Attention how = r.how;
+  how.order = order_of({r.q, r.q, cache.hash->lsh(), how.rotations, {}, r.context}, *tokens.places);
+  Rows* const rows = job.output.rows;
+  run_lsh({r.where, r.q, r.q, values, how, r.context}, job.output);
+  if (rows != nullptr) rows->order.reset();  // of one item, and of no use without backward
+}
+
+std::string describe_lsh_decode(const Request& request) {
+  const Lsh lsh = *split_lsh(request.how.pattern).lsh;
+  const Index tokens = request.keys();
+  std::ostringstream text;
+  text << "kernel    f32 over keys and values in rows, exact softmax\n"
+       << "work      each query by itself: "
+       << (tokens <= lsh.chunk
+               ? "all " + std::to_string(tokens) + " tokens, no more than one chunk"
+               : std::to_string(lsh.rounds * (1 + lsh.before + lsh.after)) + " chunks of " +
+                     std::to_string(lsh.chunk) + " tokens, found through counts of the buckets")
+       << "\ntasks     " << request.q.batch() * request.q.heads()
+       << " heads, up to 16 queries at a time\n";
+  return text.str();
 }
 
 }  // namespace rapt

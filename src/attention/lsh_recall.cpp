@@ -8,6 +8,7 @@
 #include "attention/lsh_hash.h"
 #include "attention/lsh_order.h"
 #include "attention/pattern_node.h"
+#include "attention/validate.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -157,7 +158,7 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
         ", expected one with an lsh leaf");
   check(options.top >= 1, where, ": top is ", options.top, ", expected 1 or more");
   check(options.queries >= 0, where, ": queries is ", options.queries, ", expected 0 or more");
-  check_call(where, q, k, k, how);
+  validate_operands(where, q, k, k, how);
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");
   check_lsh_score(where, how);
@@ -167,7 +168,7 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
   score.pattern = full();
   score.rotations.reset();
   const AnyView nothing = stand_in({1, q.heads(), 0, q.dim()});
-  const Call rule(where, nothing, nothing, nothing, score, context);
+  const Call rule(Request{where, nothing, nothing, nothing, score, context});
   const PositionRanges ranges(split.rest, {q.tokens(), q.tokens()});
   const auto order = sort_tokens({q, k, *split.lsh, how.rotations, ranges.padding(), context});
   const Task task{q,           k,       *split.lsh, split.rest,         rule.rule.scale(0),

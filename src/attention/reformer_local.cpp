@@ -7,6 +7,7 @@
 #include "attention/parts.h"
 #include "attention/pattern_node.h"
 #include "attention/unrounded_out.h"
+#include "attention/validate.h"
 #include "base/check.h"
 
 namespace rapt {
@@ -90,7 +91,7 @@ std::vector<LocalPart> parts_of(const ReformerLocal& how, Index batch, Index tok
 
 void check_local(const char* where, const AnyView& q, const AnyView& k, const AnyView& v,
                  const ReformerLocal& how) {
-  check_call(where, q, k, v, {.dropout = how.dropout});
+  validate_operands(where, q, k, v, {.dropout = how.dropout});
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same");
   const auto between = [&](const char* what, Index number, Index least, Index most) {

@@ -85,11 +85,11 @@ def test_a_cache_holds_what_was_appended(type_, tolerance):
         cache.attend(q[:, :, :1], [cache.add()], "causal")
 
 
-def test_a_cache_explains_its_way():
+def test_a_cache_explains_its_route():
     cache = rapt.KvCache(kv_heads=2, dim=64, type="bf16")
     said = cache.explain((1, 8, 1, 64), 4096, "causal")
-    assert "cache     bf16" in said and "way       short" in said
-    assert "way       short" not in cache.explain(np.zeros((1, 8, 1, 64)), 4096, "causal", strict=True)
+    assert "cache     bf16" in said and "route     decode" in said
+    assert "route     decode" not in cache.explain(np.zeros((1, 8, 1, 64)), 4096, "causal", strict=True)
     older = rapt.KvCache(kv_heads=2, dim=64, context=rapt.Context(isa="scalar"))
     assert "isa       scalar" in older.explain((1, 8, 1, 64), 4096)
     ours = older.add()  # and it attends in its own context

@@ -444,8 +444,8 @@ class Everything(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("scalar", done.stdout)
         over_cache = ("explain", "--tokens", "4096", "--queries", "1", "--cache", "bf16")
-        self.assertIn("way       short", rapt(*over_cache).stdout)
-        self.assertIn("strict was asked for", rapt(*over_cache, "--strict").stdout)
+        self.assertIn("route     decode", rapt(*over_cache).stdout)
+        self.assertIn("decode: strict is set", rapt(*over_cache, "--strict").stdout)
         self.assertEqual(rapt("explain", "--tokens", "64", "--strict").returncode, 2)
 
     def test_help_is_a_result(self):

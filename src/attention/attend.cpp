@@ -4,68 +4,35 @@
 
 #include "attention/backward.h"
 #include "attention/call.h"
-#include "attention/decode.h"
-#include "attention/direct.h"
-#include "attention/forward.h"
+#include "attention/dispatch.h"
 #include "attention/lsh_attend.h"
 #include "attention/pattern_node.h"
-#include "attention/stats.h"
 #include "attention/unrounded_out.h"
+#include "attention/validate.h"
 #include "base/check.h"
 #include "base/fpmode.h"
 
 namespace rapt {
 namespace {
 
-/// Room for what a call with so many rows leaves besides its output.
-Attended results(const Shape& rows, bool stats) {
-  const auto count = static_cast<std::size_t>(rows.elements());
-  Attended attended;
-  attended.lse = Tensor(rows);
-  attended.rows.max.resize(count);
-  attended.rows.sum.resize(count);
-  if (stats) attended.stats = make_stats(rows);
+Attended run(const Request& request, const AnyMutableView& to) {
+  const AnyView& q = request.q;
+  Attended attended = make_results({q.batch(), q.heads(), q.tokens()}, request.how.stats);
+  UnroundedOut out(to, gradients_of(request.how));
+  const Job job{request, output_of(attended, out.view())};
+  dispatch({&job, 1});
+  out.finish(attended.rows, request.context);
   return attended;
 }
 
-Attended forward(const Call& call, AnyMutableView to) {
-  Attended attended = results({call.batch, call.heads, call.queries}, call.how.stats);
-  UnroundedOut out(to, gradients_of(call.how));
-  const ForwardOutput output{out.view(), &attended.lse, &attended.rows,
-                             attended.stats ? &*attended.stats : nullptr};
-  if (decodes(call)) {
-    run_decode(call, output);
-  } else {
-    run_forward(call, output);
-  }
-  out.finish(attended.rows, call.context);
-  return attended;
-}
+Shape out_shape(const Request& r) { return {r.q.batch(), r.q.heads(), r.queries(), r.v.dim()}; }
 
-/// The keys of a call that goes the direct way.
-std::optional<DirectKeys> checked_direct_keys(const AnyView& q, const AnyView& k, const AnyView& v,
-                                              const Attention& how) {
-  if (!may_go_directly(q, how)) return std::nullopt;
-  check_call("attend", q, k, v, how);
-  return direct_keys(how, k.tokens(), q.dim());
-}
-
-Attended forward(const AnyView& q, const AnyView& k, const AnyView& v, const DirectKeys& keys,
-                 const Context& context, UnroundedOut out) {
-  Attended attended = results({q.batch(), q.heads(), q.tokens()}, false);
-  run_direct(q, k, v, keys, {out.view(), &attended.lse, &attended.rows, nullptr}, context);
-  out.finish(attended.rows, context);
-  return attended;
-}
-
-Shape out_shape(const Call& call) { return {call.batch, call.heads, call.queries, call.value_dim}; }
-
-void check_out(const AnyMutableView& out, const Shape& shape, const AnyView& q, const AnyView& k,
-               const AnyView& v) {
-  check_output("attend", "out", out, shape);
-  check_apart("attend", out, q, "q");
-  check_apart("attend", out, k, "k");
-  check_apart("attend", out, v, "v");
+void check_out(const AnyMutableView& out, const Request& r) {
+  check_output(r.where, "out", out, out_shape(r));
+  check_apart(r.where, out, r.q, "q");
+  check_apart(r.where, out, r.k, "k");
+  check_apart(r.where, out, r.v, "v");
+  if (r.how.bias.dense) check_apart(r.where, out, r.how.bias.dense->values, "the dense bias");
 }
 
 void check_rows(const Call& call, const Rows& rows) {
@@ -122,21 +89,10 @@ void check_destinations(const GradientViews& to, std::initializer_list<Operand> 
 
 Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
-  if (how.pattern.node()->has_lsh()) {
-    Tensor out;
-    Attended attended = attend_lsh(nullptr, out, q, k, v, how, context);
-    attended.out = std::move(out);
-    return attended;
-  }
-  if (const auto keys = checked_direct_keys(q, k, v, how)) {
-    Tensor out = Tensor::uninitialized({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-    Attended attended = forward(q, k, v, *keys, context, {out, gradients_of(how)});
-    attended.out = std::move(out);
-    return attended;
-  }
-  const Call call("attend", q, k, v, how, context);
-  Tensor out = Tensor::uninitialized(out_shape(call), q.type());
-  Attended attended = forward(call, out);
+  const Request request{"attend", q, k, v, how, context};
+  validate(request);
+  Tensor out = Tensor::uninitialized(out_shape(request), q.type());
+  Attended attended = run(request, out);
   attended.out = std::move(out);
   return attended;
 }
@@ -144,41 +100,35 @@ Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how, const Con
 Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const Attention& how,
                      const Context& context) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
-  if (how.pattern.node()->has_lsh()) {
-    Tensor none;
-    return attend_lsh(&out, none, q, k, v, how, context);
-  }
-  if (const auto keys = checked_direct_keys(q, k, v, how)) {
-    check_out(out, {q.batch(), q.heads(), q.tokens(), v.dim()}, q, k, v);
-    return forward(q, k, v, *keys, context, {out, gradients_of(how)});
-  }
-  const Call call("attend", q, k, v, how, context);
-  check_out(out, out_shape(call), q, k, v);
-  if (how.bias.dense) check_apart("attend", out, how.bias.dense->values, "the dense bias");
-  return forward(call, out);
+  const Request request{"attend", q, k, v, how, context};
+  validate(request);
+  check_out(out, request);
+  return run(request, out);
 }
 
 namespace {
 
-Gradients backward(const GradientViews& to, AnyView dout, AnyView q, AnyView k, AnyView v,
-                   AnyView out, const Rows& rows, const Attention& how, const Context& context,
-                   View dlse) {
+Gradients backward(const GradientViews& to, AnyView dout, const Request& request, AnyView out,
+                   const Rows& rows, View dlse) {
   const FlushDenormals guard;
-  check(dlse.empty() || !how.pattern.node()->has_lsh(),
-        "attend_backward: a gradient of lse is given, expected none under lsh");
-  if (how.pattern.node()->has_lsh()) {
-    attend_lsh_backward(to, dout, q, k, v, out, rows, how, context);
+  const Attention& how = request.how;
+  const bool hashed = how.pattern.node()->has_lsh();
+  check(dlse.empty() || !hashed, request.where,
+        ": a gradient of lse is given, expected none under lsh");
+  validate(request);
+  if (hashed) {
+    run_lsh_backward(to, dout, request, out, rows);
     return {};
   }
-  Call call("attend_backward", q, k, v, how, context);
   // The gradient of a dense bias is a pass of its own, in f32.
-  if (dout.type() != Type::bf16 || how.bias.dense) call.pairs = nullptr;
-  check_operand("attend_backward", "dout", dout, out_shape(call));
-  check_operand("attend_backward", "out", out, out_shape(call));
+  const bool bf16 = dout.type() == Type::bf16 && !how.bias.dense && multiplies_bf16(request);
+  const Call call(request, bf16 ? kernels_of(request.context).pairs : nullptr);
+  check_operand(request.where, "dout", dout, out_shape(request));
+  check_operand(request.where, "out", out, out_shape(request));
   check_rows(call, rows);
   check_dlse(call, dlse);
   Gradients gradients = score_gradients(call);
-  const BackwardInput input(call, dout, unrounded("attend_backward", out, rows), rows, dlse);
+  const BackwardInput input(call, dout, unrounded(request.where, out, rows), rows, dlse);
   std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
                  [](double x) { return static_cast<float>(x); });
   run_backward(call, input, to, gradients);
@@ -192,7 +142,7 @@ Gradients attend_backward_into(const GradientViews& to, AnyView dout, AnyView q,
                                AnyView v, AnyView out, const Rows& rows, const Attention& how,
                                const Context& context, View dlse) {
   check_destinations(to, {{q, "q"}, {k, "k"}, {v, "v"}, {dout, "dout"}, {out, "out"}});
-  return backward(to, dout, q, k, v, out, rows, how, context, dlse);
+  return backward(to, dout, {"attend_backward", q, k, v, how, context}, out, rows, dlse);
 }
 
 Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
@@ -201,7 +151,8 @@ Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView
   Tensor dq = Tensor::uninitialized(q.shape(), q.type());
   Tensor dk = Tensor::uninitialized(k.shape(), k.type());
   Tensor dv = Tensor::uninitialized(v.shape(), v.type());
-  Gradients gradients = backward({dq, dk, dv}, dout, q, k, v, out, rows, how, context, dlse);
+  Gradients gradients =
+      backward({dq, dk, dv}, dout, {"attend_backward", q, k, v, how, context}, out, rows, dlse);
   gradients.dq = std::move(dq);
   gradients.dk = std::move(dk);
   gradients.dv = std::move(dv);

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "attention/request.h"
+#include "attention/results.h"
+
+namespace rapt {
+
+/// A validated request and where its results go.
+struct Job {
+  Request request;
+  ForwardOutput output;
+};
+
+/// One way to compute attention.
+struct Route {
+  const char* name;
+  const char* summary;  // for docs/internals/routes.md
+  /// Null if this route takes the request, else the reason why it does not.
+  const char* (*why_not)(const Request& request);
+  /// Computes requests that all take this route. Whatever is refused is refused before anything is
+  /// written.
+  void (*run)(std::span<const Job> jobs);
+  /// What run would do with this request: lines for `explain`.
+  std::string (*describe)(const Request& request);
+};
+
+/// All of them, in order of preference. The last one takes everything.
+std::span<const Route> routes();
+
+/// The first route that takes the request.
+const Route& route_of(const Request& request);
+
+/// Computes every job by its own route, so that an item of a batch has the same bits in any batch.
+void dispatch(std::span<const Job> jobs);
+
+/// Whether forward multiplies the operands as bf16. Backward has to round logits as forward did.
+bool multiplies_bf16(const Request& request);
+
+}  // namespace rapt

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "attention/cache_pages.h"
+
+namespace rapt {
+
+/// The sequence of a cache that a request reads keys and values from.
+struct CachedSequence {
+  const CacheOptions& options;
+  const KvCache::Body* cache = nullptr;           // null: `explain` was given options only
+  const KvCache::Body::Tokens* tokens = nullptr;  // likewise
+  std::optional<KvCache::Sequence> number = {};
+};
+
+/// One attention call before anything is planned: what dispatch chooses a route for. Over a cache
+/// it is about one sequence, and k and v are shapes without memory.
+struct Request {
+  const char* where;  // opens the messages
+  AnyView q, k, v;
+  const Attention& how;
+  const Context& context;
+  std::optional<CachedSequence> cached = {};
+
+  Index queries() const { return q.tokens(); }
+  Index keys() const { return k.tokens(); }
+  /// Query rows that share a key head.
+  Index rows_per_kv_head() const { return q.heads() == 0 ? 0 : q.heads() / k.heads() * q.tokens(); }
+};
+
+/// An operand of some shape whose numbers nobody reads.
+AnyView stand_in(const Shape& shape, Type type = Type::f32);
+
+}  // namespace rapt

@@ -1,0 +1,21 @@
+#include "attention/results.h"
+
+#include "attention/stats.h"
+
+namespace rapt {
+
+Attended make_results(const Shape& rows, bool stats) {
+  const auto count = static_cast<std::size_t>(rows.elements());
+  Attended attended;
+  attended.lse = Tensor(rows);
+  attended.rows.max.resize(count);
+  attended.rows.sum.resize(count);
+  if (stats) attended.stats = make_stats(rows);
+  return attended;
+}
+
+ForwardOutput output_of(Attended& attended, const AnyMutableView& to) {
+  return {to, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr};
+}
+
+}  // namespace rapt
