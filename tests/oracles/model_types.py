@@ -64,7 +64,7 @@ def sharpen(model):
     draw = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for p in model.parameters():
-            if p.ndim > 1:
+            if p.ndim > 1 and p.numel():
                 p.normal_(0, p[0].numel() ** -0.5, generator=draw)
             else:
                 p.add_(torch.randn(p.shape, generator=draw).to(p.dtype), alpha=0.1)
@@ -300,7 +300,7 @@ def walk_apart(model_type, calls):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of work: the machine may stop it meanwhile
         os.close(read)
         try:
             found = walk(model_type, calls)
@@ -320,7 +320,7 @@ def ending(status):
     """The verdict on a process that ended without one."""
     if not os.WIFSIGNALED(status):
         return f"ERROR: the process ended with status {os.waitstatus_to_exitcode(status)}"
-    if os.WTERMSIG(status) == signal.SIGALRM:
+    if os.WTERMSIG(status) == signal.SIGPROF:
         return f"time-out: nothing after {SECONDS} s"
     return f"ERROR: the process was ended by {signal.Signals(os.WTERMSIG(status)).name}"
 

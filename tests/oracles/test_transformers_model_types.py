@@ -77,7 +77,7 @@ def raised(*_):
 
 @pytest.mark.parametrize("walk, verdict", [
     (ended_by(signal.SIGKILL), "ERROR: the process was ended by SIGKILL"),
-    (ended_by(signal.SIGALRM), "time-out: nothing after 240 s"),
+    (ended_by(signal.SIGPROF), "time-out: nothing after 240 s"),
     (lambda *_: os._exit(3), "ERROR: the process ended with status 3"),
     (raised, "ERROR: RuntimeError: a defect")])
 def test_a_process_without_a_verdict_is_a_failure_or_a_time_out(walk, verdict, monkeypatch):

@@ -89,10 +89,12 @@ def tiny_config(kind, whole=None):
 
 def _derived(kind, name, value):
     """Whether the configuration computes this number from others."""
-    if not dataclasses.is_dataclass(kind) or name.startswith("_") or not isinstance(value, int):
+    if (not dataclasses.is_dataclass(kind) or name.startswith("_")
+            or not isinstance(value, (int, list, tuple))):
         return False
     field = kind.__dataclass_fields__.get(name)
-    return field is None or field.default is None and not IDS.match(name)
+    return field is None or (isinstance(value, int) and field.default is None
+                             and not IDS.match(name))
 
 
 def _set_by_the_whole(name, value, usual):
@@ -160,7 +162,7 @@ def _rope(config):
         divides = "mrope_section" in inspect.getsource(importlib.import_module(modeling))
     except (ImportError, OSError):
         return {}
-    if not isinstance(rope, dict) or not divides or any(isinstance(x, dict) for x in rope.values()):
+    if not isinstance(rope, dict) or not rope or not divides or any(isinstance(x, dict) for x in rope.values()):
         return {}
     pairs = int(HEAD_DIM * rope.get("partial_rotary_factor", 1)) // 2
     section = 3 * pairs // 8
@@ -169,6 +171,9 @@ def _rope(config):
 
 _SHARED = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4,
            "num_kv_shared_layers": 2}
+_THINKER = {"vision_start_token_id": 60, "vision_end_token_id": 61, "audio_start_token_id": 62,
+            "audio_end_token_id": 63}
+_SERIES = {"input_size": 1, "prediction_length": 4, "lags_sequence": [1, 2, 3]}
 # What no rule can know.
 OVERRIDES = {
     "gemma4_text": _SHARED, "gemma4_unified_text": _SHARED,
@@ -180,6 +185,16 @@ OVERRIDES = {
                                                        enumerate("ABCDEFGH")}}},
     "emu3": {"vocabulary_map": {"<image>": 90, "<|extra_200|>": 91, **{
         f"<|visual token {i:06d}|>": 60 + i for i in range(8)}}},
+    "mamba2": {"num_heads": 8, "head_dim": 16}, "bit": {"num_groups": 8},
+    "poolformer": {"patch_sizes": [7, 3, 3, 3]}, "xmod": {"default_language": "en_XX"},
+    "convnext": {"image_size": 128}, "convnextv2": {"image_size": 128},
+    "mimi": {"vector_quantization_hidden_dimension": WIDTH},
+    "qwen2_5_omni_thinker": _THINKER, "qwen3_omni_moe_thinker": _THINKER,
+    "cohere_compass_text": {"rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+        for kind in ("full_attention", "sliding_attention")}},
+    "time_series_transformer": _SERIES, "informer": _SERIES,
+    "sam2_hiera_det_model": {"embed_dim_per_stage": [64] * 4, "num_attention_heads": HEADS},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2},
     "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 2, "mamba_expand": 2},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
@@ -188,16 +203,17 @@ OVERRIDES = {
     "esm": {"vocab_size": VOCAB, "pad_token_id": 0, "mask_token_id": 3},
     "hunyuan_v1_dense": {"head_dim": HEAD_DIM}, "hunyuan_v1_moe": {"head_dim": HEAD_DIM},
     "hunyuan_vl_text": {"head_dim": HEAD_DIM}, "ministral": {"head_dim": HEAD_DIM},
-    "deepseek_v2": {"num_experts_per_tok": 2}, "blt": {"encoder_hash_byte_group_vocab": 64},
+    "deepseek_v2": {"num_experts_per_tok": 2}, "blt": {"num_hidden_layers": 2, "encoder_hash_byte_group_vocab": 64},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "dots3_note_text": {"per_layer_config": {}}, "longcat_flash": {"qk_head_dim": 32},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "granite_speech5_encoder": {"context_size": 8}, "granite_speech5_ctc": {"context_size": 8},
     "ernie4_5_vl_moe_text": {"rope_parameters": {
         "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}},
-    "glm5_next_text": {"index_topk": 16, "index_kpool": 4},
+    "glm5_next_text": {"qk_rope_head_dim": 0, "index_topk": 16, "index_kpool": 4},
     "zaya": {"num_experts_per_tok": 1}, "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
-    "swin": {"window_size": 4}, "t5": {"decoder_start_token_id": 0},
+    "swin": {"image_size": 64, "patch_size": 2, "window_size": 4, "depths": [2, 2],
+             "num_heads": [4, 4]}, "t5": {"decoder_start_token_id": 0},
     "luke": {"entity_vocab_size": 64, "entity_emb_size": 64},
     "mobilebert": {"intra_bottleneck_size": 64, "true_hidden_size": 64, "use_bottleneck": False},
     "depth_pro": {"patch_size": 32, "intermediate_hook_ids": [1, 0]}, "align": {"projection_dim": 640},

@@ -15,7 +15,7 @@ from rapt.integrations.transformers.weights import attention_weights, wants_weig
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
              "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
-             "grid_thw", "image_sizes", "max_new_tokens"}
+             "grid_thw", "image_sizes", "max_new_tokens", "input_ids"}
 
 
 def register(name: str = "rapt") -> None:
