@@ -1,5 +1,6 @@
 """attn_implementation="rapt" against eager attention, for every model type of Transformers.
 
+    .venv/bin/python -m pip install -r tests/oracles/walk.txt
     .venv/bin/python tests/oracles/model_types.py            # all, writes model_types.csv
     .venv/bin/python tests/oracles/model_types.py llama bert # these, prints them
 
@@ -25,7 +26,7 @@ import tiny_inputs
 import tiny_models
 from attention_modules import Reached
 from model_comparison import Different, NothingToTest, NotTested, compare, short, tensors
-from model_table import CHECKS, MODULES, summary, write_table
+from model_table import CHECKS, MODULES, summary, write_counts, write_table
 
 LISTENING = []  # a Reached for each model of rapt
 LARGEST, SECONDS = 80e6, 240
@@ -338,6 +339,7 @@ def main(names):
     print(summary(rows))
     if not names:
         write_table(rows)
+        write_counts(summary(rows))
 
 
 if __name__ == "__main__":
