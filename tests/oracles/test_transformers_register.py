@@ -193,7 +193,7 @@ def test_a_model_without_padding_has_no_mask_where_eager_attention_has_none():
     assert_close(*found, roundings=64)
 
 
-@pytest.mark.parametrize("sent", ["image_sizes", "max_new_tokens", "input_ids"])
+@pytest.mark.parametrize("sent", ["image_sizes", "input_ids", "max_new_tokens", "num_beams"])
 def test_what_says_nothing_about_attention_is_taken(sent):
     q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
     module = torch.nn.Module().eval()

@@ -15,7 +15,12 @@ from rapt.integrations.transformers.weights import attention_weights, wants_weig
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
              "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
-             "grid_thw", "image_sizes", "max_new_tokens", "input_ids"}
+             "grid_thw", "image_sizes", "input_ids",
+             # generate() of Parakeet and LASR hands on what it is given; temperature and top_k could
+             # mean attention elsewhere.
+             "max_new_tokens", "min_new_tokens", "max_length", "num_beams", "do_sample",
+             "cache_implementation", "eos_token_id", "pad_token_id", "bos_token_id",
+             "return_dict_in_generate", "output_logits", "output_scores"}
 
 
 def register(name: str = "rapt") -> None:
