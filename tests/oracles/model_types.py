@@ -1,5 +1,6 @@
 """attn_implementation="rapt" against eager attention, for every model type of Transformers.
 
+    .venv/bin/python -m pip install -r tests/oracles/walk.txt
     .venv/bin/python tests/oracles/model_types.py            # all, writes model_types.csv
     .venv/bin/python tests/oracles/model_types.py llama bert # these, prints them
 
@@ -13,7 +14,6 @@ little about how much.
 import copy
 import json
 import os
-import re
 import signal
 import sys
 import warnings
@@ -22,24 +22,15 @@ import torch
 import transformers
 from transformers import masking_utils
 
+import tiny_inputs
 import tiny_models
-from model_table import CHECKS, summary, write_table
-from tiny_models import TOKENS
+from attention_modules import Reached
+from model_comparison import Different, NothingToTest, NotTested, compare, short, tensors
+from model_table import CHECKS, MODULES, summary, write_counts, write_table
 
+LISTENING = []  # a Reached for each model of rapt
 LARGEST, SECONDS = 80e6, 240
 REFUSALS = ("rapt attention:", "attn_implementation=", "accelerate:")
-
-
-class NothingToTest(Exception):
-    """The model has no such thing."""
-
-
-class NotTested(Exception):
-    """The tiny model or its inputs do not work without rapt."""
-
-
-class Different(Exception):
-    pass
 
 
 def mask_for_f64(*args, dtype=torch.float32, **kwargs):
@@ -51,7 +42,7 @@ def mask_for_f64(*args, dtype=torch.float32, **kwargs):
 
 
 def register():
-    """How often rapt's attention is called, by the name that the models use."""
+    """Which modules rapt's attention is called for, by the name that the models use."""
     import rapt.integrations.transformers
     from rapt.integrations.transformers.register import attention_forward
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -60,16 +51,13 @@ def register():
     AttentionMaskInterface.register("eager", mask_for_f64)
     calls = []
 
-    def counted(*args, **kwargs):
-        calls.append(1)
-        return attention_forward(*args, **kwargs)
+    def counted(module, *args, **kwargs):
+        calls.append(module)
+        for reached in LISTENING:
+            reached.call(module)
+        return attention_forward(module, *args, **kwargs)
     AttentionInterface.register("rapt", counted)
     return calls
-
-
-def short(error):
-    text = re.sub(r" from '/[^']*'?", "", " ".join(str(error).split())) or type(error).__name__  # no paths
-    return f"{type(error).__name__}: {text}"[:160]
 
 
 def sharpen(model):
@@ -77,7 +65,7 @@ def sharpen(model):
     draw = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for p in model.parameters():
-            if p.ndim > 1:
+            if p.ndim > 1 and p.numel():
                 p.normal_(0, p[0].numel() ** -0.5, generator=draw)
             else:
                 p.add_(torch.randn(p.shape, generator=draw).to(p.dtype), alpha=0.1)
@@ -97,6 +85,8 @@ class Models:
         self.mine = model_class._from_config(config, attn_implementation="rapt").eval()
         self.mine.load_state_dict(self.eager.state_dict())
         self.tries = []
+        self.reached = Reached(self.mine)
+        LISTENING.append(self.reached)
 
     def _build_eager(self, kind, model_class, decoder):
         """Everything but rapt's model, of which it returns the configuration."""
@@ -109,18 +99,11 @@ class Models:
             raise NotTested("the smallest configuration is too large")
         sharpen(self.eager.eval())
         self.exact = copy.deepcopy(self.eager).double()
-        self.given = tiny_models.inputs(self.eager, torch.Generator().manual_seed(1))
-        self._turn_features()
+        try:
+            self.given, self.complaint = tiny_inputs.fitting(self.eager)
+        except Exception as error:
+            raise NotTested(f"no inputs: {short(error)}") from error
         return config
-
-    def _turn_features(self):
-        """Spectrograms have their bins first or last; the model knows."""
-        if "input_features" in self.given:
-            try:
-                with torch.no_grad():
-                    self.eager(**self.given)
-            except Exception:
-                self.given["input_features"] = self.given["input_features"].mT.contiguous()
 
     def rounded(self, seed):
         """Eager attention with every weight one rounding up or down."""
@@ -151,54 +134,6 @@ class Models:
         except Exception:  # some models are in f32 whatever they are told
             true = eager[0]
         return mine, eager, true
-
-
-def tensors(output, path=""):
-    """Every floating-point tensor of an output, by name."""
-    if torch.is_tensor(output):
-        return {path: output} if output.is_floating_point() else {}
-    if hasattr(output, "items"):
-        output = output.items()
-    elif isinstance(output, (list, tuple)):
-        output = enumerate(output)
-    else:
-        return {}
-    return {k: v for name, part in output for k, v in tensors(part, f"{path}.{name}").items()}
-
-
-def compare(mine, eager, true, weights=False):
-    """Attention weights apart from everything else: some models return them unasked from eager
-    attention alone."""
-    mine, true, *eager = ({k: v for k, v in tensors(x).items() if weights == ("attentions" in k)}
-                          for x in (mine, true, *eager))
-    if mine.keys() != eager[0].keys():
-        raise Different(f"outputs {sorted(mine.keys() ^ eager[0].keys())[:4]} on one side only")
-    if not mine:
-        raise NothingToTest("no floating-point outputs")
-    if all(not x.isfinite().any() for x in eager[0].values()):
-        raise NotTested("eager attention gives no finite number")
-    for name, x in mine.items():
-        y = eager[0][name]
-        if x.shape != y.shape:
-            raise Different(f"{name.lstrip('.')} has shape {list(x.shape)}, eager {list(y.shape)}")
-        if x.numel():
-            z = true[name] if name in true and true[name].shape == y.shape else y
-            _compare(name.lstrip("."), *(t.detach().double() for t in (
-                x, z, *(one[name] for one in eager))))
-
-
-def _compare(name, x, z, *eager):
-    known = eager[0].isfinite()
-    if not x[known].isfinite().all():
-        raise Different(f"{name} is not finite where eager is")
-    if not known.any():
-        return
-    z = torch.where(z.isfinite(), z, eager[0])[known]
-    rounding = max((y[known] - z).abs().max() for y in eager)
-    bound = 4 * rounding + 16 * torch.finfo(torch.float32).eps * z.abs().max()
-    off = (x[known] - z).abs().max()
-    if off > bound:
-        raise Different(f"{name} differs by {off:.1e}, at most {bound:.1e} is rounding")
 
 
 def forward(models):
@@ -252,7 +187,7 @@ def gradients(models):
     def run(model, given):
         model.zero_grad()
         out = next(x for x in tensors(model(**given)).values() if x.requires_grad)
-        if changes and out.shape[:2] == (2, TOKENS):
+        if changes and out.shape[:2] == given["attention_mask"].shape:
             out = out[given["attention_mask"].bool()]  # of padding nobody asks
         out.square().sum().backward()
         return {"all": torch.cat([p.grad.flatten() for p in model.parameters()
@@ -330,23 +265,35 @@ def walk(model_type, calls):
     try:
         plain, generating = tiny_models.model_classes(kind)
     except Exception as error:
-        return dict.fromkeys(CHECKS, f"not tested: no tiny model: {short(error)}")
+        return all_checks(f"not tested: no tiny model: {short(error)}")
     if plain is None:
         return None
-    models = build(kind, plain, decoder=False)
-    if isinstance(models, str):
-        return {"class": plain.__name__, **dict.fromkeys(CHECKS, models)}
+    models = first = build(kind, plain, decoder=False)
     found = {"class": plain.__name__}
+    if isinstance(models, str):
+        return {**found, **all_checks(models)}
+    built = [models]
     for name, check in RUN.items():
         if name == "dynamic cache" and generating not in (None, plain):
             models = build(kind, generating, decoder=True)
+            built.append(models)
         found[name] = models if isinstance(models, str) else verdict(check, models)
-        if name == "beams" and generating not in (None, plain):
-            models = build(kind, plain, decoder=False)
+        if name == "beams":
+            models = first
         if name == "forward" and found[name] == "pass" and not calls:
-            reason = "nothing to test: no attention that attn_implementation reaches"
-            return {"class": plain.__name__, **dict.fromkeys(CHECKS, reason)}
-    return found
+            return {**found, **all_checks(
+                "nothing to test: no attention that attn_implementation reaches")}
+    return {**found, MODULES: modules_verdict([x for x in built if not isinstance(x, str)])}
+
+
+def modules_verdict(built):
+    """Of the models of a type together: in part if one of them is."""
+    found = [models.reached.verdict(models.complaint) for models in built]
+    return next((x for x in found if x.startswith("in part")), found[0])[:240]
+
+
+def all_checks(found):
+    return dict.fromkeys([MODULES, *CHECKS], found)
 
 
 def walk_apart(model_type, calls):
@@ -354,12 +301,12 @@ def walk_apart(model_type, calls):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of work: the machine may stop it meanwhile
         os.close(read)
         try:
             found = walk(model_type, calls)
         except BaseException as error:
-            found = dict.fromkeys(CHECKS, f"ERROR: {short(error)}")
+            found = all_checks(f"ERROR: {short(error)}")
         with os.fdopen(write, "w") as pipe:
             json.dump(found, pipe)
         os._exit(0)
@@ -367,14 +314,14 @@ def walk_apart(model_type, calls):
     with os.fdopen(read) as pipe:
         text = pipe.read()
     _, status = os.waitpid(child, 0)
-    return json.loads(text) if text else dict.fromkeys(CHECKS, ending(status))
+    return json.loads(text) if text else all_checks(ending(status))
 
 
 def ending(status):
     """The verdict on a process that ended without one."""
     if not os.WIFSIGNALED(status):
         return f"ERROR: the process ended with status {os.waitstatus_to_exitcode(status)}"
-    if os.WTERMSIG(status) == signal.SIGALRM:
+    if os.WTERMSIG(status) == signal.SIGPROF:
         return f"time-out: nothing after {SECONDS} s"
     return f"ERROR: the process was ended by {signal.Signals(os.WTERMSIG(status)).name}"
 
@@ -392,6 +339,7 @@ def main(names):
     print(summary(rows))
     if not names:
         write_table(rows)
+        write_counts(summary(rows))
 
 
 if __name__ == "__main__":

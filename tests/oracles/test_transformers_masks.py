@@ -237,6 +237,29 @@ def test_indices_hide_the_other_keys():
     assert_close(mine, eager(numbers, q, k, v))
 
 
+@pytest.mark.parametrize("bias", [None, 3.0])
+def test_a_row_that_sees_nothing_is_the_mean_where_its_mask_is_largest(bias):
+    """As two masks added give it: the smallest number where one hides, -inf where both do."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 20, 8, requires_grad=True) for _ in range(3))
+    smallest = torch.finfo(torch.float32).min
+    mask = torch.where(torch.rand(2, 1, 20, 20) < 0.5, smallest, -torch.inf)
+    mask[:, :, 1::2] = mask[:, :, 1::2].masked_fill(torch.rand(2, 1, 10, 20) < 0.3, -1.5)
+    mask[:, :, 2, :7], mask[:, :, 2, 7:] = smallest, smallest / 1.5
+    mask[:, :, 4] = smallest
+    mask[:, :, ::2, 3] = smallest  # no row is -inf everywhere, which is NaN to eager attention
+    position_bias = None if bias is None else bias * torch.randn(1, 4, 20, 20)
+    mine = attention_forward(torch.nn.Module().eval(), q, k, v, mask, position_bias=position_bias)[0]
+    scores = mask if bias is None else mask + position_bias
+    theirs = eager(scores, q, k, v)
+    assert_close(mine, theirs)
+    seen = mask[..., 0, :].new_ones(2, 20).bool()
+    seen[:, ::2] = False  # eager attention has gradients through rows that see nothing
+    for x, y in zip(torch.autograd.grad(mine[seen].square().sum(), (q, k, v)),
+                    torch.autograd.grad(theirs[seen].square().sum(), (q, k, v))):
+        assert_close(x, y, roundings=64)
+
+
 def test_a_sink_of_each_query_takes_its_share():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))

@@ -8,6 +8,7 @@ import transformers
 
 import rapt.integrations.transformers
 from close import assert_close
+from rapt.integrations.transformers.register import attention_forward
 
 rapt.integrations.transformers.register()
 TINY = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -169,3 +170,32 @@ def test_a_part_of_a_refused_model_may_have_it():
             transformers.GraniteSpeechConfig(),
             attn_implementation={"": "eager", "text_config": "rapt"})
     assert model.config.text_config._attn_implementation == "rapt"
+
+
+def test_a_model_without_padding_has_no_mask_where_eager_attention_has_none():
+    """Informer's encoder halves its length between layers and takes no mask of another length."""
+    config = transformers.InformerConfig(
+        prediction_length=4, context_length=32, lags_sequence=[1, 2], d_model=16, encoder_layers=2,
+        decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, num_time_features=1)
+    mine, eager_model = pair(config, transformers.AutoModel)
+    draw = torch.Generator().manual_seed(1)
+    given = {"past_values": torch.randn(2, 34, generator=draw),
+             "past_time_features": torch.randn(2, 34, 1, generator=draw),
+             "past_observed_mask": torch.ones(2, 34),
+             "future_values": torch.randn(2, 4, generator=draw),
+             "future_time_features": torch.randn(2, 4, 1, generator=draw)}
+    with torch.no_grad():
+        found = []
+        for model in (mine, eager_model):
+            torch.manual_seed(3)  # it samples keys
+            found.append(model(**given).last_hidden_state)
+    assert_close(*found, roundings=64)
+
+
+@pytest.mark.parametrize("sent", ["image_sizes", "input_ids", "max_new_tokens", "num_beams"])
+def test_what_says_nothing_about_attention_is_taken(sent):
+    q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+    module = torch.nn.Module().eval()
+    plain = attention_forward(module, q, k, v, None)[0]
+    assert torch.equal(attention_forward(module, q, k, v, None, **{sent: torch.ones(1)})[0], plain)

@@ -125,6 +125,52 @@ def test_a_trace_of_an_accelerated_model_serves_other_padding(make, traced):
             assert_close(a, b, roundings=64)
 
 
+class Encoded(torch.nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, ids):
+        return self.encoder(input_ids=ids).last_hidden_state
+
+
+def traced(function, *example):
+    return torch.jit.trace(function, example, check_trace=False)
+
+
+@pytest.mark.parametrize("tokens", [128, 192])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_trace_of_pegasus_x_says_that_it_has_one_length(whole, tokens):
+    torch.manual_seed(0)
+    encode = Encoded(accelerate(pegasus_x().eval()).get_encoder()).eval()
+    layer, width = encode.encoder.layers[0].self_attn, encode.encoder.config.d_model
+
+    def given(count):
+        return (torch.randint(3, 99, (2, count)) if whole else torch.randn(2, count, width),)
+
+    def attend(x):
+        return layer(x, torch.ones(2, 4, width))[0]
+
+    with torch.no_grad():
+        trace = traced(encode, *given(160)) if whole else make_fx(attend)(*given(160))
+        same = given(160)
+        assert_close(trace(*same), (encode if whole else attend)(*same), roundings=16)
+        with pytest.raises((RuntimeError, ValueError), match="PegasusXGlobalLocalAttention was traced "
+                           f"with 160 tokens.*is called with {tokens}"):
+            trace(*given(tokens))
+
+
+@pytest.mark.parametrize("make", [big_bird, big_bird_pegasus])
+def test_a_trace_of_big_bird_serves_other_lengths(make):
+    torch.manual_seed(0)
+    mine = Encoder(accelerate(make().eval())).eval()
+    with torch.no_grad():
+        trace = traced(mine, *encoder_inputs(160, "none").values())
+        for tokens in (128, 192):
+            given = encoder_inputs(tokens, "right").values()
+            assert_close(trace(*given), mine(*given), roundings=16)
+
+
 def test_padding_stays_a_tensor_where_somebody_records_the_call():
     ones = torch.ones(2, 8, dtype=torch.long)
     assert padding_mask(ones) is None and padding_mask(ones.to("meta")).shape == (2, 8)

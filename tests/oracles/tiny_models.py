@@ -1,6 +1,7 @@
 """Tiny models of any type that Transformers knows: configurations shrunk by the names of their fields,
 inputs made from the signature of forward."""
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -56,27 +57,59 @@ RULES = [
 IDS = re.compile(r"\w*(token_id|token_index|token_ids|pad_idx|_idx)$")
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
            "pad_index": 0, "sep_token_id": 2, "cls_token_id": 1}
+NEEDED = {"image_token_id", "image_token_index", "audio_token_id", "audio_token_index"}
 
 
-def tiny_config(kind):
-    """A small configuration of a class, its parts small as well."""
-    whole = kind()
+def tiny_config(kind, whole=None):
+    """A small configuration of a class, its parts small as well. `whole` is the usual one, where the
+    class is a part and the model it is part of has set it up."""
+    usual = kind()
+    whole = usual if whole is None else whole
+    own = OVERRIDES.get(kind.model_type) or OVERRIDES.get(kind.__name__) or {}
     changed, ids = {}, iter(range(VOCAB - 1, VOCAB - 64, -1))
     layers = _layers(whole)
     for name, value in vars(whole).items():
+        if name in own or _derived(kind, name, value):
+            continue
         if name in whole.sub_configs or isinstance(value, transformers.PreTrainedConfig):
             if value is not None:
-                changed[name] = tiny_config(type(value))
+                changed[name] = _backbone(value) or tiny_config(type(value), value)
             continue
         new = _small(name.lstrip("_"), value, ids, layers)
         if new is not None and new != value:
             changed[name.lstrip("_")] = new
+        elif whole is not usual and _set_by_the_whole(name, value, usual):
+            changed[name] = value
     changed.update(_key_value_heads(whole))
     changed.update(_rope(whole))
-    changed.update(OVERRIDES.get(kind.model_type, {}))
-    if layers and "num_hidden_layers" not in OVERRIDES.get(kind.model_type, {}):
+    if layers:
         changed["num_hidden_layers"] = len(layers)
-    return kind(**changed)
+    return kind(**{**changed, **own})
+
+
+def _derived(kind, name, value):
+    """Whether the configuration computes this number from others."""
+    if (not dataclasses.is_dataclass(kind) or name.startswith("_")
+            or not isinstance(value, (int, list, tuple))):
+        return False
+    field = kind.__dataclass_fields__.get(name)
+    return field is None or (isinstance(value, int) and field.default is None
+                             and not IDS.match(name))
+
+
+def _set_by_the_whole(name, value, usual):
+    return (not name.startswith("_") and isinstance(value, (bool, int, float, str))
+            and vars(usual).get(name) != value and name not in ("model_type", "torch_dtype", "dtype"))
+
+
+def _backbone(config):
+    """timm's models need torchvision, of which there is none for PyTorch without CUDA in the usual
+    place; ResNet does as well."""
+    if config.model_type not in ("timm_backbone", "timm_wrapper"):
+        return None
+    return transformers.ResNetConfig(embedding_size=32, hidden_sizes=[32, 32, 64, 64], depths=[1] * 4,
+                                     out_features=["stage2", "stage3", "stage4"],
+                                     layer_type="basic")
 
 
 def _layers(config):
@@ -116,7 +149,7 @@ def _key_value_heads(config):
 def _token(name, value, ids):
     if name in SPECIAL and isinstance(value, (int, list)):
         return SPECIAL[name]
-    if isinstance(value, int) and value >= VOCAB - 64:
+    if isinstance(value, int) and value >= VOCAB - 64 or value is None and name in NEEDED:
         return next(ids)
     return None
 
@@ -129,7 +162,7 @@ def _rope(config):
         divides = "mrope_section" in inspect.getsource(importlib.import_module(modeling))
     except (ImportError, OSError):
         return {}
-    if not isinstance(rope, dict) or not divides or any(isinstance(x, dict) for x in rope.values()):
+    if not isinstance(rope, dict) or not rope or not divides or any(isinstance(x, dict) for x in rope.values()):
         return {}
     pairs = int(HEAD_DIM * rope.get("partial_rotary_factor", 1)) // 2
     section = 3 * pairs // 8
@@ -138,10 +171,30 @@ def _rope(config):
 
 _SHARED = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_hidden_layers": 4,
            "num_kv_shared_layers": 2}
+_THINKER = {"vision_start_token_id": 60, "vision_end_token_id": 61, "audio_start_token_id": 62,
+            "audio_end_token_id": 63}
+_SERIES = {"input_size": 1, "prediction_length": 4, "lags_sequence": [1, 2, 3]}
 # What no rule can know.
 OVERRIDES = {
     "gemma4_text": _SHARED, "gemma4_unified_text": _SHARED,
     "gemma3n_text": {**_SHARED, "intermediate_size": 96, "activation_sparsity_pattern": None},
+    "DbrxAttentionConfig": {"rope_theta": 10000.0, "kv_n_heads": 2, "clip_qkv": 8.0},
+    "zamba": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_hidden_layers": 4},
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_hidden_layers": 4},
+    "chameleon": {"vocabulary_map": {"<image>": 90, **{f"IMGIMG{c}Z": 60 + i for i, c in
+                                                       enumerate("ABCDEFGH")}}},
+    "emu3": {"vocabulary_map": {"<image>": 90, "<|extra_200|>": 91, **{
+        f"<|visual token {i:06d}|>": 60 + i for i in range(8)}}},
+    "mamba2": {"num_heads": 8, "head_dim": 16}, "bit": {"num_groups": 8},
+    "poolformer": {"patch_sizes": [7, 3, 3, 3]}, "xmod": {"default_language": "en_XX"},
+    "convnext": {"image_size": 128}, "convnextv2": {"image_size": 128},
+    "mimi": {"vector_quantization_hidden_dimension": WIDTH},
+    "qwen2_5_omni_thinker": _THINKER, "qwen3_omni_moe_thinker": _THINKER,
+    "cohere_compass_text": {"rope_parameters": {
+        kind: {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+        for kind in ("full_attention", "sliding_attention")}},
+    "time_series_transformer": _SERIES, "informer": _SERIES,
+    "sam2_hiera_det_model": {"embed_dim_per_stage": [64] * 4, "num_attention_heads": HEADS},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2},
     "bamba": {"attn_layer_indices": [1], "num_hidden_layers": 2, "mamba_expand": 2},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
@@ -150,16 +203,17 @@ OVERRIDES = {
     "esm": {"vocab_size": VOCAB, "pad_token_id": 0, "mask_token_id": 3},
     "hunyuan_v1_dense": {"head_dim": HEAD_DIM}, "hunyuan_v1_moe": {"head_dim": HEAD_DIM},
     "hunyuan_vl_text": {"head_dim": HEAD_DIM}, "ministral": {"head_dim": HEAD_DIM},
-    "deepseek_v2": {"num_experts_per_tok": 2}, "blt": {"encoder_hash_byte_group_vocab": 64},
+    "deepseek_v2": {"num_experts_per_tok": 2}, "blt": {"num_hidden_layers": 2, "encoder_hash_byte_group_vocab": 64},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
     "dots3_note_text": {"per_layer_config": {}}, "longcat_flash": {"qk_head_dim": 32},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
     "granite_speech5_encoder": {"context_size": 8}, "granite_speech5_ctc": {"context_size": 8},
     "ernie4_5_vl_moe_text": {"rope_parameters": {
         "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}},
-    "glm5_next_text": {"index_topk": 16, "index_kpool": 4},
+    "glm5_next_text": {"qk_rope_head_dim": 0, "index_topk": 16, "index_kpool": 4},
     "zaya": {"num_experts_per_tok": 1}, "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
-    "swin": {"window_size": 4}, "t5": {"decoder_start_token_id": 0},
+    "swin": {"image_size": 64, "patch_size": 2, "window_size": 4, "depths": [2] * 4,
+             "num_heads": [4] * 4}, "t5": {"decoder_start_token_id": 0},
     "luke": {"entity_vocab_size": 64, "entity_emb_size": 64},
     "mobilebert": {"intra_bottleneck_size": 64, "true_hidden_size": 64, "use_bottleneck": False},
     "depth_pro": {"patch_size": 32, "intermediate_hook_ids": [1, 0]}, "align": {"projection_dim": 640},
@@ -172,7 +226,7 @@ def model_types():
 
 GENERATING = ["MODEL_FOR_CAUSAL_LM_MAPPING", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
               "MODEL_FOR_MULTIMODAL_LM_MAPPING", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
-              "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING"]
+              "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING", "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING"]
 OTHERS = ["MODEL_MAPPING", "MODEL_FOR_PRETRAINING_MAPPING"]
 
 
@@ -187,7 +241,8 @@ def _from(names, kind):
 
 def model_classes(kind):
     """(the class for forward and gradients, the class that generates or None)"""
-    of_parts = "text_config" in kind.sub_configs  # its causal class takes the part's configuration
+    # The causal class of a model of parts takes a part's configuration, or is its decoder alone.
+    of_parts = bool(kind.sub_configs) or kind().is_encoder_decoder
     generating = _from(GENERATING[of_parts:] + GENERATING[:of_parts], kind)
     plain = _from(OTHERS, kind)
     if generating is not None and not generating.can_generate():
@@ -196,114 +251,3 @@ def model_classes(kind):
     if generating is not None and not (bidirectional and plain is not None):
         return generating, generating
     return plain or generating, generating
-
-
-def inputs(model, draw):
-    """Arguments of forward by their names: tokens if it takes any, the model's main input and
-    whatever else has no default."""
-    names = inspect.signature(model.forward).parameters
-    found = {}
-    if "input_ids" in names:
-        found["input_ids"] = torch.randint(3, VOCAB - 64, (2, TOKENS), generator=draw)
-        found["attention_mask"] = torch.ones(2, TOKENS, dtype=torch.long)
-    wanted = [name for name, p in names.items() if p.default is p.empty
-              and p.kind is p.POSITIONAL_OR_KEYWORD]
-    wanted += ["decoder_input_ids", "bbox", model.main_input_name, "states", "actions", "rewards",
-               "returns_to_go", "timesteps"]
-    if _needs_pixels(model, names):
-        wanted.append("pixel_values")
-    for name in wanted:
-        if name in names and name not in found:
-            value = _input(name, model.config, draw)
-            if value is not None:
-                found[name] = value
-    if "pixel_values" in found and "grid_thw" in found:
-        found["pixel_values"] = _patches(model.config, draw)
-    if "pixel_values" in found and "spatial_shapes" in names:
-        found["pixel_values"] = _patches(model.config, draw).expand(2, -1, -1)
-        found["spatial_shapes"] = torch.tensor([[4, 4], [4, 4]])
-        found["pixel_attention_mask"] = torch.ones(2, 16, dtype=torch.long)
-    if "pixel_values" in found and "input_ids" in found and model.can_generate():
-        image = _first(model.config, ["image_token_id", "image_token_index"], 0)
-        found["input_ids"][:, 1:1 + _first(model.config, ["num_query_tokens"], 4)] = image
-    return {name: value for name, value in found.items() if name in names}
-
-
-def _needs_pixels(model, names):
-    """Models of two towers take both; a language model that may see images runs without."""
-    return "pixel_values" in names and (not model.can_generate() or "input_ids" not in names)
-
-
-def _parts(config):
-    return [config, *(getattr(config, name, None) for name in config.sub_configs)]
-
-
-def _first(config, names, default):
-    for part in _parts(config):
-        for name in names:
-            if isinstance(getattr(part, name, None), (int, list, tuple)):
-                return getattr(part, name)
-    return default
-
-
-def _pixels(config, draw):
-    """[2, channels, height, width], with frames before channels for videos."""
-    size = {"depth_pro": 128}.get(config.model_type, _first(config, ["image_size"], 32))
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    channels = _first(config, ["num_channels", "in_channels"], 3)
-    frames = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", None)
-    shape = (2, frames, channels, height, width) if frames else (2, channels, height, width)
-    return torch.randn(shape, generator=draw)
-
-
-def _features(config, draw):
-    """Spectrograms: bins before frames in Whisper's family, behind them elsewhere."""
-    bins = _first(config, ["num_mel_bins", "feature_size", "input_feat_per_channel", "n_mel_bins",
-                           "feature_projection_input_dim"], 16)
-    length = _first(config, ["max_source_positions"], None)
-    return (torch.randn(2, bins, 2 * length, generator=draw) if length
-            else torch.randn(2, 32, bins, generator=draw))
-
-
-def _patches(config, draw):
-    """16 patches, as towers for images of any size take them."""
-    size, time = _first(config, ["patch_size"], 8), _first(config, ["temporal_patch_size"], 1)
-    size = size if isinstance(size, int) else size[0]
-    channels = _first(config, ["in_channels", "num_channels", "in_chans"], 3)
-    return torch.randn(16, channels * time * size * size, generator=draw)
-
-
-def _episodes(name, config, draw):
-    """Of reinforcement learning: [2, steps, numbers]."""
-    if name == "timesteps":
-        return torch.arange(4).expand(2, 4)
-    width = {"states": "state_dim", "actions": "act_dim"}.get(name)
-    return torch.randn(2, 4, getattr(config, width) if width else 1, generator=draw)
-
-
-def _input(name, config, draw):
-    if name == "decoder_input_ids":
-        return torch.randint(3, VOCAB - 64, (2, 7), generator=draw)
-    if name in ("pixel_values", "pixel_values_videos"):
-        return _pixels(config, draw)
-    if name == "input_features":
-        return _features(config, draw)
-    if name == "hidden_states":
-        return _patches(config, draw)
-    if name == "input_values" and hasattr(config, "frequency_stride"):
-        return torch.randn(2, config.max_length, config.num_mel_bins, generator=draw)
-    if name == "past_values":
-        return torch.randn(2, config.context_length, getattr(config, "num_input_channels", 1),
-                           generator=draw)
-    if name in ("states", "actions", "rewards", "returns_to_go", "timesteps"):
-        return _episodes(name, config, draw)
-    made = {"bbox": lambda: torch.zeros(2, TOKENS, 4, dtype=torch.long),
-            "grid_thw": lambda: torch.tensor([[1, 4, 4]]),
-            "input_values": lambda: torch.randn(2, 4000, generator=draw),
-            "audio_values": lambda: torch.randn(2, 4000, generator=draw),
-            "inputs_embeds": lambda: torch.randn(2, TOKENS, WIDTH, generator=draw),
-            "query_embeds": lambda: torch.randn(2, 4, WIDTH, generator=draw),
-            "merge_sizes": lambda: torch.tensor([1]),
-            "input_features_mask": lambda: torch.ones(2, 32, dtype=torch.long),
-            "qformer_input_ids": lambda: torch.randint(3, 60, (2, TOKENS), generator=draw)}
-    return made[name]() if name in made else None

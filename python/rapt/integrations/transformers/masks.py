@@ -19,9 +19,11 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
               mask_function=masking_utils.causal_mask_function, attention_mask=None,
               dtype=torch.float32, **kwargs):
     """The mask of eager attention: a PatternMask if the mask function is made of parts with a name,
-    else its numbers. Never None: a model may add it, cut it or ask for its shape. Always its numbers
-    if the call is traced, compiled or transformed: a pattern would be a constant of the graph, with
-    the lengths and the padding of the example."""
+    else its numbers. None where eager attention has none, if everyone sees everyone; else a model may
+    add it, cut it or ask for its shape. Always its numbers if the call is traced, compiled or
+    transformed: a pattern would be a constant of the graph, with the lengths and the padding of the
+    example."""
+    may_skip = kwargs.get("allow_is_bidirectional_skip", False)
     kwargs.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
 
     def numbers():
@@ -44,6 +46,8 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
     padded = _with_padding(found, attention_mask, lengths.queries, keys, kv_offset)
     if padded is None:
         return numbers()
+    if may_skip and padded is found and str(found[0]) == "full":
+        return None
     return PatternMask(padded, keys, (int(batch_size), 1, lengths.queries, lengths.slots), dtype,
                        numbers, padded=padded is not found)
 

@@ -10,6 +10,7 @@ from transformers.models.pegasus_x.modeling_pegasus_x import PegasusXGlobalLocal
 import rapt
 from rapt._torch_rules import readable
 from rapt.integrations.transformers import fallback
+from rapt.integrations.transformers.traced import keep_length
 from rapt.integrations.transformers.weights import wants_weights
 
 
@@ -29,6 +30,7 @@ def _forward(self, token_hidden_states, global_hidden_states, attention_mask=Non
         fallback.warn(self, "attention weights are asked for")
         return self.forward_of_transformers(token_hidden_states, global_hidden_states,
                                             attention_mask, **kwargs)
+    token_hidden_states = keep_length(token_hidden_states, type(self).__name__)
     both = torch.cat([global_hidden_states, token_hidden_states], 1)
     q, k, v = (project(both).unflatten(-1, (self.num_heads, self.head_dim))
                for project in (self.q_proj, self.k_proj, self.v_proj))

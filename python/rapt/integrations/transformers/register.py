@@ -15,7 +15,12 @@ from rapt.integrations.transformers.weights import attention_weights, wants_weig
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
              "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
-             "grid_thw"}
+             "grid_thw", "image_sizes", "input_ids",
+             # generate() of Parakeet and LASR hands on what it is given; temperature and top_k could
+             # mean attention elsewhere.
+             "max_new_tokens", "min_new_tokens", "max_length", "num_beams", "do_sample",
+             "cache_implementation", "eos_token_id", "pad_token_id", "bos_token_id",
+             "return_dict_in_generate", "output_logits", "output_scores"}
 
 
 def register(name: str = "rapt") -> None:
@@ -138,8 +143,9 @@ def _bias(position_bias, k, item=None):
 
 
 def _by_numbers(query, key, value, mask, position_bias, sinks, how):
-    """A dense mask, bool or added. A row that sees nothing is opened; afterwards it is zeros if the
-    mask is bool or -inf, and the mean of all values if it is the smallest number of its type."""
+    """A dense mask, bool or added. A row that sees nothing is the mean of the values where its mask is
+    largest: beside such a number a logit is less than a rounding. It is zeros if the mask is bool or
+    -inf everywhere."""
     q, k, v = _tokens_first(query, key, value)
     if mask is None:
         return _attend(q, k, v, None, _bias(position_bias, k), sinks, how)[0]
@@ -149,16 +155,18 @@ def _by_numbers(query, key, value, mask, position_bias, sinks, how):
     if mask.dtype == torch.bool:
         numbers = torch.zeros(mask.shape, device=mask.device)
     empty = hidden.all(-1, keepdim=True)
-    numbers = numbers.float().masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
+    largest = numbers.detach().amax(-1, keepdim=True)
+    behind = hidden & ~(empty & (numbers == largest))
+    numbers = numbers.float().masked_fill(hidden, 0.0)
     if position_bias is not None:
-        numbers = numbers + position_bias[..., :k.shape[1]]
+        numbers = (numbers + position_bias[..., :k.shape[1]]).masked_fill(empty, 0.0)
+    numbers = numbers.masked_fill(behind, -torch.inf)
     bias = rapt.dense_bias(numbers, fixed=not numbers.requires_grad)
-    out, _ = _attend(q, k, v, None, bias, sinks, how)
-    instead = torch.zeros((), dtype=out.dtype, device=out.device)
+    rows = empty.transpose(1, 2)
+    out, _ = _attend(q.masked_fill(rows, 0.0), k, v, None, bias, sinks, how)  # equal logits
     if mask.dtype != torch.bool and sinks is None:
-        finite = mask.amax(-1, keepdim=True) > -torch.inf
-        instead = torch.where(finite.transpose(1, 2), _mean(value, query.shape[1]), 0.0)
-    return torch.where(empty.transpose(1, 2), instead, out)
+        rows = rows & (largest == -torch.inf).transpose(1, 2)
+    return out.masked_fill(rows, 0.0)
 
 
 def _is_hidden(mask):
