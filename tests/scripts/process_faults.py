@@ -159,18 +159,27 @@ class Signals(Faults):
 
 class Limits(Faults):
     def test_of_memory_end_in_a_message_or_not_at_all(self):
-        """Down to where not even the loader has enough. Threads are where it used to hang."""
-        codes = set()
-        for size in range(18_000, 44_000, 1_000):
-            for threads in ("2", "5"):
+        """Down to where not even the loader has enough. Threads are where it used to hang, and to
+        abort: all start at once, or the command ends with a message that counts them."""
+        codes, too_few = set(), 0
+        for size in range(18_000, 62_000, 1_000):
+            for threads in ("2", "5", "9"):
                 shutil.rmtree(self.run, ignore_errors=True)
-                done = self.rapt(*self.train(self.run, "--threads", threads),
-                                 limits=[(resource.RLIMIT_AS, size << 10)])
-                self.assertIn(done.returncode, (0, 1, 127), (size, threads, done.stderr))
-                codes.add(done.returncode)
-                if done.returncode == 0:
-                    self.expect_whole(self.run, size)
+                for arguments in (self.train(self.run), ["generate", self.model, "the", "--tokens", "4"],
+                                  ["bench", "attention", "--tokens", "128"]):
+                    done = self.rapt(*arguments, "--threads", threads,
+                                     limits=[(resource.RLIMIT_AS, size << 10)])
+                    said = done.stderr.decode()
+                    self.assertIn(done.returncode, (0, 1, 127), (size, threads, arguments, said))
+                    if done.returncode == 1:
+                        self.assertRegex(said, r"rapt: (threads: only \d of \d start|not enough memory)")
+                        self.assertEqual(said.count("rapt: "), 1, said)
+                    codes.add(done.returncode)
+                    too_few += "threads: only" in said
+                    if done.returncode == 0 and arguments[0] == "train":
+                        self.expect_whole(self.run, size)
         self.assertLessEqual({0, 1}, codes)
+        self.assertGreater(too_few, 0)
 
     def test_of_file_sizes_end_in_a_message(self):
         done = self.rapt(*self.train(self.run), limits=[(resource.RLIMIT_FSIZE, 8000)],
