@@ -126,8 +126,9 @@ struct AttentionCall {
 struct PassOptions {
   DropoutKey dropout = {};  // what is dropped while the tape records
   std::vector<LayerStats>* stats = nullptr;
-  /// Shown each attention call before it runs, layer by layer, one call per sequence. Left out: calls
-  /// over a cache, lsh layers, models with global_projections. What it throws ends the pass.
+  /// Shown each self- and cross-attention call before it runs, layer by layer. Left out: calls over
+  /// a cache, and all self-attention of models with global_projections. What it throws ends the
+  /// pass.
   std::function<void(AttentionCall& call)> attention = {};
 };
 
