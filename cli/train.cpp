@@ -80,6 +80,23 @@ void check_run_folder(const std::string& folder) {
       others.empty() ? "" : fmt::format("; beside it there are {}", fmt::join(others, ", "))));
 }
 
+/// Trains, and says which flags help where the folder is taken.
+TrainResult train_in(const TrainCommand& command, const RunConfig& config,
+                     const TrainEvents& events) {
+  try {
+    return train(config, command.folder, events, Context(command.threads),
+                 command.force    ? OldRun::start_over
+                 : command.resume ? OldRun::go_on
+                                  : OldRun::refuse);
+  } catch (const FolderTaken& error) {
+    const bool run = error.by() == FolderTaken::By::run;
+    throw std::invalid_argument(
+        std::string(error.what()) + "; " +
+        (run ? "--resume goes on with it, --force starts it over, " : "--force writes over it, ") +
+        "--out takes another folder");
+  }
+}
+
 void run(const TrainCommand& command) {
   std::vector<std::string> sets = command.sets;
   if (!command.data.empty()) sets.push_back("data.path=" + command.data);
@@ -101,10 +118,7 @@ void run(const TrainCommand& command) {
                     e.loss, 100 * e.accuracy, 100 * e.exact));
   };
   events.stop = [] { return StopSignals::caught() != 0; };
-  const TrainResult result = train(config, command.folder, events, Context(command.threads),
-                                   command.force    ? OldRun::start_over
-                                   : command.resume ? OldRun::go_on
-                                                    : OldRun::refuse);
+  const TrainResult result = train_in(command, config, events);
   if (result.taken == 0 && result.end == TrainResult::End::steps) {
     say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
     return;

@@ -27,7 +27,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rapt-config.cmake
 if(BUILD_SHARED_LIBS)
   set(RAPT_PC_LIBS "")
 else()
-  set(RAPT_PC_LIBS " -lhwy -ltbb")
+  set(RAPT_PC_LIBS " -lhwy -pthread")
   if(RAPT_MODELS)
     string(APPEND RAPT_PC_LIBS " -lutf8proc -lpcre2-8")
   endif()

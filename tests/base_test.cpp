@@ -1,28 +1,18 @@
-// What src/base promises: memory, sizes, threads, the floating-point mode.
+// What src/base promises: memory, sizes, the floating-point mode.
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cfenv>
-#include <chrono>
-#include <condition_variable>
 #include <limits>
-#include <mutex>
-#include <set>
-#include <thread>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/fpmode.h"
-#include "base/loop.h"
 #include "base/sizes.h"
-#include "base/threads.h"
 #include "rapt/context.h"
 
 namespace rapt::test {
 namespace {
-
-constexpr Index thread_counts[] = {1, 2, 3, 7};
 
 template <class Call>
 std::string message_of(const Call& call) {
@@ -126,112 +116,6 @@ TEST(Tensor, StartsAsAlignedZerosAndClones) {
     const Tensor b = a.clone();
     EXPECT_NE(a.data(), b.data());
     EXPECT_EQ(b.numbers().back(), 1);
-  }
-}
-
-TEST(Threads, RunEveryTaskOnceWithWorkersOfTheirOwn) {
-  for (const Index count : thread_counts) {
-    const Threads threads(count);
-    for (int repeat = 0; repeat < 100; ++repeat) {
-      std::vector<int> runs(50);
-      std::vector<std::atomic<int>> busy(static_cast<std::size_t>(count));
-      const auto run = [&](Index task, Index worker) {
-        EXPECT_EQ(busy[static_cast<std::size_t>(worker)]++, 0);
-        ++runs[static_cast<std::size_t>(task)];
-        --busy[static_cast<std::size_t>(worker)];
-      };
-      threads.for_each_task(50, run);
-      EXPECT_EQ(runs, std::vector<int>(50, 1));
-      threads.for_each_task_at_home(50, run);
-      EXPECT_EQ(runs, std::vector<int>(50, 2));
-    }
-  }
-}
-
-TEST(Threads, BeginWithARunOfTasksOfTheirOwn) {
-  const Threads threads(3);
-  std::mutex mutex;
-  std::condition_variable all_here;
-  std::set<Index> first;
-  threads.for_each_task_at_home(31, [&](Index task, Index) {
-    std::unique_lock lock(mutex);
-    if (first.size() == 3) return;
-    first.insert(task);
-    all_here.notify_all();
-    all_here.wait_for(lock, std::chrono::seconds(20), [&] { return first.size() == 3; });
-  });
-  EXPECT_EQ(first, (std::set<Index>{0, 10, 20}));
-}
-
-TEST(Standby, SendsForNoMoreHelpersThanThereMayBe) {
-  Standby standby(2);
-  const std::function<void(Index, Index)> nothing = [](Index, Index) {};
-  const auto loop = std::make_shared<Loop>(5, 1, nothing);
-  EXPECT_EQ(standby.invite(loop, 3), 2);
-  EXPECT_EQ(standby.invite(loop, 3), 0);  // both are busy
-  standby.excuse(1);
-  EXPECT_EQ(standby.invite(loop, 3), 1);
-  EXPECT_EQ(standby.next(), nullptr);  // looked out in vain, and left
-  EXPECT_EQ(standby.invite(loop, 3), 1);
-}
-
-TEST(Threads, AreAsManyAsAskedForEvenBeyondTheCpus) {
-  const Threads threads(7);
-  std::mutex mutex;
-  std::condition_variable all_here;
-  std::set<std::thread::id> seen;
-  threads.for_each_task(7, [&](Index, Index) {
-    std::unique_lock lock(mutex);
-    seen.insert(std::this_thread::get_id());
-    all_here.notify_all();
-    // A busy machine may take its time to start them.
-    all_here.wait_for(lock, std::chrono::seconds(20), [&] { return seen.size() == 7; });
-  });
-  EXPECT_EQ(seen.size(), 7U);
-}
-
-TEST(Threads, HandOnTheFirstErrorAndStop) {
-  for (const Index count : thread_counts) {
-    const Threads threads(count);
-    std::atomic<Index> started = 0;
-    const auto fail_at_ten = [&](Index task, Index) {
-      ++started;
-      if (task == 10) throw std::runtime_error("ten");
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    };
-    EXPECT_THROW(threads.for_each_task(1000000, fail_at_ten), std::runtime_error);
-    EXPECT_LT(started, 100000);
-    EXPECT_THROW(threads.for_each_task_at_home(1000000, fail_at_ten), std::runtime_error);
-    threads.for_each_task(3, [&](Index, Index) { started = 0; });
-    EXPECT_EQ(started, 0);
-  }
-}
-
-TEST(Threads, MayNestAndMayBeShared) {
-  const Threads threads(3);
-  std::atomic<Index> runs = 0;
-  const auto nest = [&] {
-    for (int repeat = 0; repeat < 20; ++repeat)
-      threads.for_each_task(
-          5, [&](Index, Index) { threads.for_each_task(5, [&](Index, Index) { ++runs; }); });
-  };
-  std::vector<std::thread> callers;
-  for (int i = 0; i < 4; ++i) callers.emplace_back(nest);
-  for (std::thread& caller : callers) caller.join();
-  EXPECT_EQ(runs, 4 * 20 * 25);
-}
-
-TEST(Threads, RefuseImpossibleCounts) {
-  EXPECT_EQ(message_of([] { Threads(0); }), "threads: 0 given, expected 1 to 1024");
-  EXPECT_EQ(message_of([] { Threads(1025); }), "threads: 1025 given, expected 1 to 1024");
-}
-
-TEST(Threads, FlushSubnormalsInsideTasksOnly) {
-  const volatile float tiny = 1e-38F;
-  for (const Index count : thread_counts) {
-    const Threads threads(count);
-    threads.for_each_task(20, [&](Index, Index) { EXPECT_EQ(tiny * tiny + tiny * 0.01F, 0); });
-    EXPECT_NE(tiny * 0.01F, 0);
   }
 }
 

@@ -4,11 +4,14 @@
 
 #include <filesystem>
 
+#include "base/lock.h"
+#include "base/numerics.h"
 #include "formats/json.h"
 #include "rapt/train.h"
 #include "support/folder.h"
 #include "support/models.h"
 #include "train/checkpoint.h"
+#include "train/folder_guard.h"
 
 // What a run does with its folder, and with a world that gets in its way.
 namespace rapt::test {
@@ -162,7 +165,7 @@ void change_state(const std::string& run, const std::function<void(Json&)>& chan
   store.save(checkpoint.step, tensors, checkpoint.state);
 }
 
-TEST(TrainFolder, AnotherInstructionSetOrVersionIsReportedOnce) {
+TEST(TrainFolder, AnotherInstructionSetVersionOrNumericsRevisionIsReportedOnce) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
   RunConfig config = text_run(folder);
@@ -178,17 +181,63 @@ TEST(TrainFolder, AnotherInstructionSetOrVersionIsReportedOnce) {
   change_state(run, [](Json& state) {
     EXPECT_EQ(state.at("isa"), Context().isa());
     EXPECT_EQ(state.at("version"), version());
+    EXPECT_EQ(state.at("numerics"), numerics_revision);
     state["isa"] = "abacus";
   });
   EXPECT_EQ(told("abacus"), 1);
   EXPECT_EQ(told("abacus"), 0);
   change_state(run, [](Json& state) { state["version"] = "0.0.1"; });
   EXPECT_EQ(told("rapt 0.0.1"), 1);
+  change_state(run, [](Json& state) { state["numerics"] = numerics_revision + 1; });
+  EXPECT_EQ(told(("numerics revision " + std::to_string(numerics_revision + 1)).c_str()), 1);
+  EXPECT_EQ(told("bits"), 0);
+  change_state(run,
+               [](Json& state) { state.erase("numerics"); });  // a build before it was recorded
+  EXPECT_EQ(told("numerics revision unknown"), 1);
   change_state(run, [](Json& state) {  // as older versions wrote it
-    for (const char* key : {"isa", "version", "tokenizer"}) state.erase(key);
+    for (const char* key : {"isa", "version", "numerics", "tokenizer"}) state.erase(key);
   });
   EXPECT_EQ(told("bits"), 0);
   EXPECT_NO_THROW(load_run(run));
+}
+
+TEST(TrainFolder, WhatIsNewInAFolderIsDecidedUnderItsLock) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run", lock = run + "/" + lock_name;
+  fs::create_directories(run);
+  {
+    const FileLock other(lock);
+    EXPECT_THROW(FolderGuard{run}, std::runtime_error);  // nothing was looked at
+    put(run + "/config.toml", "of the other");
+  }
+  {
+    const FolderGuard guard(run);
+    EXPECT_THROW(FileLock{lock}, std::runtime_error);  // until what is new has been removed
+    put(run + "/metrics.jsonl", "of this one");
+  }
+  EXPECT_EQ(get(run + "/config.toml"), "of the other");
+  EXPECT_FALSE(fs::exists(run + "/metrics.jsonl"));
+  { const FolderGuard guard(folder / "a/b/c"); }
+  EXPECT_FALSE(fs::exists(folder / "a"));
+}
+
+TEST(TrainFolder, ATakenFolderIsToldWithoutTheFlagsOfACommand) {
+  const TemporaryFolder folder;
+  const auto taken = [&](const std::string& run) {
+    try {
+      train(small_run(), run, {}, {}, OldRun::refuse);
+    } catch (const FolderTaken& error) {
+      EXPECT_EQ(std::string(error.what()).find("--"), std::string::npos) << error.what();
+      return error.by();
+    }
+    ADD_FAILURE() << "no error";
+    return FolderTaken::By::run;
+  };
+  train(small_run(), folder / "run");
+  EXPECT_EQ(taken(folder / "run"), FolderTaken::By::run);
+  fs::create_directories(folder / "notes");
+  put(folder / "notes/metrics.jsonl", "mine");
+  EXPECT_EQ(taken(folder / "notes"), FolderTaken::By::other_files);
 }
 
 TEST(TrainFolder, MoreThanTheMachineHoldsIsRefusedBeforeAnythingIsRead) {

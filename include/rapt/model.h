@@ -126,8 +126,9 @@ struct AttentionCall {
 struct PassOptions {
   DropoutKey dropout = {};  // what is dropped while the tape records
   std::vector<LayerStats>* stats = nullptr;
-  /// Shown every attention call over the rows of the pass before it runs, in the order of the
-  /// layers; those of models with global_projections are left out. What it throws ends the pass.
+  /// Shown each self- and cross-attention call before it runs, layer by layer. Left out: calls over
+  /// a cache, and all self-attention of models with global_projections. What it throws ends the
+  /// pass.
   std::function<void(AttentionCall& call)> attention = {};
 };
 

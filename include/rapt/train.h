@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -136,10 +137,21 @@ struct TrainResult {
   std::optional<Evaluation> evaluation = {};
 };
 
+/// Training would write over what the folder holds: a run, or files that are not those of a run.
+class RAPT_API FolderTaken : public std::invalid_argument {
+ public:
+  enum class By { run, other_files };
+  FolderTaken(By by, const std::string& what) : std::invalid_argument(what), by_(by) {}
+  By by() const { return by_; }
+
+ private:
+  By by_;
+};
+
 /// What to do with a folder that holds checkpoints already.
 enum class OldRun {
   go_on,       // from the newest checkpoint
-  refuse,      // std::invalid_argument
+  refuse,      // FolderTaken
   start_over,  // they are removed, once it is certain that the new run can begin
 };
 

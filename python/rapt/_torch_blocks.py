@@ -89,7 +89,7 @@ def _rectangle(random):
     if random is None or isinstance(random, Tensor):
         return random
     if hasattr(random, "shape"):
-        return torch.as_tensor(random)
+        return as_tensor("attend_bigbird: random", random)
     if not isinstance(random, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in random):
         raise TypeError(f"bigbird: random is a {type(random).__name__}, expected lists of blocks or an array of "
                         "integers")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rapt import _core
 from rapt._torch_operator import differentiable, differentiable_once
-from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, parse, real, scale_of, text_of
+from rapt._torch_options import HALVES, WANT_LSE, WANT_ROWS, as_tensor, parse, real, scale_of, text_of
 from rapt._torch_rules import as_seed, autocast, autocast_type, number_of, transformed
 from rapt.bias import Bias
 from rapt.patterns import constant, decided
@@ -98,7 +98,8 @@ def flash_varlen(q, k, v, cumulative, most, how):
     plain = (how["pattern"], how["scale"], how["softcap"], None, None, None, None, how["dropout"], None,
              False, None)
     options = text_of(plain, "blhd", 0)
-    return _varlen(*autocast(q, k, v), *(torch.as_tensor(x) for x in cumulative), how["alibi_slopes"],
+    return _varlen(*autocast(q, k, v), *(as_tensor("flash_attn_varlen_func: cu_seqlens", x) for x in cumulative),
+                   as_tensor("flash_attn_varlen_func: alibi_slopes", how["alibi_slopes"]),
                    as_seed(None, how["dropout"]), *(int(x) for x in most), options)[:2]
 
 

@@ -68,11 +68,13 @@ def checked(where, **operands):
 
 
 def as_tensor(where, given):
-    """Lists and arrays become tensors; tensors keep their gradients."""
+    """Lists and arrays become tensors; tensors keep their gradients. Backward needs the numbers of now:
+    arrays are copied, because unlike tensors they do not count who writes to them."""
     if given is None or isinstance(given, torch.Tensor):
         return given
     try:
-        return torch.as_tensor(given)
+        made = torch.as_tensor(given)
+        return made.clone() if torch.is_grad_enabled() else made
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{where} is a {type(given).__name__}, expected an array") from error
 

@@ -114,6 +114,8 @@ def attend(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relativ
     else:
         if torch is not None and (isinstance(k, torch.Tensor) or isinstance(v, torch.Tensor)):
             refuse_mixed("attend", q=q, k=k, v=v)
+        if torch is not None:
+            refuse_watched("attend", relative_values, rotations, sinks, bias=bias)
         if dropout and seed is None:
             check_dropout(dropout, seed)
         result = _core.attend(q, k, v, (pattern, scale, softcap, bias, relative_values, rotations,

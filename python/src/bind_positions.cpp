@@ -33,10 +33,11 @@ Tensor sinusoidal_rows(nb::handle positions, Index dim, double base, const std::
 }
 
 /// `like` says which library answers: an array of the caller.
-nb::object sinusoidal_array(nb::handle like, nb::handle positions, Index dim, double base,
+nb::object sinusoidal_array(nb::handle like, nb::handle positions, Index dim, nb::handle base,
                             const std::string& layout, bool inclusive) {
   const Array model(like, "sinusoidal: like");
-  return Answer(model).array(sinusoidal_rows(positions, dim, base, layout, inclusive));
+  return Answer(model).array(
+      sinusoidal_rows(positions, dim, number<double>(base, "sinusoidal: base"), layout, inclusive));
 }
 
 nb::object learned(nb::handle table, Index batch, Index tokens, nb::handle positions,

@@ -22,37 +22,35 @@ nb::tuple recipe(const Fields&... fields) {
   return nb::make_tuple(nb::type<T>(), nb::make_tuple(fields...));
 }
 
-void bind_scalings(nb::module_& module) {
-  using std::optional;
-  nb::class_<LinearRope>(module, "Linear", nb::is_weak_referenceable(),
-                         "All frequencies divided by the factor.")
-      .def(
-          "__init__", [](LinearRope* self, double factor) { new (self) LinearRope{factor}; },
-          "factor"_a)
-      .def("__reduce__", [](const LinearRope& s) { return recipe<LinearRope>(s.factor); });
-  nb::class_<NtkRope>(module, "Ntk", nb::is_weak_referenceable(),
-                      "A larger base: the lowest frequency is divided.")
-      .def(
-          "__init__", [](NtkRope* self, double factor) { new (self) NtkRope{factor}; }, "factor"_a)
-      .def("__reduce__", [](const NtkRope& s) { return recipe<NtkRope>(s.factor); });
-  nb::class_<DynamicNtkRope>(module, "DynamicNtk", nb::is_weak_referenceable(),
-                             "NTK with a factor that grows with the length.")
-      .def(
-          "__init__",
-          [](DynamicNtkRope* self, double factor, Index trained) {
-            new (self) DynamicNtkRope{factor, trained};
-          },
-          "factor"_a, "trained_tokens"_a = 2048)
-      .def("__reduce__", [](const DynamicNtkRope& s) {
-        return recipe<DynamicNtkRope>(s.factor, s.trained_tokens);
-      });
+std::optional<double> number_or_none(nb::handle given, const char* name) {
+  if (given.is_none()) return std::nullopt;
+  return number<double>(given, name);
+}
+
+std::vector<double> factors_of(nb::handle given, const char* name) {
+  refuse_tensor(given, name);
+  std::vector<double> factors;
+  if (!nb::isinstance<nb::iterable>(given))
+    wrong_type(name, " is ", nb::repr(given).c_str(), ", expected a list of numbers");
+  for (const nb::handle each : given) factors.push_back(number<double>(each, name));
+  return factors;
+}
+
+void bind_yarn(nb::module_& module) {
   nb::class_<YarnRope>(module, "Yarn", nb::is_weak_referenceable(), "YaRN.")
       .def(
           "__init__",
-          [](YarnRope* self, double factor, Index trained, double fast, double slow, double mscale,
-             double mscale_all_dim, bool truncate, optional<double> attention_factor) {
-            new (self) YarnRope{factor, trained,        fast,     slow,
-                                mscale, mscale_all_dim, truncate, attention_factor};
+          [](YarnRope* self, nb::handle factor, Index trained, nb::handle fast, nb::handle slow,
+             nb::handle mscale, nb::handle mscale_all_dim, bool truncate,
+             nb::handle attention_factor) {
+            new (self) YarnRope{number<double>(factor, "Yarn: factor"),
+                                trained,
+                                number<double>(fast, "Yarn: fast"),
+                                number<double>(slow, "Yarn: slow"),
+                                number<double>(mscale, "Yarn: mscale"),
+                                number<double>(mscale_all_dim, "Yarn: mscale_all_dim"),
+                                truncate,
+                                number_or_none(attention_factor, "Yarn: attention_factor")};
           },
           "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1, "mscale"_a = 0,
           "mscale_all_dim"_a = 0, "truncate"_a = true, "attention_factor"_a = nb::none())
@@ -60,11 +58,46 @@ void bind_scalings(nb::module_& module) {
         return recipe<YarnRope>(s.factor, s.trained_tokens, s.fast, s.slow, s.mscale,
                                 s.mscale_all_dim, s.truncate, s.attention_factor);
       });
+}
+
+void bind_scalings(nb::module_& module) {
+  nb::class_<LinearRope>(module, "Linear", nb::is_weak_referenceable(),
+                         "All frequencies divided by the factor.")
+      .def(
+          "__init__",
+          [](LinearRope* self, nb::handle factor) {
+            new (self) LinearRope{number<double>(factor, "Linear: factor")};
+          },
+          "factor"_a)
+      .def("__reduce__", [](const LinearRope& s) { return recipe<LinearRope>(s.factor); });
+  nb::class_<NtkRope>(module, "Ntk", nb::is_weak_referenceable(),
+                      "A larger base: the lowest frequency is divided.")
+      .def(
+          "__init__",
+          [](NtkRope* self, nb::handle factor) {
+            new (self) NtkRope{number<double>(factor, "Ntk: factor")};
+          },
+          "factor"_a)
+      .def("__reduce__", [](const NtkRope& s) { return recipe<NtkRope>(s.factor); });
+  nb::class_<DynamicNtkRope>(module, "DynamicNtk", nb::is_weak_referenceable(),
+                             "NTK with a factor that grows with the length.")
+      .def(
+          "__init__",
+          [](DynamicNtkRope* self, nb::handle factor, Index trained) {
+            new (self) DynamicNtkRope{number<double>(factor, "DynamicNtk: factor"), trained};
+          },
+          "factor"_a, "trained_tokens"_a = 2048)
+      .def("__reduce__", [](const DynamicNtkRope& s) {
+        return recipe<DynamicNtkRope>(s.factor, s.trained_tokens);
+      });
+  bind_yarn(module);
   nb::class_<Llama3Rope>(module, "Llama3", nb::is_weak_referenceable(), "Llama 3.1's scaling.")
       .def(
           "__init__",
-          [](Llama3Rope* self, double factor, Index trained, double low, double high) {
-            new (self) Llama3Rope{factor, trained, low, high};
+          [](Llama3Rope* self, nb::handle factor, Index trained, nb::handle low, nb::handle high) {
+            new (self) Llama3Rope{number<double>(factor, "Llama3: factor"), trained,
+                                  number<double>(low, "Llama3: low"),
+                                  number<double>(high, "Llama3: high")};
           },
           "factor"_a = 8, "trained_tokens"_a = 8192, "low"_a = 1, "high"_a = 4)
       .def("__reduce__", [](const Llama3Rope& s) {
@@ -74,10 +107,12 @@ void bind_scalings(nb::module_& module) {
                        "LongRoPE: a divisor for every pair.")
       .def(
           "__init__",
-          [](LongRope* self, std::vector<double> short_factors, std::vector<double> long_factors,
-             Index trained, double factor, optional<double> attention_factor) {
-            new (self) LongRope{std::move(short_factors), std::move(long_factors), trained, factor,
-                                attention_factor};
+          [](LongRope* self, nb::handle short_factors, nb::handle long_factors, Index trained,
+             nb::handle factor, nb::handle attention_factor) {
+            new (self) LongRope{factors_of(short_factors, "Long: short_factors"),
+                                factors_of(long_factors, "Long: long_factors"), trained,
+                                number<double>(factor, "Long: factor"),
+                                number_or_none(attention_factor, "Long: attention_factor")};
           },
           "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
           "attention_factor"_a = nb::none())
@@ -109,17 +144,21 @@ RopeSections sections_of(nb::handle pairs, const std::string& order) {
   return sections;
 }
 
-void make_rope(Rope* self, Index dim, double base, const std::string& layout, Index rotated,
+void make_rope(Rope* self, Index dim, nb::handle base, const std::string& layout, Index rotated,
                bool proportional, nb::object scaling, nb::object sections,
-               const std::string& sections_order, std::optional<double> xpos) {
-  RopeOptions options{.dim = dim, .rotated = rotated, .proportional = proportional, .base = base};
+               const std::string& sections_order, nb::handle xpos) {
+  RopeOptions options{.dim = dim,
+                      .rotated = rotated,
+                      .proportional = proportional,
+                      .base = number<double>(base, "Rope: base")};
   if (layout == "interleaved")
     options.layout = RopeLayout::interleaved;
   else if (layout != "half_split")
     wrong_value("Rope: layout is \"", layout, "\", expected \"half_split\" or \"interleaved\"");
   options.scaling = scaling_of(scaling);
   options.sections = sections_of(sections, sections_order);
-  if (xpos) options.xpos = XPos{.scale_base = *xpos};
+  if (const auto scale_base = number_or_none(xpos, "Rope: xpos"))
+    options.xpos = XPos{.scale_base = *scale_base};
   new (self) Rope(options);
 }
 

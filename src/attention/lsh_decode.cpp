@@ -16,7 +16,6 @@
 namespace rapt {
 namespace {
 
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 /// Sums of this many terms are f32; f64 joins them.
 constexpr Index narrow_terms = 64;
 

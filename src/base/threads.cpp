@@ -1,94 +1,36 @@
 #include "base/threads.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
-#include <mutex>
-#include <utility>
 
-#include "base/arena.h"
 #include "base/check.h"
 #include "base/fpmode.h"
 #include "base/loop.h"
+#include "base/thread_pool.h"
 #include "rapt/context.h"
 
-// What TBB does between enqueue and call, told to the thread sanitizer.
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#define RAPT_RELEASE(p) __tsan_release(p)
-#define RAPT_ACQUIRE(p) __tsan_acquire(p)
-extern "C" RAPT_API const char* __tsan_default_suppressions() {
-  return "called_from_lib:libtbb.so";
-}
-#else
-#define RAPT_RELEASE(p) static_cast<void>(p)
-#define RAPT_ACQUIRE(p) static_cast<void>(p)
-#endif
-
 namespace rapt {
-namespace {
 
-/// A loop on its way to a helper, and where that helper looks for the next ones.
-struct Message {
-  SharedLoop loop;
-  std::shared_ptr<Standby> standby;  // null: it does not look
-  /// Set by the helper that gets it, or by a sender that takes it back; whoever is second leaves it
-  /// alone.
-  std::atomic<bool> settled = false;
-};
-
-void receive(void* sent) {
-  RAPT_ACQUIRE(sent);
-  const std::unique_ptr<std::shared_ptr<Message>> message(
-      static_cast<std::shared_ptr<Message>*>(sent));
-  Message& letter = **message;
-  if (letter.settled.exchange(true)) return;
-  letter.loop->help();
-  if (letter.standby == nullptr) return;
-  while ((letter.loop = letter.standby->next()) != nullptr) letter.loop->help();
-}
-
-/// Throws if no helper will come.
-void send(Arena& arena, const SharedLoop& loop, const std::shared_ptr<Standby>& standby) {
-  const auto message = std::make_shared<Message>();
-  message->loop = loop;
-  message->standby = standby;
-  auto* const sent = new std::shared_ptr<Message>(message);
-  RAPT_RELEASE(sent);
-  try {
-    arena.enqueue(receive, sent);  // receive owns it now
-  } catch (...) {
-    // TBB throws when it can start no thread, but has queued the task by then, and a thread that it
-    // has may run it. So `sent` has to stay, even if nobody comes for it.
-    if (!message->settled.exchange(true)) throw;
-  }
-}
-
-}  // namespace
-
-struct Threads::Pool {
-  ~Pool() {
-    if (standby) standby->close();
-  }
-
-  std::once_flag once;
-  std::unique_ptr<Arena> arena;
-  std::shared_ptr<Standby> standby;  // null where helpers would take CPUs from each other
-};
-
-Threads::Threads(Index count) : count_(count), pool_(std::make_unique<Pool>()) {
+Threads::Threads(Index count) : count_(count) {
   check(1 <= count && count <= max_count, "threads: ", count, " given, expected 1 to ", max_count);
 }
 
-Threads::~Threads() = default;
+Threads::~Threads() {
+  const ThreadPool* const pool = pool_;
+  if (pool != nullptr && pool->alive()) delete pool;
+}
 
-Arena& Threads::arena() const {
-  std::call_once(pool_->once, [this] {
-    pool_->arena = std::make_unique<Arena>(static_cast<int>(count_ - 1));
-    if (count_ <= usable_cpus())
-      pool_->standby = std::make_shared<Standby>(pool_->arena->helpers());
-  });
-  return *pool_->arena;
+ThreadPool& Threads::pool() const {
+  ThreadPool* pool = pool_.load(std::memory_order_acquire);
+  if (pool != nullptr && pool->alive()) return *pool;
+  const std::lock_guard lock(starting_);
+  pool = pool_;
+  if (pool == nullptr || !pool->alive()) {  // that of a parent process stays where it is
+    const bool enough_cpus = count_ <= usable_cpus();
+    pool =
+        new ThreadPool(count_ - 1, enough_cpus ? ThreadPool::Wait::spin : ThreadPool::Wait::yield);
+    pool_.store(pool, std::memory_order_release);
+  }
+  return *pool;
 }
 
 void Threads::for_each_task(Index tasks, const std::function<void(Index, Index)>& run) const {
@@ -107,19 +49,8 @@ void Threads::run_loop(Index tasks, Index shares,
     for (Index task = 0; task < tasks; ++task) run(task, 0);
     return;
   }
-  const auto loop = std::make_shared<Loop>(tasks, shares, run);
-  Index missing = 0;  // helpers that have to be sent for
-  try {
-    Arena& workers = arena();
-    missing = std::min<Index>(workers.helpers(), tasks - 1);
-    if (pool_->standby) missing = pool_->standby->invite(loop, std::exchange(missing, 0));
-    for (; missing > 0; --missing) send(workers, loop, pool_->standby);
-  } catch (...) {
-    // Fewer helpers, or none: the caller can do all tasks itself, with the same bits.
-    if (pool_->standby) pool_->standby->excuse(missing);
-  }
-  loop->work(0);
-  loop->close(pool_->standby ? Loop::Wait::watching : Loop::Wait::asleep);
+  Loop loop(tasks, shares, run);
+  pool().run(loop, tasks - 1);
 }
 
 }  // namespace rapt

@@ -1,15 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
-#include <memory>
+#include <mutex>
 
 #include "rapt/tensor.h"
 
 namespace rapt {
 
-class Arena;
+class ThreadPool;
 
-/// A number of threads and the oneTBB workers behind it, created on first use.
+/// A number of threads. The first loop of more than one task starts them, all at once.
 class Threads {
  public:
   /// Throws std::invalid_argument unless 1 <= count <= max_count.
@@ -24,6 +25,7 @@ class Threads {
   /// Runs tasks 0 .. tasks - 1, started in increasing order, by the caller and up to count() - 1
   /// helpers; `worker` is below count() and belongs to one thread until the loop ends.
   ///
+  /// Throws std::system_error if the threads cannot start; a later call tries again.
   /// The first exception of a task is rethrown here and tasks not yet started are left out. The
   /// caller never waits for a helper that has not begun, so loops may nest and several threads may
   /// share one Threads.
@@ -36,13 +38,13 @@ class Threads {
                              const std::function<void(Index task, Index worker)>& run) const;
 
  private:
-  struct Pool;
-  Arena& arena() const;
+  ThreadPool& pool() const;
   void run_loop(Index tasks, Index shares,
                 const std::function<void(Index task, Index worker)>& run) const;
 
   Index count_;
-  mutable std::unique_ptr<Pool> pool_;
+  mutable std::mutex starting_;
+  mutable std::atomic<ThreadPool*> pool_ = nullptr;
 };
 
 }  // namespace rapt

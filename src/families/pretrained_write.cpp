@@ -1,14 +1,13 @@
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "base/check.h"
 #include "base/files.h"
 #include "base/input.h"
+#include "families/new_folder.h"
 #include "families/pretrained.h"
 #include "families/sentence.h"
 #include "formats/safetensors.h"
@@ -181,41 +180,6 @@ void write_tensors(const std::string& folder, const std::vector<DerivedTensor>& 
 const char* torch_name(Type type) {
   return type == Type::bf16 ? "bfloat16" : type == Type::f16 ? "float16" : "float32";
 }
-
-}  // namespace
-
-namespace {
-
-/// A folder under a name that nobody else has, which becomes the wanted one or goes away.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).lexically_normal()) {
-    if (!wanted_.has_filename()) wanted_ = wanted_.parent_path();
-    fs::create_directories(wanted_.parent_path());
-    std::string name = wanted_.string() + ".part-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr)
-      fail_input("write_pretrained: no folder can be made beside ", wanted, ": ",
-                 std::strerror(errno));
-    path_ = name;
-    fs::permissions(path_, fs::perms::all & ~fs::perms::group_write & ~fs::perms::others_write);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  std::string path() const { return path_.string(); }
-  void finish() {
-    if (fs::exists(wanted_) && !fs::is_symlink(wanted_)) fs::remove(wanted_);
-    fs::rename(path_, fs::is_symlink(wanted_) ? fs::canonical(wanted_) : wanted_);
-    path_.clear();
-  }
-
- private:
-  fs::path wanted_, path_;
-};
 
 /// Names of the tokens that have a part to play, for those who fill batches up with them.
 Json tokenizer_config(const Tokenizer& tokenizer, const WriteOptions& options, bool types) {

@@ -102,7 +102,7 @@ CheckpointStore::CheckpointStore(std::string folder, CheckpointOptions options)
         ", expected more than 0");
   if (options_.reads_only) return;
   if (fs::create_directories(folder_)) sync_folder(folder_of(folder_));
-  lock_.emplace(folder_ + "/" + lock_name);
+  if (!options_.locked) lock_.emplace(folder_ + "/" + lock_name);
   clear_leftovers();
 }
 

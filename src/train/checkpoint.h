@@ -27,6 +27,7 @@ inline constexpr std::array<std::string_view, 3> run_file_names = {config_name, 
 struct CheckpointOptions {
   Index keep = 2;                            // checkpoints, at least 2
   Index shard_bytes = Index{2'000'000'000};  // of one file, unless one tensor alone is larger
+  bool locked = false;                       // the caller holds the lock of the folder
   bool reads_only = false;  // nothing is locked, made or cleared away; a run may be writing here
 };
 
@@ -49,8 +50,8 @@ struct Checkpoint {
 /// What files do wrong is std::runtime_error.
 class CheckpointStore {
  public:
-  /// Makes the folder, takes the lock and clears away what writers that died have left. Throws if
-  /// another process has the lock.
+  /// Makes the folder, takes the lock unless the caller has it, and clears away what writers that
+  /// died have left. Throws if another process has the lock.
   explicit CheckpointStore(std::string folder, CheckpointOptions options = {});
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
@@ -88,7 +89,7 @@ class CheckpointStore {
   void remove(Index step);
 
   std::string folder_;
-  std::optional<FileLock> lock_;  // unless it reads only
+  std::optional<FileLock> lock_;  // unless it reads only or the caller has it
   CheckpointOptions options_;
   std::vector<std::string> notices_;
 };

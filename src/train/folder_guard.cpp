@@ -1,7 +1,7 @@
 #include "train/folder_guard.h"
 
 #include "base/check.h"
-#include "base/lock.h"
+#include "base/files.h"
 #include "train/checkpoint.h"
 
 namespace rapt {
@@ -11,6 +11,11 @@ namespace fs = std::filesystem;
 
 /// Also where a link leads nowhere.
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
+
+void remove_empty(const std::vector<fs::path>& folders) {
+  std::error_code ignored;
+  for (const fs::path& path : folders) fs::remove(path, ignored);
+}
 
 }  // namespace
 
@@ -36,36 +41,46 @@ void check_free(const std::string& folder) {
   if (!fs::is_directory(folder) || is_there(fs::path(folder) / lock_name)) return;
   if (!CheckpointStore(folder, {.reads_only = true}).steps().empty()) return;
   for (const std::string_view name : run_file_names)
-    check(!is_there(fs::path(folder) / name), "train: ", folder, " holds no run, but a ", name,
-          " that training would write over; --out takes another folder, --force writes over it");
+    if (is_there(fs::path(folder) / name))
+      throw FolderTaken(FolderTaken::By::other_files, "train: " + folder + " holds no run, but a " +
+                                                          std::string(name) +
+                                                          " that training would write over");
 }
 
 FolderGuard::FolderGuard(const std::string& folder)
     : folder_(fs::absolute(folder).lexically_normal()) {
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
-  for (fs::path path = folder_; !fs::exists(path); path = path.parent_path())
-    new_folders_.push_back(path);
+  make_folder();
+  const bool new_lock = !is_there(folder_ / lock_name);
+  try {
+    lock_.emplace((folder_ / lock_name).string());
+  } catch (...) {
+    remove_empty(new_folders_);
+    throw;
+  }
   for (const std::string_view name : run_file_names)
     if (!is_there(folder_ / name)) new_files_.push_back(folder_ / name);
-  if (!is_there(folder_ / lock_name)) new_files_.push_back(folder_ / lock_name);
+  if (new_lock) new_files_.push_back(folder_ / lock_name);
+}
+
+void FolderGuard::make_folder() {
+  for (fs::path path = folder_; !fs::exists(path); path = path.parent_path())
+    new_folders_.push_back(path);
+  if (fs::create_directories(folder_)) sync_folder(folder_.parent_path().string());
 }
 
 FolderGuard::~FolderGuard() {
   try {
     if (!kept_) take_away();
   } catch (const std::exception&) {
-    // Another process holds the folder by now, or nobody may write to it.
+    // Nobody may write to the folder any more.
   }
 }
 
-void FolderGuard::take_away() const {
-  if (new_files_.empty() || !fs::is_directory(folder_)) return;
-  const FileLock lock((folder_ / lock_name).string());
-  // Another run may have come and gone since this one looked.
+void FolderGuard::take_away() {
   if (!CheckpointStore(folder_.string(), {.reads_only = true}).steps().empty()) return;
-  for (const fs::path& path : new_files_) fs::remove(path);
-  std::error_code ignored;
-  for (const fs::path& path : new_folders_) fs::remove(path, ignored);  // unless something is in it
+  for (const fs::path& path : new_files_) fs::remove(path);  // the lock is the last
+  remove_empty(new_folders_);
 }
 
 }  // namespace rapt

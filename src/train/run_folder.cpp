@@ -127,9 +127,11 @@ void check_tokenizer(const std::string& saved, Index step, const std::string& ha
 
 std::string bits_may_differ(const RunState& saved, const RunState& now) {
   const auto text = [](const RunState& state) {
-    return "rapt " + state.version + ", " + state.isa;
+    const std::string numerics = state.numerics == 0 ? "unknown" : std::to_string(state.numerics);
+    return "rapt " + state.version + ", numerics revision " + numerics + ", " + state.isa;
   };
-  const bool same = saved.isa == now.isa && saved.version == now.version;
+  const bool same =
+      saved.isa == now.isa && saved.version == now.version && saved.numerics == now.numerics;
   if (same || saved.isa.empty() || saved.version.empty()) return "";
   return "saved by " + text(saved) + "; going on by " + text(now) +
          ": the last bits of its numbers may differ from those of an uninterrupted run";
@@ -138,9 +140,8 @@ std::string bits_may_differ(const RunState& saved, const RunState& now) {
 PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
                         const CheckpointStore& store, OldRun old_run, const Pause& pause) {
   PreparedRun run{given, {}, old_run == OldRun::go_on && !store.steps().empty()};
-  check(old_run != OldRun::refuse || store.steps().empty(), "train: ", folder,
-        " holds a run already; --resume goes on with it, --force starts it over, --out takes "
-        "another folder");
+  if (old_run == OldRun::refuse && !store.steps().empty())
+    throw FolderTaken(FolderTaken::By::run, "train: " + folder + " holds a run already");
   RunConfig& config = run.config;
   config.train.schedule.steps = config.train.steps;
   check_data_options(config.data);
@@ -186,6 +187,7 @@ void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config
               {"pending", state.pending},
               {"isa", state.isa},
               {"version", state.version},
+              {"numerics", state.numerics},
               {"tokenizer", state.tokenizer}});
 }
 
@@ -224,6 +226,7 @@ RunState state_in(const Json& state) {
           .pending = state.value("pending", false),
           .isa = state.value("isa", ""),
           .version = state.value("version", ""),
+          .numerics = state.value("numerics", Index{0}),
           .tokenizer = state.value("tokenizer", "")};
 }
 

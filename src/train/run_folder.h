@@ -15,6 +15,7 @@ struct RunState {
   bool pending = false;  // an evaluation that is due at this step was cut short
   // Where the numbers come from; empty in checkpoints of versions that did not say.
   std::string isa = {}, version = {};
+  Index numerics = 0;          // numerics_revision; 0 in checkpoints that do not say
   std::string tokenizer = {};  // hash of tokenizer.json
 };
 
@@ -25,7 +26,7 @@ struct PreparedRun {
   bool goes_on = false;
 };
 /// Looks at the folder and changes nothing. Throws std::runtime_error if a run that goes on has
-/// another model or other data, and std::invalid_argument if there is one and there must not be.
+/// another model or other data, and FolderTaken if there is one and there must not be.
 PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
                         const CheckpointStore& store, OldRun old_run, const Pause& pause = {});
 /// config.toml and tokenizer.json of a run that begins or goes on.

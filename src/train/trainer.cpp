@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/input.h"
 #include "base/keep_memory.h"
+#include "base/numerics.h"
 #include "formats/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
@@ -41,7 +42,7 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 
 Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
                  const Context& context, OldRun old_run)
-    : store_(folder, {.keep = config.train.keep}),
+    : store_(folder, {.keep = config.train.keep, .locked = true}),
       events_(events),
       pause_([&events] {
         if (events.stop && events.stop()) throw StopAsked();
@@ -56,7 +57,8 @@ Trainer::Trainer(const RunConfig& config, const std::string& folder, const Train
   check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
         " different tokens, but model.vocabulary is ", config_.model.vocabulary,
         "; expected at least as many");
-  origin_ = {.isa = context_.isa(), .version = version(), .tokenizer = {}};
+  origin_ = {
+      .isa = context_.isa(), .version = version(), .numerics = numerics_revision, .tokenizer = {}};
   if (prepared_.goes_on) {
     origin_.tokenizer = tokenizer_hash(config_, folder);
     resume();
@@ -83,7 +85,8 @@ void Trainer::resume() {
   const std::optional<Index> latest = store_.latest();
   pass_notices();
   if (!latest)
-    fail_input("train: no checkpoint in ", store_.folder(), " is whole; --force starts it over");
+    fail_input("train: no checkpoint in ", store_.folder(),
+               " is whole; start the run over, or take another folder");
   Checkpoint checkpoint = store_.load(*latest);
   const RunState state = state_of(checkpoint);
   check_tokenizer(state.tokenizer, *latest, origin_.tokenizer, store_.folder());

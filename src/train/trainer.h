@@ -17,6 +17,7 @@ struct StopAsked {};
 /// One run, from the newest checkpoint of its folder to its end.
 class Trainer {
  public:
+  /// The caller holds the lock of the folder.
   Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
           const Context& context, OldRun old_run);
 
@@ -47,7 +48,7 @@ class Trainer {
   void notice(const std::string& line) const;
   void pass_notices();
 
-  CheckpointStore store_;  // first: it has the lock
+  CheckpointStore store_;
   const TrainEvents& events_;
   const Pause pause_;
   const PreparedRun prepared_;

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import unittest
 
+import small_run
+
 RAPT = str(pathlib.Path(sys.argv.pop(1)).resolve())
-SMALL = [word for key in ("train.steps=2", "data.tokens=16", "data.evaluations=1", "model.width=16",
-                          "model.layers=1", "model.heads=2", "model.positions=learned",
-                          "model.max_tokens=64") for word in ("--set", key)]
+SMALL = small_run.flags("train.steps=2")
 LITTLE_MEMORY = 6 << 30  # bytes of addresses
 
 
@@ -34,14 +34,7 @@ class Hostile(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name)
-        cls.text = cls.path / "text.txt"
-        cls.text.write_text("the cat sat on the mat and looked at the hat.\n" * 100)
-        cls.run_folder = cls.path / "run"
-        done = rapt("train", "--data", cls.text, "--out", cls.run_folder, *SMALL)
-        assert done.returncode == 0, done.stderr
-        cls.model = cls.path / "gpt2"
-        done = rapt("convert", cls.run_folder, cls.model)
-        assert done.returncode == 0, done.stderr
+        cls.text, cls.run_folder, cls.model = small_run.make(rapt, cls.path, SMALL)
 
     @classmethod
     def tearDownClass(cls):

@@ -19,7 +19,6 @@ RANKS = {
 }
 # Libraries of others, and the only folders that may know them.
 LIBRARIES = {
-    "tbb": {"src/base"}, "oneapi": {"src/base"},
     "hwy": {"src/kernels", "bench"},
     "CLI": {"cli"}, "fmt": {"cli"}, "nlohmann": {"cli", "src/formats", "src/model", "src/train"},
     "toml++": {"src/formats"}, "utf8proc.h": {"src/formats"}, "pcre2.h": {"src/formats"},

@@ -6,6 +6,7 @@ bytes that are not its own, nothing hangs, and no signal ends it but the one tha
 usage: process_faults.py RAPT
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -19,13 +20,12 @@ import tempfile
 import time
 import unittest
 
+import small_run
+
 RAPT = str(pathlib.Path(sys.argv.pop(1)).resolve())
 STEPS = 12
-SMALL = [word for key in (f"train.steps={STEPS}", "train.log_every=1", "train.save_every=4",
-                          "data.tokens=16", "data.items=2", "data.evaluations=1", "model.width=16",
-                          "model.layers=1", "model.heads=2", "model.positions=learned",
-                          "model.max_tokens=64")
-         for word in ("--set", key)]
+SMALL = small_run.flags(f"train.steps={STEPS}", "train.log_every=1", "train.save_every=4",
+                        "data.items=2")
 FOREIGN = b"bytes of somebody else\n"
 
 
@@ -34,14 +34,7 @@ class Faults(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.home = pathlib.Path(cls.folder.name)
-        cls.text = cls.home / "text.txt"
-        cls.text.write_text("the cat sat on the mat and looked at the hat.\n" * 100)
-        cls.whole = cls.home / "whole"
-        done = cls.rapt(*cls.train(cls.whole))
-        assert done.returncode == 0, done.stderr
-        cls.model = cls.home / "model"
-        done = cls.rapt("convert", cls.whole, cls.model)
-        assert done.returncode == 0, done.stderr
+        cls.text, cls.whole, cls.model = small_run.make(cls.rapt, cls.home, SMALL)
 
     @classmethod
     def tearDownClass(cls):
@@ -159,18 +152,27 @@ class Signals(Faults):
 
 class Limits(Faults):
     def test_of_memory_end_in_a_message_or_not_at_all(self):
-        """Down to where not even the loader has enough. Threads are where it used to hang."""
-        codes = set()
-        for size in range(18_000, 44_000, 1_000):
-            for threads in ("2", "5"):
+        """Down to where not even the loader has enough. Threads are where it used to hang, and to
+        abort: all start at once, or the command ends with a message that counts them."""
+        codes, too_few = set(), 0
+        for size in range(18_000, 62_000, 1_000):
+            for threads in ("2", "5", "9"):
                 shutil.rmtree(self.run, ignore_errors=True)
-                done = self.rapt(*self.train(self.run, "--threads", threads),
-                                 limits=[(resource.RLIMIT_AS, size << 10)])
-                self.assertIn(done.returncode, (0, 1, 127), (size, threads, done.stderr))
-                codes.add(done.returncode)
-                if done.returncode == 0:
-                    self.expect_whole(self.run, size)
+                for arguments in (self.train(self.run), ["generate", self.model, "the", "--tokens", "4"],
+                                  ["bench", "attention", "--tokens", "128"]):
+                    done = self.rapt(*arguments, "--threads", threads,
+                                     limits=[(resource.RLIMIT_AS, size << 10)])
+                    said = done.stderr.decode()
+                    self.assertIn(done.returncode, (0, 1, 127), (size, threads, arguments, said))
+                    if done.returncode == 1:
+                        self.assertRegex(said, r"rapt: (threads: only \d of \d start|not enough memory)")
+                        self.assertEqual(said.count("rapt: "), 1, said)
+                    codes.add(done.returncode)
+                    too_few += "threads: only" in said
+                    if done.returncode == 0 and arguments[0] == "train":
+                        self.expect_whole(self.run, size)
         self.assertLessEqual({0, 1}, codes)
+        self.assertGreater(too_few, 0)
 
     def test_of_file_sizes_end_in_a_message(self):
         done = self.rapt(*self.train(self.run), limits=[(resource.RLIMIT_FSIZE, 8000)],
@@ -259,7 +261,8 @@ class Paths(Faults):
                     self.run.mkdir()
                     (self.run / name).write_bytes(FOREIGN)
                     for _ in range(2):  # the first leaves nothing that lets the second pass
-                        self.refused(f"holds no run, but a {name}",
+                        self.refused(f"holds no run, but a {name} that training would write over; "
+                                     "--force writes over it, --out takes another folder",
                                      *self.train(self.run, "--config", config, *more), code=2)
                     self.assertEqual(os.listdir(self.run), [name])
                     self.assertEqual((self.run / name).read_bytes(), FOREIGN)
@@ -282,6 +285,54 @@ class Paths(Faults):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(path.name for path in self.run.glob("*.tmp.*")), sorted(others))
         self.expect_whole(self.run, "swept")
+
+    def test_of_killed_conversions_are_swept_by_the_next(self):
+        """Those of the dead only: what has no lock of ours, or one that is held, stays."""
+        out = self.home / "out"
+
+        def part(letters, lock=None):
+            folder = self.home / f"out.part-{letters}"
+            folder.mkdir()
+            (folder / "model.safetensors").write_bytes(FOREIGN)
+            if lock is not None:
+                (folder / ".rapt-unfinished").write_bytes(lock)
+            return folder
+
+        dead = [part("dead01", b"12\n"), part("dead02", b"999999999\n")]
+        others = [part("backup"), part("empty1", b""), part("notes1", FOREIGN), part("long-one", b"12\n")]
+        held = part("alive1", b"12\n")
+        holder = open(held / ".rapt-unfinished", "r+")
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        link = self.home / "out.part-link01"
+        link.symlink_to(part("target-of-link", b"12\n"))
+        done = self.rapt("convert", self.whole, out)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(path.name for path in out.iterdir()),
+                         sorted(path.name for path in self.model.iterdir()))
+        self.assertEqual([path for path in dead if path.exists()], [])
+        for folder in (*others, held, link):
+            self.assertEqual((folder / "model.safetensors").read_bytes(), FOREIGN)
+        holder.close()
+        shutil.rmtree(out)
+        self.assertEqual(self.rapt("convert", self.whole, out).returncode, 0)
+        self.assertFalse(held.exists())
+
+    def test_of_a_killed_conversion_do_not_stay(self):
+        out = self.home / "converted"
+        before = set(os.listdir(self.home))
+        for _ in range(200):
+            shutil.rmtree(out, ignore_errors=True)
+            process = subprocess.Popen([RAPT, "convert", self.whole, out], stderr=subprocess.DEVNULL)
+            while process.poll() is None and not list(self.home.glob("converted.part-*/*")):
+                pass
+            process.kill()
+            if process.wait() == -signal.SIGKILL and list(self.home.glob("converted.part-*/*")):
+                break
+        else:
+            self.fail("no conversion was caught half way")
+        shutil.rmtree(out, ignore_errors=True)
+        self.assertEqual(self.rapt("convert", self.whole, out).returncode, 0)
+        self.assertEqual(set(os.listdir(self.home)) - before, {"converted"})
 
     def test_of_pages_keep_files_beside_them(self):
         page, beside = self.home / "page.html", self.home / "page.html.part"

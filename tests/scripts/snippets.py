@@ -109,7 +109,7 @@ def main(compiler, library, command):
         for where, text in programs:
             source, binary = pathlib.Path(folder, "snippet.cpp"), pathlib.Path(folder, "snippet")
             source.write_text(text)
-            link = [library, f"-Wl,-rpath,{pathlib.Path(library).parent}", "-ltbb", "-lhwy", "-lutf8proc",
+            link = [library, f"-Wl,-rpath,{pathlib.Path(library).parent}", "-pthread", "-lhwy", "-lutf8proc",
                     "-lpcre2-8"]
             mistakes += run(where, [compiler, "-std=c++20", "-O1", "-Wall", "-Wno-unused-variable",
                                     "-Werror", f"-I{ROOT / 'include'}", str(source), *link,

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "rapt/tensor.h"
+
+namespace rapt {
+
+/// Raised by every change after which some result has other bits on the same instruction set.
+/// Checkpoints record it.
+inline constexpr Index numerics_revision = 1;
+
+}  // namespace rapt

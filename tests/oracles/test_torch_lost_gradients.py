@@ -1,0 +1,61 @@
+"""Where a gradient would be lost, or be that of other numbers: refused, or kept from happening."""
+
+import numpy as np
+import pytest
+import torch
+
+import rapt
+from rapt import positions
+
+LEARNT = torch.tensor(2.0, requires_grad=True)
+Q = np.random.default_rng(0).standard_normal((1, 2, 6, 8), dtype=np.float32)
+
+
+@pytest.mark.parametrize("name, make", [
+    ("Rope: base", lambda x: positions.Rope(8, base=x)),
+    ("Rope: xpos", lambda x: positions.Rope(8, xpos=x)),
+    ("Linear: factor", lambda x: positions.Linear(x)),
+    ("Ntk: factor", lambda x: positions.Ntk(x)),
+    ("DynamicNtk: factor", lambda x: positions.DynamicNtk(x)),
+    ("Yarn: factor", lambda x: positions.Yarn(x)),
+    ("Yarn: mscale", lambda x: positions.Yarn(2.0, mscale=x)),
+    ("Yarn: attention_factor", lambda x: positions.Yarn(2.0, attention_factor=x)),
+    ("Llama3: high", lambda x: positions.Llama3(high=x)),
+    ("Long: short_factors", lambda x: positions.Long([x] * 4, [1.0] * 4)),
+    ("Long: long_factors", lambda x: positions.Long([1.0] * 4, x.repeat(4))),
+    ("Long: factor", lambda x: positions.Long([1.0] * 4, [1.0] * 4, factor=x)),
+    ("sinusoidal: base", lambda x: positions.sinusoidal(5, 8, like=Q, base=x)),
+])
+def test_numbers_of_positions_are_no_tensors(name, make):
+    with pytest.raises(TypeError, match=f"{name} is a torch.Tensor, expected a Python number"):
+        make(LEARNT)
+
+
+@pytest.mark.parametrize("given", [
+    lambda x: {"bias": rapt.alibi(x)}, lambda x: {"bias": x.reshape(1, 2, 1, 1)}, lambda x: {"sinks": x},
+    lambda x: {"relative_values": x[:, None].expand(2, 8)[:1]},
+])
+def test_numpy_queries_take_nothing_that_learns(given):
+    learnt = torch.tensor([0.5, 0.25], requires_grad=True)
+    with pytest.raises(ValueError, match="attend: an operand requires gradients and there are none here"):
+        rapt.attend(Q, Q, Q, "causal", **given(learnt))
+    rapt.attend(Q, Q, Q, "causal", **given(learnt.detach()))
+
+
+@pytest.mark.parametrize("given, shape", [
+    (lambda x: {"bias": rapt.dense_bias(x)}, (1, 2, 6, 6)), (lambda x: {"bias": rapt.alibi(x)}, (2,)),
+    (lambda x: {"sinks": x}, (2,)), (lambda x: {"bias": rapt.relative_keys(x)}, (3, 8)),
+    (lambda x: {"relative_values": x}, (3, 8)),
+])
+def test_arrays_that_change_after_forward_change_no_gradient(given, shape):
+    array = np.random.default_rng(1).random(shape, dtype=np.float32)
+
+    def gradient(change):
+        q = torch.tensor(Q, requires_grad=True)
+        mine = array.copy()
+        out = rapt.attend(q, q, q, "causal", **given(mine))
+        mine += change
+        out.square().sum().backward()
+        return q.grad
+
+    assert torch.equal(gradient(5.0), gradient(0.0))
