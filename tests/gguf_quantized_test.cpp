@@ -5,7 +5,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "nn/quantized.h"
+#include "support/bound.h"
 #include "support/cases.h"
+#include "support/engine.h"
 #include "support/folder.h"
 #include "support/gguf.h"
 
@@ -118,6 +121,43 @@ TEST_F(GgufQuantized, AllElseIsRoundedAnew) {
             << name;
     }
   }
+}
+
+/// Rows [first, first + rows) of x times the weight.
+std::vector<float> product(const Tensor& x, Index first, Index rows, const QuantizedMatrix& weight,
+                           const Context& context) {
+  const Index in = x.shape()[1], out = weight.shape()[0];
+  std::vector<float> y(static_cast<std::size_t>(rows * out));
+  multiply({x.data() + first * in, Type::f32, rows, in, in, 1}, weight,
+           {.data = y.data(), .stride = out}, context);
+  return y;
+}
+
+// A batch changes no row, whatever the file's blocks are.
+TEST_F(GgufQuantized, ARowOfAProductHasTheBitsOfItsProductAloneForEveryFormat) {
+  std::vector<std::uint32_t> types;
+  for (std::uint32_t type = 0; type < 64; ++type)
+    if (find_ggml_format(type) != nullptr) types.push_back(type);
+  ASSERT_GE(types.size(), 13U);
+  put_matrices(path_, types, 37, 768);
+  const GgufFile file(path_);
+  const Tensor x = random_tensor({33, 768}, 4);
+  std::vector<Context> all = every_isa();
+  all.insert(all.end(), every_pair_isa().begin(), every_pair_isa().end());
+  for (const Context& context : all)
+    for (const std::uint32_t type : types) {
+      const std::string names[] = {std::string(find_ggml_format(type)->name)};
+      const QuantizedMatrix weight = read_quantized(file, names, context);
+      std::vector<float> alone;
+      for (Index row = 0; row < 33; ++row) {
+        const std::vector<float> one = product(x, row, 1, weight, context);
+        alone.insert(alone.end(), one.begin(), one.end());
+      }
+      for (const Index rows : {2, 3, 4, 7, 16, 33})
+        EXPECT_SILENT(different_bits(names[0], product(x, 0, rows, weight, context),
+                                     std::span(alone).first(static_cast<std::size_t>(rows * 37))))
+            << rows << " rows on " << context.isa();
+    }
 }
 
 TEST_F(GgufQuantized, WhatDoesNotFitIsRefused) {
