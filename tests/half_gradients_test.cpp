@@ -164,6 +164,43 @@ TEST(HalfGradients, OfLongformerAreTheF32OnesRoundedOnce) {
   }
 }
 
+template <class How, class Forward>
+void expect_nothing_kept(const char* name, How how, const Forward& forward) {
+  for (const Context& context : every_isa()) {
+    how.gradients = true;
+    const auto [want, kept] = forward(how, context);
+    how.gradients = false;
+    const auto [got, nothing] = forward(how, context);
+    EXPECT_NE(kept.out, nullptr) << name;
+    EXPECT_EQ(nothing.out, nullptr) << name << " on " << context.isa();
+    EXPECT_SILENT(different_bits(name, got.converted(Type::f32).numbers(),
+                                 want.converted(Type::f32).numbers()))
+        << context.isa();
+  }
+}
+
+TEST(HalfGradients, NothingIsKeptForThemWhereNobodyAsks) {
+  const Operands16 o({2, 2, 100, 16}, Type::f16);
+  Longformer longformer{.window = 8};
+  longformer.classes.assign(100, TokenClass::local);
+  longformer.classes[0] = longformer.classes[50] = TokenClass::global;
+  using Kept = std::pair<Tensor, Rows>;
+  expect_nothing_kept("longformer", longformer, [&](const Longformer& how, const Context& context) {
+    LongformerAttended y = attend({o.q, o.k, o.v, o.k, o.q, o.v}, how, context);
+    return Kept(std::move(y.out), std::move(y.local));
+  });
+  expect_nothing_kept("bigbird", BigBird{.block = 16}, [&](const BigBird& how, const Context& c) {
+    Attended y = attend_bigbird(o.q, o.k, o.v, how, c);
+    return Kept(std::move(y.out), std::move(y.rows));
+  });
+  for (const Index chunk : {16, 64})
+    expect_nothing_kept("local", ReformerLocal{.chunk = chunk, .after = 1},
+                        [&](const ReformerLocal& how, const Context& context) {
+                          Attended y = attend_local(o.q, o.k, o.v, how, context);
+                          return Kept(std::move(y.out), std::move(y.rows));
+                        });
+}
+
 /// What docs/exactness.md promises a caller who keeps the rounded output alone: u16 of p sum |dout|
 /// |out| for the gradient of each logit, besides.
 TEST(HalfGradients, OfARoundedOutputAreWithinItsRounding) {

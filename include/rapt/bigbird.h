@@ -25,6 +25,7 @@ struct BigBird {
   /// nothing and is seen by none. Empty: none.
   std::vector<std::uint8_t> real = {};
   Scale scale = {};
+  bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 
 /// Who sees whom, as a pattern for so many tokens: without padding, and every key counting once.

@@ -23,6 +23,7 @@ struct Longformer {
   Dropout dropout = {};
   /// [batch][tokens] or [tokens] for all items alike; empty: all local.
   std::vector<TokenClass> classes = {};
+  bool gradients = true;  // keep what exact gradients need of a 16-bit output: local.out
 };
 
 /// q, k, v and, where there are global tokens, the other projections, all [batch, heads, tokens,
@@ -35,7 +36,7 @@ struct LongformerOperands {
 struct LongformerAttended {
   Tensor out;          // [batch, heads, tokens, dim]; zeros for padding
   Rows local, global;  // what backward needs; global: of each item [heads, its globals]. A 16-bit
-                       // output of all tokens is in local.out as f32
+                       // output of all tokens is in local.out as f32, unless !gradients
 };
 
 /// The same borrowed, for outputs that lie in memory of the caller.

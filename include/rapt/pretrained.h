@@ -98,8 +98,8 @@ RAPT_API std::string find_model(const std::string& name,
                                 const std::vector<std::string>& folders = {});
 
 /// One vector for each text, [texts, width], as `pooling` says; behind dense layers as wide as the
-/// last of them. Texts are read side by side and none is padded; a text gives the same vector alone
-/// and in company within rounding. `pause` is called between passes; what it throws ends the work.
+/// last of them. Texts are read side by side and none is padded; a text gives the same vector, bit
+/// for bit, alone and in a batch. `pause` is called between passes; what it throws ends the work.
 /// `cut` is told of every text that has more tokens than the model reads: which one, and how many.
 RAPT_API Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
                             const Context& context = {}, const std::function<void()>& pause = {},

@@ -28,6 +28,7 @@ struct ReformerLocal {
   std::vector<std::uint8_t> real = {};
   Blind blind = Blind::zeros;
   Dropout dropout = {};
+  bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 
 /// q, k [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Any number of tokens.

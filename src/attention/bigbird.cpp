@@ -99,6 +99,7 @@ class BigBirdCall {
  public:
   BigBirdCall(const BigBird& how, const Slice& slice, Index tokens) : slice_(slice) {
     how_.scale = how.scale;
+    how_.gradients = how.gradients;
     how_.pattern = pattern_of(how, tokens);
     if (!slice.between) return;
     bias_ = Tensor({1, 1, 1, tokens});
@@ -245,7 +246,7 @@ Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
-  UnroundedOut unrounded_out(attended.out, UnroundedOut::Gradients::wanted);
+  UnroundedOut unrounded_out(attended.out, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   for (const Slice& slice : slices_of(how, q)) {
     const BigBirdCall call(how, slice, q.tokens());

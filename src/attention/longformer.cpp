@@ -53,7 +53,8 @@ void check_call(const char* where, const LongformerOperands& o, const Longformer
 Attention part_how(const Longformer& how, Pattern pattern, Index part) {
   return {.pattern = std::move(pattern),
           .scale = how.scale,
-          .dropout = dropout_of_part(how.dropout, part)};
+          .dropout = dropout_of_part(how.dropout, part),
+          .gradients = how.gradients};
 }
 
 Index dilation_of(const Longformer& how, Index head) {
@@ -217,7 +218,7 @@ void check_destinations(const LongformerGradientViews& to, const LongformerOpera
 
 LongformerAttended forward(const AnyMutableView& to, const LongformerOperands& o,
                            const Longformer& how, const Context& context) {
-  UnroundedOut unrounded_out(to, UnroundedOut::Gradients::wanted);
+  UnroundedOut unrounded_out(to, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   const Index heads = o.q.heads(), tokens = o.q.tokens();
   LongformerAttended attended;

@@ -116,7 +116,9 @@ void check_local(const char* where, const AnyView& q, const AnyView& k, const An
 class LocalCall {
  public:
   LocalCall(const ReformerLocal& how, const LocalPart& part, const Ring& ring, Index number)
-      : how_{.pattern = part.pattern, .dropout = dropout_of_part(how.dropout, number)} {
+      : how_{.pattern = part.pattern,
+             .dropout = dropout_of_part(how.dropout, number),
+             .gradients = how.gradients} {
     if (!ring.repeats()) return;
     lsh_ = {.chunk = how.chunk,
             .buckets = {2},
@@ -218,7 +220,7 @@ Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
   Attended attended;
   attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
-  UnroundedOut unrounded_out(attended.out, UnroundedOut::Gradients::wanted);
+  UnroundedOut unrounded_out(attended.out, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   Index number = 0;
   for (const LocalPart& part : parts_of(how, q.batch(), q.tokens())) {

@@ -23,7 +23,9 @@ class UnroundedOut {
   std::shared_ptr<Tensor> wide_;  // null: the output itself is written
 };
 
-inline UnroundedOut::Gradients gradients_of(const Attention& how) {
+/// Of an Attention, Longformer, BigBird or ReformerLocal.
+template <class How>
+UnroundedOut::Gradients gradients_of(const How& how) {
   return how.gradients ? UnroundedOut::Gradients::wanted : UnroundedOut::Gradients::not_wanted;
 }
 
