@@ -126,6 +126,7 @@ class Clock {
 
 GenerateOptions options_of(const GenerateCommand& command, const Pretrained& opened) {
   GenerateOptions options = command.options;
+  options.log_probability = command.json;
   options.overflow = command.overflow == "slide" ? GenerateOptions::Overflow::slide
                                                  : GenerateOptions::Overflow::stop;
   options.cache = command.cache == "bf16"   ? CacheType::bf16
@@ -180,7 +181,7 @@ void print_json(const GenerateCommand& command, const std::vector<Generated>& ma
                      {"text", texts[i]},
                      {"ids", made[i].ids},
                      {"finish", text(made[i].finish)},
-                     {"log_probability", made[i].log_probability},
+                     {"log_probability", made[i].log_probability.value_or(0)},
                      {"seconds", seconds}});
   fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
                          .dump(2, ' ', false, Json::error_handler_t::replace));

@@ -203,7 +203,8 @@ TEST(BatchInvariance, APromptGivesTheSameTokensAndLogProbabilityInAnyCompany) {
     std::vector<std::vector<std::int32_t>> prompts;
     for (Index i = 1; i <= 11; ++i)
       prompts.push_back(random_tokens(c.config.vocabulary, {i * i}, 7).ids);
-    const GenerateOptions options{.sampling = {.top_p = 0.95}, .tokens = 12};
+    const GenerateOptions options{
+        .sampling = {.top_p = 0.95}, .tokens = 12, .log_probability = true};
     const std::vector<Generated> together = generate(model, prompts, options);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const Generated alone = generate(model, std::span(&prompts[i], 1), options).front();

@@ -61,12 +61,25 @@ std::vector<ModelCase> forward_cases() {
   return all;
 }
 
+TEST(Generate, LogProbabilitiesAreComputedOnlyIfAskedFor) {
+  Transformer model = sure_model(forward_cases().front().config);
+  const std::vector<Ids> prompts = {{1, 2, 3}};
+  GenerateOptions options{.tokens = 5, .start = 2};
+  const Generated plain = generate(model, prompts, options).front();
+  options.log_probability = true;
+  const Generated asked = generate(model, prompts, options).front();
+  EXPECT_FALSE(plain.log_probability.has_value());
+  EXPECT_LE(asked.log_probability.value(), 0);
+  EXPECT_EQ(plain.ids, asked.ids);
+}
+
 TEST(Generate, GreedyIsTheLikeliestTokenOfAForwardPass) {
   for (const ModelCase& c : forward_cases()) {
     Transformer model = sure_model(c.config);
     const std::vector<Ids> prompts = {{1, 2, 3}, {7, 5, 0, 12, 3, 4, 9}};
-    const std::vector<Generated> made =
-        generate(model, prompts, {.sampling = {.temperature = 0}, .tokens = 12, .start = 2});
+    const std::vector<Generated> made = generate(
+        model, prompts,
+        {.sampling = {.temperature = 0}, .tokens = 12, .start = 2, .log_probability = true});
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       ASSERT_EQ(made[i].ids.size(), 12u) << c.name;
       Ids said;
@@ -78,7 +91,7 @@ TEST(Generate, GreedyIsTheLikeliestTokenOfAForwardPass) {
         sum += next[static_cast<std::size_t>(id)];
         said.push_back(id);
       }
-      EXPECT_NEAR(made[i].log_probability, sum, 1e-3) << c.name;
+      EXPECT_NEAR(made[i].log_probability.value(), sum, 1e-3) << c.name;
       EXPECT_EQ(made[i].finish, Finish::length);
     }
   }
@@ -172,7 +185,7 @@ TEST(Beams, EnoughOfThemFindTheBestTextOfAll) {
       search(model, prompt[0], options, {}, 0, best);
       const Generated found = generate(model, prompt, options).front();
       EXPECT_EQ(found.ids, best.ids) << c.name << ' ' << penalty;
-      EXPECT_NEAR(found.log_probability, best.score, 1e-4) << c.name << ' ' << penalty;
+      EXPECT_NEAR(found.log_probability.value(), best.score, 1e-4) << c.name << ' ' << penalty;
       EXPECT_EQ(found.finish, Finish::end);
     }
   }

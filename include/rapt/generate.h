@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ struct RAPT_API GenerateOptions {
   /// then: `sampling` plays no part.
   Index beams = 1;
   double length_penalty = 1;  // beams: log-probability / length^penalty decides
+  /// Also give Generated::log_probability, for a pass over the vocabulary per token. Beam search
+  /// always does.
+  bool log_probability = false;
 
   void check() const;
   /// The most tokens that see one another in a text that goes on from a prompt of so many.
@@ -67,7 +71,8 @@ struct Generated {
   };
   std::vector<std::int32_t> ids;  // new ones; the token that ends it is not among them
   Finish finish = Finish::length;
-  double log_probability = 0;  // of the tokens, under the model itself
+  std::optional<double> log_probability =
+      {};  // of the tokens, under the model itself, if asked for
 };
 
 /// "end", "length", "context" or "cancelled".

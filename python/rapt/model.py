@@ -153,6 +153,7 @@ class Model:
         options.cache = _given.word("generate: cache", cache, "bf16")
         options.overflow = _given.word("generate: overflow", overflow, "slide")
         self._warn(ids, chat, options)
+        options.log_probability = bool(details)
         made = self._core._generate(ids, options, chat, token, _threads(context))
         answers = [self._answer(each, text, details) for each in made]
         return answers[0] if alone else answers

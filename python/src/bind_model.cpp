@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "python/src/answer.h"
 #include "python/src/bind.h"
@@ -97,8 +98,8 @@ nb::tuple embed(Pretrained& self, const std::vector<std::string>& texts, const C
   return nb::make_tuple(array_of(std::move(vectors)), cut);
 }
 
-/// Ids, why they ended, and their log-probability.
-using Written = std::tuple<Ids, std::string, double>;
+/// Ids, why they ended, and their log-probability if it was asked for.
+using Written = std::tuple<Ids, std::string, std::optional<double>>;
 
 /// Every token is shown to `token(prompt, id)` as it comes; a true answer ends the writing.
 std::vector<Written> write(Pretrained& self, const std::vector<Ids>& prompts,
@@ -151,6 +152,7 @@ void bind_generate_options(nb::module_& module) {
       .def("most_seen", &Options::most_seen, "prompt"_a)
       .def_rw("tokens", &Options::tokens)
       .def_rw("beams", &Options::beams)
+      .def_rw("log_probability", &Options::log_probability)
       .def_rw("window", &Options::context)
       .def_rw("pinned", &Options::pinned)
       .def_prop_rw("overflow", &overflow_of, &set_overflow)

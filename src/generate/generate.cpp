@@ -71,6 +71,8 @@ class Generation {
         sampler_(context),
         config_(model.config()),
         results_(prompts.size()) {
+    if (options.log_probability)
+      for (Generated& made : results_) made.log_probability = 0;
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
     for (std::size_t i = 0; i < prompts.size(); ++i)
       begin(static_cast<Index>(i), name_of(prompts, i), prompts[i], translates);
@@ -126,7 +128,8 @@ class Generation {
     Generated& made = result(text);
     const std::span<const float> logits = choosable(all, options_);
     text.next = sampler_.draw(logits, text.so_far, options_.sampling, text.name);
-    made.log_probability += sampler_.log_probability(logits, text.next);
+    if (options_.log_probability)
+      *made.log_probability += sampler_.log_probability(logits, text.next);
     if (contains(options_.ends, text.next)) {
       made.finish = Generated::Finish::end;
       return false;

@@ -75,9 +75,9 @@ void generation(Bits& bits, const Context& context) {
       for (const Index beams : {1, 3}) {
         GenerateOptions options;
         options.sampling = {.temperature = temperature, .top_k = 8, .top_p = 0.9, .seed = 5};
-        options.tokens = 6, options.beams = beams;
+        options.tokens = 6, options.beams = beams, options.log_probability = true;
         for (const Generated& got : generate(model, prompts, options, {}, context))
-          bits.add(got.ids), bits.add(got.log_probability);
+          bits.add(got.ids), bits.add(got.log_probability.value());
       }
   }
 }
