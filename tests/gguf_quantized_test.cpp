@@ -137,7 +137,9 @@ std::vector<float> product(const Tensor& x, Index first, Index rows, const Quant
 TEST_F(GgufQuantized, ARowOfAProductHasTheBitsOfItsProductAloneForEveryFormat) {
   std::vector<std::uint32_t> types;
   for (std::uint32_t type = 0; type < 64; ++type)
-    if (find_ggml_format(type) != nullptr) types.push_back(type);
+    if (const GgmlFormat* format = find_ggml_format(type);
+        format != nullptr && format->expand != nullptr)
+      types.push_back(type);
   ASSERT_GE(types.size(), 13U);
   put_matrices(path_, types, 37, 768);
   const GgufFile file(path_);
