@@ -1,4 +1,4 @@
-# Writes a C++ file (OUT) with the texts that lab/assets.h declares: cmake -DOUT= -DPAGE=
+# Writes a C++ file (OUT) with the texts that lab/page/assets.h declares: cmake -DOUT= -DPAGE=
 # [-DVEGA= -DCOPYRIGHT=] -P
 set(parts util canvas time format loader statistics expression event-selector dataflow scale
           scenegraph selection functions runtime parser transforms view-transforms encode view
@@ -13,7 +13,7 @@ endfunction()
 
 read_text(${PAGE}/style.css style)
 read_text(${PAGE}/script.js script)
-file(WRITE ${OUT} "#include \"lab/assets.h\"\n\n#include <array>\n\nnamespace rapt::lab {\n")
+file(WRITE ${OUT} "#include \"lab/page/assets.h\"\n\n#include <array>\n\nnamespace rapt::lab {\n")
 file(APPEND ${OUT} "const std::string_view page_style = ${style};\n")
 file(APPEND ${OUT} "const std::string_view page_script = ${script};\n")
 set(count 0)

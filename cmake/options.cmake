@@ -32,7 +32,7 @@ if(RAPT_FUZZ)
   endif()
   set(RAPT_FUZZ_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
-  set(RAPT_FUZZ_FOLDERS base formats model families train)
+  set(RAPT_FUZZ_FOLDERS base formats text model families train)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # one instruction set is enough here
     target_compile_options(rapt_options INTERFACE -march=x86-64-v3 -maes -mpclmul)
   endif()

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "attention/backward.h"
+#include "attention/backward/backward.h"
 #include "attention/call.h"
 #include "attention/dispatch.h"
-#include "attention/lsh_attend.h"
-#include "attention/pattern_node.h"
-#include "attention/unrounded_out.h"
+#include "attention/forward/unrounded_out.h"
+#include "attention/lsh/lsh_attend.h"
+#include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 #include "base/check.h"
 #include "base/fpmode.h"

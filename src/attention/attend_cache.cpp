@@ -1,4 +1,4 @@
-#include "attention/cache_batch.h"
+#include "attention/cache/cache_batch.h"
 #include "attention/validate.h"
 #include "base/check.h"
 #include "base/fpmode.h"

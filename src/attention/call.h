@@ -3,17 +3,17 @@
 #include <cassert>
 #include <memory>
 
-#include "attention/relative_tiles.h"
+#include "attention/lsh/sorted_rule.h"
 #include "attention/request.h"
-#include "attention/rule.h"
-#include "attention/slot_rule.h"
+#include "attention/score/relative_tiles.h"
+#include "attention/score/score_rule.h"
 #include "base/buffer.h"
 #include "base/prefetch.h"
 #include "base/sizes.h"
 #include "base/views.h"
+#include "kernels/bf16_kernels.h"
 #include "kernels/context.h"
-#include "kernels/network_kernels.h"
-#include "kernels/pair_kernels.h"
+#include "kernels/nn_kernels.h"
 #include "rapt/attention.h"
 
 namespace rapt {

@@ -4,12 +4,12 @@
 #include <ranges>
 #include <vector>
 
-#include "attention/decode.h"
-#include "attention/forward.h"
-#include "attention/lsh_attend.h"
-#include "attention/lsh_decode.h"
-#include "attention/pattern_node.h"
-#include "attention/short_context.h"
+#include "attention/decode/decode.h"
+#include "attention/decode/short_context.h"
+#include "attention/forward/forward.h"
+#include "attention/lsh/lsh_attend.h"
+#include "attention/lsh/lsh_decode.h"
+#include "attention/pattern/pattern_node.h"
 
 namespace rapt {
 namespace {

@@ -2,10 +2,10 @@
 #include <map>
 #include <sstream>
 
-#include "attention/cache_batch.h"
-#include "attention/cached_keys.h"
+#include "attention/cache/cache_batch.h"
+#include "attention/cache/cached_keys.h"
 #include "attention/call.h"
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 
 namespace rapt {

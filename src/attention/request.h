@@ -1,6 +1,6 @@
 #pragma once
 
-#include "attention/cache_pages.h"
+#include "attention/cache/cache_pages.h"
 
 namespace rapt {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/views.h"
 #include "kernels/kernels.h"

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/views.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/input.h"
+#include "base/io/input.h"
 #include "families/family.h"
 
 namespace rapt {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/fields.h"
+#include "formats/config/fields.h"
 #include "rapt/model.h"
 
 namespace rapt {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <sstream>
 
-#include "attention/pattern_reader.h"
-#include "base/input.h"
-#include "formats/json.h"
+#include "attention/pattern/pattern_reader.h"
+#include "base/io/input.h"
+#include "formats/config/json.h"
 #include "rapt/pretrained.h"
 
 namespace rapt {

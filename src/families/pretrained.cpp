@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <set>
 
-#include "base/input.h"
+#include "base/io/input.h"
 #include "base/memory_use.h"
-#include "families/sentence.h"
-#include "formats/safetensors.h"
-#include "formats/tokenizer_folder.h"
+#include "families/sentence/sentence.h"
+#include "formats/tensors/safetensors.h"
 #include "model/parameters.h"
+#include "text/tokenizer/tokenizer_folder.h"
 
 namespace rapt {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "families/stored.h"
-#include "formats/gguf_header.h"
+#include "formats/tensors/gguf_header.h"
 #include "rapt/pretrained.h"
 
 namespace rapt {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/input.h"
-#include "formats/safetensors.h"
+#include "base/io/input.h"
+#include "formats/tensors/safetensors.h"
 
 namespace rapt {
 namespace {

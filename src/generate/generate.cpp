@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "generate/beams.h"

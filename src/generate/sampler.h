@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/network_kernels.h"
+#include "kernels/nn_kernels.h"
 #include "rapt/generate.h"
 
 namespace rapt {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/threads.h"
+#include "base/threads/threads.h"
 #include "kernels/kernels.h"
 #include "rapt/context.h"
 

@@ -5,8 +5,8 @@
 #define HWY_TARGET_INCLUDE "kernels/quantized_kernels.cpp"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
-#include "kernels/quantized-inl.h"
-#include "kernels/quantized_wide-inl.h"
+#include "kernels/nn/quantized-inl.h"
+#include "kernels/nn/quantized_wide-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rapt {

@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "lab/figure.h"
+#include "lab/charts/figure.h"
 #include "rapt/attention.h"
 
 namespace rapt::lab {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attention/lsh_cache.h"
-#include "attention/lsh_hash.h"
+#include "attention/lsh/lsh_cache.h"
+#include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
 #include "model/body.h"
 #include "rapt/lsh.h"

@@ -1,4 +1,4 @@
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "model/parameters.h"
 #include "rapt/model.h"

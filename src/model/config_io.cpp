@@ -1,6 +1,6 @@
 #include "model/config_io.h"
 
-#include "formats/field_visitors.h"
+#include "formats/config/field_visitors.h"
 #include "model/config_fields.h"
 
 namespace rapt {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "formats/fields.h"
+#include "formats/config/fields.h"
 #include "rapt/model.h"
 
 namespace rapt {

@@ -1,6 +1,6 @@
 #include "model/cost.h"
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "rapt/inspect.h"
 #include "rapt/lsh.h"
 #include "rapt/plan.h"

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "base/check.h"
-#include "kernels/network_kernels.h"
+#include "kernels/nn_kernels.h"
 #include "model/cost.h"
 #include "model/parameters.h"
 #include "rapt/lsh.h"

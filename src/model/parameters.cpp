@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/memory_use.h"
 #include "model/initial.h"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "attention/pattern_node.h"
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "model/pass.h"

@@ -2,10 +2,10 @@
 #include <vector>
 
 #include "kernels/context.h"
-#include "nn/packed_matrix.h"
+#include "nn/matmul/packed_matrix.h"
+#include "nn/matmul/weight.h"
 #include "nn/rows.h"
 #include "nn/shapes.h"
-#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {

@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "nn/matmul/weight.h"
 #include "nn/rows.h"
-#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {

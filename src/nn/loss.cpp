@@ -5,9 +5,9 @@
 
 #include "base/buffer.h"
 #include "nn/elementwise.h"
+#include "nn/matmul/weight.h"
 #include "nn/rows.h"
 #include "nn/shapes.h"
-#include "nn/weight.h"
 #include "rapt/nn.h"
 
 namespace rapt {

@@ -5,7 +5,7 @@
 
 #include "base/sizes.h"
 #include "kernels/context.h"
-#include "kernels/network_kernels.h"
+#include "kernels/nn_kernels.h"
 #include "rapt/tensor.h"
 
 namespace rapt {

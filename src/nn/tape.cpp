@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "kernels/context.h"
 #include "nn/elementwise.h"
-#include "nn/packed_matrix.h"
+#include "nn/matmul/packed_matrix.h"
 
 namespace rapt {
 

@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/input.h"
+#include "base/io/input.h"
 #include "base/keep_memory.h"
 #include "base/numerics.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
-#include "train/folder_guard.h"
-#include "train/packing.h"
-#include "train/run_folder.h"
+#include "train/data/packing.h"
+#include "train/run/folder_guard.h"
+#include "train/run/run_folder.h"
 
 namespace rapt {
 namespace {

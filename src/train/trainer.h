@@ -3,11 +3,11 @@
 #include <memory>
 
 #include "rapt/train.h"
-#include "train/checkpoint.h"
-#include "train/data.h"
-#include "train/metrics.h"
+#include "train/data/data.h"
 #include "train/optimizer.h"
-#include "train/run_folder.h"
+#include "train/run/checkpoint.h"
+#include "train/run/metrics.h"
+#include "train/run/run_folder.h"
 
 namespace rapt {
 

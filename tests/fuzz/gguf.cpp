@@ -1,7 +1,7 @@
 #include <memory>
 #include <span>
 
-#include "formats/gguf_header.h"
+#include "formats/tensors/gguf_header.h"
 #include "fuzz/target.h"
 #include "support/gguf.h"
 

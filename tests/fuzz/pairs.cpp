@@ -1,4 +1,4 @@
-#include "train/pairs.h"
+#include "train/data/pairs.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
-#include "formats/text_pattern.h"
+#include "text/stages/text_pattern.h"
 
-#include "formats/characters.h"
 #include "fuzz/target.h"
+#include "text/unicode/characters.h"
 
 namespace rapt::fuzz {
 namespace {

@@ -1,6 +1,6 @@
 #include <set>
 
-#include "families/sentence.h"
+#include "families/sentence/sentence.h"
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "formats/shard_index.h"
+#include "formats/tensors/shard_index.h"
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {

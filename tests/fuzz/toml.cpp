@@ -1,7 +1,7 @@
-#include "formats/toml.h"
+#include "formats/config/toml.h"
 
 #include "fuzz/target.h"
-#include "train/run_config.h"
+#include "train/run/run_config.h"
 
 namespace rapt::fuzz {
 namespace {

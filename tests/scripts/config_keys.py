@@ -9,8 +9,8 @@ import tempfile
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LISTS = {"model": "src/model/config_fields.h", "data": "src/train/run_fields.h",
-         "tokenizer": "src/train/run_fields.h", "train": "src/train/run_fields.h"}
+LISTS = {"model": "src/model/config_fields.h", "data": "src/train/run/run_fields.h",
+         "tokenizer": "src/train/run/run_fields.h", "train": "src/train/run/run_fields.h"}
 BESIDE = {"model": {"rope_scaling"}}  # read by hand, beside the list
 # A run must choose these; a vocabulary of 0 becomes that of the data.
 CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.evaluations": 0, "train.steps": 1}

@@ -12,16 +12,19 @@ RANKS = {
     "base": 0,
     "kernels": 1,
     "attention": 2, "positions": 2,
-    "nn": 3,
+    "nn": 3, "measure": 3,
     "formats": 4,
-    "model": 5,
-    "families": 6, "train": 6, "generate": 6, "comm": 6, "lab": 7,
+    "text": 5,
+    "model": 6,
+    "families": 7, "train": 7, "generate": 7,
+    "lab": 8,
+    "head_report": 9,
 }
 # Libraries of others, and the only folders that may know them.
 LIBRARIES = {
     "hwy": {"src/kernels", "bench"},
     "CLI": {"cli"}, "fmt": {"cli"}, "nlohmann": {"cli", "src/formats", "src/model", "src/train"},
-    "toml++": {"src/formats"}, "utf8proc.h": {"src/formats"}, "pcre2.h": {"src/formats"},
+    "toml++": {"src/formats"}, "utf8proc.h": {"src/text"}, "pcre2.h": {"src/text"},
     "xxhash.h": {"src/base"},
     "nanobind": {"python"},
     "gtest": {"tests"}, "gmock": {"tests"},

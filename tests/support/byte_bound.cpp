@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/bf16_units.h"
 #include "kernels/context.h"
+#include "kernels/cpu_features.h"
 
 namespace rapt::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "formats/json.h"
+#include "formats/config/json.h"
 #include "rapt/tokenizer.h"
 #include "support/folder.h"
 

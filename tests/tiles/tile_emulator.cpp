@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/bf16_units.h"
+#include "kernels/cpu_features.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <immintrin.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "kernels/bf16_units.h"
+#include "kernels/cpu_features.h"
 #include "support/engine.h"
 
 // The emulator itself, and that the tests beside it have gone through it.

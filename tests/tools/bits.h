@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
+#include "base/io/hash.h"
 #include "rapt/attention.h"
 
 // One hash over the bits of everything rapt computes. A change that is meant to move code and not

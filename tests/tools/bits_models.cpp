@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "formats/json.h"
+#include "formats/config/json.h"
 #include "rapt/generate.h"
 #include "rapt/health.h"
 #include "rapt/lab.h"

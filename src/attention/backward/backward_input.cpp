@@ -1,0 +1,108 @@
+#include <cmath>
+#include <limits>
+
+#include "attention/backward/backward.h"
+
+namespace rapt {
+namespace {
+
+/// The row itself if it is f32, or its numbers in `room`.
+const float* floats(const Kernels& kernels, Type type, const void* row, Index count, float* room) {
+  if (type == Type::f32) return static_cast<const float*>(row);
+  kernels.load_numbers(row, type, count, room);
+  return room;
+}
+
+double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Index head,
+           Index query) {
+  float rooms[2][max_dim];
+  const Index count = call.value_dim;
+  const float* x = floats(call.kernels, a.type(), a.row(item, head, query), count, rooms[0]);
+  const float* y = floats(call.kernels, b.type(), b.row(item, head, query), count, rooms[1]);
+  double sum = 0;
+  for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
+}
+
+double slope(const View& dlse, Index item, Index head, Index query) {
+  return dlse.empty() ? 0.0 : static_cast<double>(*dlse.row(item, head, query));
+}
+
+/// As f32; any NaN as one that survives rounding to bf16.
+float plain_nan(double x) {
+  return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
+}
+
+constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
+
+/// The denominator of a row as sum * 2^max, and sum(dout * out).
+struct RowInput {
+  double max, sum, mean;
+  bool seen() const { return max != minus_infinity || sum != 0; }
+};
+
+RowInput row_input(const Rows& rows, Index row, double mean) {
+  const auto at = static_cast<std::size_t>(row);
+  return {static_cast<double>(rows.max[at]), rows.sum[at], mean};
+}
+
+void set_row(const Call& call, BackwardInput& input, Index row, const RowInput& from) {
+  if (!from.seen()) {
+    input.reference[row] = input.delta[row] = 0;
+    input.inverse_sum[row] = 0;
+  } else if (call.pairs == nullptr) {
+    input.reference[row] = static_cast<float>(from.max);
+    input.inverse_sum[row] = 1 / from.sum;
+    input.delta[row] = static_cast<float>(from.mean / from.sum);
+  } else {  // the denominator cannot hide in dout, which stays bf16
+    input.reference[row] = plain_nan(from.max + std::log2(from.sum));
+    input.inverse_sum[row] = 1;
+    input.delta[row] = plain_nan(from.mean);
+  }
+}
+
+}  // namespace
+
+BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
+                             View dlse)
+    : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
+  const bool sinks = call.rule.has_sinks();
+  Buffer<double> sink_parts(sinks ? call.rows() : 0);
+  const Index owners = call.batch * call.heads;
+  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
+    const Index item = task % owners / call.heads;
+    const Index head = task % call.heads;
+    const Index first = task / owners * tile;
+    for (Index query = first; query < std::min(first + tile, call.queries); ++query) {
+      const Index row = call.row(item, head, query);
+      // Every probability is the derivative of lse, as the mean is subtracted under every one.
+      const RowInput from = row_input(
+          rows, row, dot(call, dout, out, item, head, query) - slope(dlse, item, head, query));
+      set_row(call, *this, row, from);
+      if (!sinks) continue;
+      const double share = std::exp2(call.rule.sink_log2(head) - from.max) / from.sum;
+      sink_parts[row] = from.seen() ? -from.mean * share : 0.0;
+    }
+  });
+  if (!sinks) return;
+  dsinks.assign(static_cast<std::size_t>(call.heads), 0.0);
+  for (Index row = 0; row < call.rows(); ++row) {
+    dsinks[static_cast<std::size_t>(row / call.queries % call.heads)] += sink_parts[row];
+  }
+}
+
+BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
+                             Index first_row)
+    : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
+  Buffer<double> means(dout.tokens());
+  for (Index token = 0; token < means.size(); ++token)
+    means[token] = dot(call, dout, out, 0, 0, token);
+  for (Index row = 0; row < call.rows(); ++row) {
+    const Index token = call.query_order->rows[row];
+    set_row(call, *this, row,
+            token < 0 ? RowInput{minus_infinity, 0, 0}
+                      : row_input(rows, first_row + token, means[token]));
+  }
+}
+
+}  // namespace rapt

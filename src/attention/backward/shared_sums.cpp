@@ -1,0 +1,79 @@
+#include "attention/backward/shared_sums.h"
+
+#include <algorithm>
+
+namespace rapt {
+
+double* SumRooms::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    free_.reserve((slabs_.size() + 1) * rooms_a_slab);  // so that nothing given back can fail
+    double* slab = slabs_.emplace_back(checked_product({rooms_a_slab, numbers_})).data();
+    for (Index i = rooms_a_slab; i-- > 0;) free_.push_back(slab + i * numbers_);
+  }
+  double* room = free_.back();
+  free_.pop_back();
+  return room;
+}
+
+void SumRooms::give_back(double* room) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(room);
+}
+
+QuerySums::QuerySums(const Call& call)
+    : call_(call),
+      rooms_(tile * call.padded(call.dim)),
+      room_of_(static_cast<std::size_t>(call.batch * call.heads * call.query_tiles())),
+      turns_(call.batch * call.heads * call.query_tiles()),
+      deliveries_(1) {}
+
+QuerySums::Visitors QuerySums::visitors_of(const Share& share) const {
+  Visitors visitors{0, 0};
+  Index next = 0;  // groups below are counted
+  for (const Visit& visit : call_.plan->visits(share.query_tile)) {
+    const Index first = std::max(next, visit.first / share.group_tiles);
+    const Index end = (visit.first + visit.count - 1) / share.group_tiles + 1;
+    visitors.before += std::max<Index>(0, std::min(share.key_group, end) - first);
+    visitors.all += std::max<Index>(0, end - first);
+    next = std::max(next, end);
+  }
+  return visitors;
+}
+
+void QuerySums::widen(const Share& share, double*& room, bool first) {
+  if (first) room = rooms_.take();
+  const Kernels& kernels = call_.kernels;
+  (first ? kernels.widen_first : kernels.widen)(share.numbers, room, share.count);
+}
+
+RelativeSums::RelativeSums(const RelativeTiles* table)
+    : table_(table),
+      sums_(table == nullptr ? 0 : table->count() * tile * table->width()),
+      turns_(1) {
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+}
+
+void RelativeSums::add(Index task, const RelativeGradient& part) {
+  if (sums_.size() == 0) return;
+  turns_.enter(0, task);
+  part.add_to(sums_.data());
+  turns_.leave(0);
+}
+
+void RelativeSums::write(double factor, Tensor& gradient) const {
+  if (table_ == nullptr) return;
+  const Index dim = table_->dim();
+  std::vector<double> totals(static_cast<std::size_t>(gradient.elements()));
+  for (Index t = 0; t < table_->count(); ++t) {
+    for (Index r = 0; r < tile; ++r) {
+      const double* from = sums_.data() + (t * tile + r) * table_->width();
+      double* to = totals.data() + table_->table_row(t, r) * dim;
+      for (Index c = 0; c < dim; ++c) to[c] += from[c];
+    }
+  }
+  std::transform(totals.begin(), totals.end(), gradient.data(),
+                 [&](double x) { return static_cast<float>(x * factor); });
+}
+
+}  // namespace rapt

@@ -1,0 +1,190 @@
+#include "attention/decode/short_context.h"
+
+#include <cmath>
+#include <memory_resource>
+
+#include "attention/decode/decode.h"
+#include "attention/pattern/pattern_node.h"
+#include "attention/route_trace.h"
+#include "kernels/context.h"
+
+namespace rapt {
+namespace {
+
+/// One item of a batch: what is computed, where its rows begin among all, and where they go.
+struct Item {
+  FewKeys few;
+  Index first_row;
+  const ForwardOutput* output;
+};
+
+template <class View>
+Index size_of_number(const View& view) {
+  return static_cast<Index>(size_of(view.type()));
+}
+
+/// What one item reads of keys and values.
+Index bytes_of(const FewKeys& few) {
+  return few.heads * few.count * (few.dim + few.value_dim) * Index{sizeof(float)};
+}
+
+/// One key head of an item.
+FewKeys head_of(const FewKeys& all, Index head) {
+  const auto moved = [](const void* at, Index bytes) {
+    return static_cast<const void*>(static_cast<const std::byte*>(at) + bytes);
+  };
+  const auto moved_rows = [&](FewRows rows, Index bytes) {
+    rows.data = moved(rows.data, bytes);
+    if (rows.scales != nullptr) rows.scales += bytes / Index{sizeof(float)};
+    return rows;
+  };
+  FewKeys one = all;
+  const Index row = head * all.group;
+  one.q = moved(all.q, row * all.q_step);
+  one.out = static_cast<std::byte*>(all.out) + row * all.out_step;
+  one.keys = moved_rows(all.keys, head * all.key_step);
+  one.values = moved_rows(all.values, head * all.value_step);
+  one.heads = 1;
+  if (all.max == nullptr) return one;
+  one.max += row;
+  one.sum += row;
+  return one;
+}
+
+void write_lse(const Item& item, float* lse) {
+  for (Index r = 0; r < item.few.heads * item.few.group; ++r)
+    lse[item.first_row + r] = static_cast<float>(
+        (static_cast<double>(item.few.max[r]) + std::log2(item.few.sum[r])) * ln_2);
+}
+
+/// Whether a cache keeps all of them in rows: in the page that is not full yet.
+bool in_partial_page(const CachedSequence& cached, Range range, Index tokens) {
+  const Index first = range.begin / tile;
+  if (first != (range.end - 1) / tile) return false;
+  if (cached.tokens == nullptr) return first == tokens / tile;
+  const Index page = cached.tokens->pages[static_cast<std::size_t>(first)];
+  return page != KvCache::Body::gone && cached.cache->is_open(page);
+}
+
+/// Everything but where keys and values are.
+void set_queries(FewKeys& few, const AnyView& q, const AnyMutableView& out, Index item,
+                 Index kv_heads, const ShortContext& keys) {
+  few.q = q.row(item, 0, 0);
+  few.q_type = q.type();
+  few.q_step = q.stride(1) * size_of_number(q);
+  few.out = out.row(item, 0, 0);
+  few.out_type = out.type();
+  few.out_step = out.stride(1) * size_of_number(out);
+  few.heads = kv_heads;
+  few.group = q.heads() / kv_heads;
+  few.count = keys.range.end - keys.range.begin;
+  few.dim = q.dim();
+  few.value_dim = out.dim();
+  few.factor = keys.factor;
+  few.max = nullptr;
+  few.sum = nullptr;
+}
+
+/// Of the caller's memory.
+void set_operands(FewKeys& few, const Request& request, Index item, const Range& range) {
+  const auto rows = [&](const AnyView& operand) {
+    return FewRows{operand.row(item, 0, range.begin), operand.type(), operand.stride(2), nullptr};
+  };
+  few.keys = rows(request.k);
+  few.values = rows(request.v);
+  few.key_step = request.k.stride(1) * size_of_number(request.k);
+  few.value_step = request.v.stride(1) * size_of_number(request.v);
+}
+
+/// Of a page whose tokens are rows.
+void set_page(FewKeys& few, const CachedSequence& cached, const Range& range) {
+  const KvCache::Body& cache = *cached.cache;
+  const PageLayout& layout = cache.layout;
+  const Index page = cached.tokens->pages[static_cast<std::size_t>(range.begin / tile)];
+  const PageHead head = cache.head(page, 0);
+  const Index slot = range.begin % tile;
+  const Type type = layout.type == CacheType::bf16 ? Type::bf16 : Type::f32;
+  few.keys = {layout.key_row(head, slot), type, layout.dim,
+              head.scales == nullptr ? nullptr : head.scales + slot};
+  few.values = {layout.value_row(head, slot), type, layout.value_dim,
+                head.scales == nullptr ? nullptr : head.scales + tile + slot};
+  few.key_step = few.value_step = layout.head_bytes;
+}
+
+void run(std::span<Item> items, const Context& context) {
+  Index bytes = 0;
+  for (Item& item : items) {
+    bytes += bytes_of(item.few);
+    if (item.output->rows == nullptr) continue;
+    item.few.max = item.output->rows->max.data() + item.first_row;
+    item.few.sum = item.output->rows->sum.data() + item.first_row;
+  }
+  const auto attend_few = kernels_of(context).attend_few;
+  if (bytes < bytes_worth_threads) {
+    for (const Item& item : items) attend_few(item.few);
+  } else {
+    const Index heads = items.front().few.heads;
+    for_each_task(context, std::ssize(items) * heads, [&](Index task, Index) {
+      attend_few(head_of(items[static_cast<std::size_t>(task / heads)].few, task % heads));
+    });
+  }
+  for (const Item& item : items)
+    if (item.output->lse != nullptr) write_lse(item, item.output->lse->data());
+}
+
+}  // namespace
+
+std::optional<ShortContext> short_context(const Request& r) {
+  const Attention& how = r.how;
+  const Lengths lengths{1, r.keys()};
+  const std::optional<Range> range = how.pattern.node()->range_of(asked(0, lengths));
+  if (!range || range->begin == range->end || range->end - range->begin > tile) return std::nullopt;
+  if (r.cached && !in_partial_page(*r.cached, *range, r.keys())) return std::nullopt;
+  if (how.plan && !(how.plan->lengths() == lengths && how.plan->pattern() == how.pattern))
+    return std::nullopt;
+  const double scale = scale_of(how.scale, r.q.dim(), range->end - range->begin);
+  if (!std::isfinite(scale) || !factor_fits(scale)) return std::nullopt;
+  if (how.scale.rule == Scale::Rule::log_n &&
+      !factor_fits(scale_of(how.scale, r.q.dim(), r.keys())))
+    return std::nullopt;
+  return ShortContext{*range, scale * log2_e};
+}
+
+const char* no_short_context(const Request& r) {
+  return r.cached ? "not 1 to 64 neighbouring keys in the cache's last page, not yet full"
+                  : "not 1 to 64 neighbouring keys";
+}
+
+void run_short_context(std::span<const Job> jobs) {
+  std::byte room[2048];  // enough for a few items
+  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
+  std::pmr::vector<Item> items(&memory);
+  Index count = 0;
+  for (const Job& job : jobs) count += job.request.q.batch();
+  items.reserve(static_cast<std::size_t>(count));
+  for (const Job& job : jobs) {
+    const Request& r = job.request;
+    const ShortContext keys = *short_context(r);
+    for (Index i = 0; i < r.q.batch(); ++i) {
+      Item& item = items.emplace_back();
+      item.output = &job.output;
+      item.first_row = job.output.first_row + i * r.q.heads();
+      set_queries(item.few, r.q, job.output.out, i, r.k.heads(), keys);
+      if (r.cached) {
+        set_page(item.few, *r.cached, keys.range);
+      } else {
+        set_operands(item.few, r, i, keys.range);
+      }
+    }
+  }
+  run(items, jobs.front().request.context);
+  note_route("short-context");
+}
+
+std::string describe_short_context(const Request& request) {
+  const Range range = short_context(request)->range;
+  return "kernel    f32 over " + std::to_string(range.end - range.begin) +
+         " keys and values where they are, exact softmax; no plan\n";
+}
+
+}  // namespace rapt

@@ -1,0 +1,178 @@
+#include "attention/lsh/lsh_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "attention/call.h"
+#include "attention/lsh/lsh_hash.h"
+#include "base/check.h"
+
+namespace rapt {
+
+/// Hashes and sorts one head after the other.
+class LshSorter {
+ public:
+  LshSorter(const LshInput& input, const std::vector<Index>& factors, const LshRotations& rotations)
+      : input_(input),
+        kernels_(kernels_of(input.context)),
+        factors_(factors),
+        rotations_(rotations),
+        half_(lsh_half(factors)),
+        bucket_count_(lsh_bucket_count(factors) + 1),  // and one for padding
+        rows_(rotations.columns() * input.q.dim()),
+        strips_(round_up(rotations.columns(), tile) * input.q.dim()),
+        panels_(tile * input.q.dim()),
+        rotated_(round_up(rotations.columns(), tile) * tile),
+        buckets_(checked_product({input.lsh.rounds, input.q.tokens()})) {}
+
+  void run(const AnyView& vectors, Index item, Index head, std::int32_t* order,
+           const LshOrder& how) {
+    pack_rotations(head);
+    hash(vectors, item, head);
+    for (Index round = 0; round < input_.lsh.rounds; ++round)
+      sort(round, order + round * how.slots_per_round(), how.slots_per_round());
+  }
+
+  static std::shared_ptr<LshOrder> unsorted(const LshInput& input) {
+    const Index tokens = input.q.tokens(), owners = input.q.batch() * input.q.heads();
+    auto order = std::make_shared<LshOrder>();
+    order->lsh_ = input.lsh;
+    order->owners_ = owners;
+    order->tokens_ = order->slots_per_round_ = tokens;
+    order->queries_ = Buffer<std::int32_t>(checked_product({owners, tokens}));
+    for (Index owner = 0; owner < owners; ++owner)
+      std::iota(order->queries_.begin() + owner * tokens,
+                order->queries_.begin() + (owner + 1) * tokens, 0);
+    return order;
+  }
+
+  static std::shared_ptr<LshOrder> room(const LshInput& input) {
+    auto order = std::make_shared<LshOrder>();
+    order->tokens_ = input.q.tokens();
+    order->rounds_ = input.lsh.rounds;
+    order->sorted_ = true;
+    order->lsh_ = input.lsh;
+    order->owners_ = input.q.batch() * input.q.heads();
+    order->slots_per_round_ = round_up(order->tokens_, input.lsh.chunk);
+    check(order->slots() <= std::numeric_limits<std::int32_t>::max(), "lsh: ", order->tokens_,
+          " tokens in ", order->rounds_, " rounds, expected fewer than 2^31 in all");
+    const Index size = checked_product({input.q.batch(), input.q.heads(), order->slots()});
+    order->queries_ = Buffer<std::int32_t>(size);
+    if (input.lsh.keys == Lsh::Keys::separate) order->keys_ = Buffer<std::int32_t>(size);
+    return order;
+  }
+
+  static std::int32_t* queries(LshOrder& order, Index owner) {
+    return order.queries_.data() + owner * order.slots();
+  }
+  static std::int32_t* keys(LshOrder& order, Index owner) {
+    return order.keys_.size() == 0 ? nullptr : order.keys_.data() + owner * order.slots();
+  }
+
+ private:
+  void pack_rotations(Index head) {
+    const Index dim = rotations_.dim();
+    rotations_.copy(head, rows_.data());
+    for (Index first = 0; first < rotations_.columns(); first += tile) {
+      const Index count = std::min(tile, rotations_.columns() - first);
+      kernels_.pack_strips({rows_.data() + first * dim, Type::f32, dim, count}, dim, nullptr,
+                           strips_.data() + first * dim);
+    }
+  }
+
+  /// Rotations as left, tokens as right operand: the largest is then looked for down the columns.
+  void hash(const AnyView& vectors, Index item, Index head) {
+    const Index tokens = vectors.tokens(), dim = vectors.dim();
+    for (Index first = 0; first < tokens; first += tile) {
+      const Index count = std::min(tile, tokens - first);
+      kernels_.pack_panels(rows_of(vectors, item, head, first, count), dim, nullptr,
+                           panels_.data());
+      for (Index c = 0; c < rotations_.columns(); c += tile) {
+        const Index columns = std::min(tile, rotations_.columns() - c);
+        kernels_.scores(strips_.data() + c * dim, panels_.data(), dim, divide_up(columns, strip),
+                        nullptr, rotated_.data() + c * tile);
+      }
+      for (Index round = 0; round < input_.lsh.rounds; ++round) take_buckets(round, first, count);
+    }
+  }
+
+  void take_buckets(Index round, Index first, Index count) {
+    std::int32_t* to = buckets_.data() + round * input_.q.tokens() + first;
+    find_buckets(kernels_, factors_, rotated_.data() + round * half_ * tile, count, to);
+    if (input_.padding.empty()) return;
+    for (Index i = 0; i < count; ++i) {
+      if (input_.padding[static_cast<std::size_t>(first + i)])
+        to[i] = static_cast<std::int32_t>(bucket_count_ - 1);
+    }
+  }
+
+  /// Stable, by counting.
+  void sort(Index round, std::int32_t* order, Index slots) {
+    const Index tokens = input_.q.tokens();
+    const std::int32_t* buckets = buckets_.data() + round * tokens;
+    begins_.assign(static_cast<std::size_t>(bucket_count_ + 1), 0);
+    for (Index i = 0; i < tokens; ++i) ++begins_[static_cast<std::size_t>(buckets[i] + 1)];
+    std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+    for (Index i = 0; i < tokens; ++i)
+      order[begins_[static_cast<std::size_t>(buckets[i])]++] = static_cast<std::int32_t>(i);
+    std::fill(order + tokens, order + slots, LshOrder::none);
+  }
+
+  const LshInput& input_;
+  const Kernels& kernels_;
+  const std::vector<Index>& factors_;
+  const LshRotations& rotations_;
+  Index half_, bucket_count_;
+  Buffer<float> rows_, strips_, panels_, rotated_;
+  Buffer<std::int32_t> buckets_;
+  std::vector<Index> begins_;
+};
+
+std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
+  const AnyView& q = input.q;
+  check(q.tokens() <= std::numeric_limits<std::int32_t>::max() / 2, "lsh: ", q.tokens(),
+        " tokens, expected fewer than 2^30");
+  if (q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
+  const std::vector<Index> factors =
+      input.lsh.buckets.empty() ? lsh_buckets(q.tokens(), input.lsh.chunk) : input.lsh.buckets;
+  const LshRotations rotations(input.lsh, factors, q.heads(), q.dim(), input.rotations);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  Crew<LshSorter> crew(input.context);
+  for_each_task(input.context, q.batch() * q.heads(), [&](Index owner, Index worker) {
+    LshSorter& sorter = crew.get(worker, input, factors, rotations);
+    const Index item = owner / q.heads(), head = owner % q.heads();
+    sorter.run(q, item, head, LshSorter::queries(*order, owner), *order);
+    if (std::int32_t* keys = LshSorter::keys(*order, owner))
+      sorter.run(input.k, item, head, keys, *order);
+  });
+  return order;
+}
+
+std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places) {
+  if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  std::vector<std::int32_t> round;
+  for (Index owner = 0; owner < order->owners(); ++owner)
+    for (Index r = 0; r < order->rounds(); ++r) {
+      round.clear();
+      places.read(owner * order->rounds() + r, 0, order->tokens(), round);
+      round.resize(static_cast<std::size_t>(order->slots_per_round()), LshOrder::none);
+      std::copy(round.begin(), round.end(),
+                LshSorter::queries(*order, owner) + r * order->slots_per_round());
+    }
+  return order;
+}
+
+std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input) {
+  if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
+  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  for (Index owner = 0; owner < order->owners(); ++owner)
+    for (std::int32_t* to : {LshSorter::queries(*order, owner), LshSorter::keys(*order, owner)})
+      for (Index s = 0; to != nullptr && s < order->slots(); ++s) {
+        const Index place = s % order->slots_per_round();
+        to[s] = place < order->tokens() ? static_cast<std::int32_t>(place) : LshOrder::none;
+      }
+  return order;
+}
+
+}  // namespace rapt

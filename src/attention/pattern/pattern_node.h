@@ -1,0 +1,135 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "attention/pattern/ranges.h"
+#include "rapt/lsh.h"
+#include "rapt/pattern.h"
+
+namespace rapt {
+
+/// One query and where it stands.
+struct Asked {
+  Index query = 0;
+  Index position = 0;
+  Index keys = 0;
+};
+
+inline Asked asked(Index query, Lengths lengths) {
+  return {query, lengths.position(query), lengths.keys};
+}
+
+/// `&` binds tighter than `|`, a leaf tighter than both: the text needs parentheses where the
+/// order turns round.
+enum class Binding { either, both, leaf };
+
+/// An immutable expression. Operators are flat lists, so a chain of thousands is one level deep.
+struct Pattern::Node {
+  /// Deeper trees are refused when they are made: every walk over a tree may recurse.
+  static constexpr Index max_height = 256;
+  /// Buffers that an operator needs, besides those of its operands.
+  static constexpr Index buffers_per_level = 2;
+
+  virtual ~Node() = default;
+
+  /// `scratch` has room for buffers_per_level * height() buffers, whose storage is reused.
+  virtual void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const = 0;
+  /// The same where they are one range, perhaps an empty one, that is known without a list.
+  virtual std::optional<Range> range_of(const Asked&) const { return std::nullopt; }
+  virtual void fit(Lengths lengths) const = 0;
+  /// The same without positions that are not among so many keys; null: as it is.
+  virtual std::shared_ptr<const Node> among(Index keys) const = 0;
+  virtual void write(std::string& text) const = 0;
+  virtual bool equals(const Node& other) const = 0;
+  virtual Binding binding() const = 0;
+  virtual Index height() const = 0;
+  /// Whether an lsh leaf is anywhere in it.
+  virtual bool has_lsh() const { return false; }
+};
+
+/// A leaf is a plain value: its fields, the keys it gives (as range_of, if they are always one
+/// range, which may reach beyond the keys there are), the lengths it fits, its text.
+template <class Leaf>
+class LeafNode final : public Pattern::Node {
+ public:
+  explicit LeafNode(Leaf leaf) : leaf_(std::move(leaf)) {}
+
+  void keys_of(const Asked& asked, std::span<Ranges>, Ranges& out) const override {
+    out.clear();
+    if constexpr (requires { leaf_.range_of(asked); }) {
+      const Range range = leaf_.range_of(asked);
+      append_clipped(out, range.begin, range.end, asked.keys);
+    } else {
+      leaf_.keys_of(asked, out);
+    }
+  }
+  std::optional<Range> range_of(const Asked& asked) const override {
+    if constexpr (requires { leaf_.range_of(asked); })
+      return shared(leaf_.range_of(asked), {0, asked.keys});
+    else
+      return std::nullopt;
+  }
+  void fit(Lengths lengths) const override {
+    if constexpr (requires { leaf_.fit(lengths); }) leaf_.fit(lengths);
+  }
+  std::shared_ptr<const Node> among(Index keys) const override {
+    if constexpr (requires { leaf_.among(keys); }) {
+      auto some = leaf_.among(keys);
+      if (!(some == leaf_)) return std::make_shared<const LeafNode>(std::move(some));
+    }
+    return nullptr;
+  }
+  void write(std::string& text) const override { text += leaf_.text(); }
+  bool equals(const Node& other) const override {
+    const auto* same = dynamic_cast<const LeafNode*>(&other);
+    return same != nullptr && same->leaf_ == leaf_;
+  }
+  Binding binding() const override { return Binding::leaf; }
+  Index height() const override { return 0; }
+
+ private:
+  Leaf leaf_;
+};
+
+template <class Leaf>
+Pattern leaf_pattern(Leaf leaf) {
+  return Pattern(std::make_shared<const LeafNode<Leaf>>(std::move(leaf)));
+}
+
+/// Buffers for asking `node` again and again.
+inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
+  return std::vector<Ranges>(
+      static_cast<std::size_t>(Pattern::Node::buffers_per_level * node.height()));
+}
+
+/// The pattern for so many keys or fewer: tokens(...) that are not there are left out, as nobody
+/// sees them and they see nobody. A sequence that grows meets them when they come.
+Pattern among(const Pattern& pattern, Index keys);
+
+/// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.
+Pattern join(Binding binding, std::span<const Pattern> parts);
+
+/// The lsh leaf of a pattern and what it stands under & with. Throws std::invalid_argument if it
+/// stands anywhere else, or twice.
+struct SplitPattern {
+  std::optional<Lsh> lsh;
+  Pattern rest;
+};
+SplitPattern split_lsh(const Pattern& pattern);
+/// Null if the node is not an lsh leaf.
+const Lsh* lsh_of(const Pattern::Node& node);
+
+/// What mask() turns into: the keys of each query, already sorted, as the text form rows(...) gives
+/// them.
+Pattern rows(Index keys, std::vector<Ranges> keys_of_query);
+
+/// "{1, 2, 3}"
+std::string list_text(std::span<const Index> numbers);
+
+}  // namespace rapt

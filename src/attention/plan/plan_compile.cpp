@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <unordered_set>
+
+#include "attention/pattern/pattern_node.h"
+#include "attention/plan/plan_impl.h"
+#include "base/check.h"
+
+namespace rapt {
+
+namespace {
+
+constexpr std::uint64_t all_keys = ~std::uint64_t{0};
+
+/// Bits begin .. end - 1, with 0 <= begin < end <= 64.
+std::uint64_t bits_between(Index begin, Index end) {
+  return (all_keys >> (Plan::tile - (end - begin))) << begin;
+}
+
+std::uint64_t hash_of(const MaskWords& mask) {
+  std::uint64_t hash = 0;
+  for (const std::uint64_t word : mask.rows)
+    hash = std::rotl((hash ^ word) * 0x9E3779B97F4A7C15u, 29);
+  return hash * 0x9E3779B97F4A7C15u;
+}
+
+/// Gives equal masks one number.
+class MaskStore {
+ public:
+  explicit MaskStore(std::vector<MaskWords>& masks)
+      : masks_(masks), ids_(0, Hash{&masks}, Equal{&masks}) {}
+
+  std::int32_t id_of(const MaskWords& mask) {
+    check(std::ssize(masks_) < std::numeric_limits<std::int32_t>::max(),
+          "plan: more different masks than 32 bits can number");
+    if (masks_.empty()) {  // most calls of one query have no second one: no set for them
+      masks_.push_back(mask);
+      return 0;
+    }
+    if (ids_.empty()) ids_.insert(0);
+    // Stored first, so that the set need only know numbers; taken back if it was there before.
+    masks_.push_back(mask);
+    const auto [id, fresh] = ids_.insert(static_cast<std::int32_t>(masks_.size() - 1));
+    if (!fresh) masks_.pop_back();
+    return *id;
+  }
+
+ private:
+  static const MaskWords& at(const std::vector<MaskWords>* masks, std::int32_t id) {
+    return (*masks)[static_cast<std::size_t>(id)];
+  }
+  struct Hash {
+    const std::vector<MaskWords>* masks;
+    std::size_t operator()(std::int32_t id) const { return hash_of(at(masks, id)); }
+  };
+  struct Equal {
+    const std::vector<MaskWords>* masks;
+    bool operator()(std::int32_t a, std::int32_t b) const { return at(masks, a) == at(masks, b); }
+  };
+
+  std::vector<MaskWords>& masks_;
+  std::unordered_set<std::int32_t, Hash, Equal> ids_;
+};
+
+/// One query tile after another: asks the rows, finds the stretches of key tiles between which
+/// nothing changes, looks at one tile of each. No step costs more than the edges of the ranges.
+class Compiler {
+ public:
+  Compiler(const Pattern& pattern, Plan::Body& body)
+      : pattern_(pattern.node()),
+        scratch_(scratch_for(*pattern_)),
+        rows_(static_cast<std::size_t>(std::min(Plan::tile, body.lengths.queries))),
+        body_(body),
+        masks_(body.masks) {
+    edges_.reserve(8);  // as many as a range or two have
+  }
+
+  void add_query_tile() {
+    const Index first_query = std::ssize(body_.keys_seen);
+    row_count_ =
+        static_cast<std::size_t>(std::min(Plan::tile, body_.lengths.queries - first_query));
+    for (std::size_t row = 0; row < row_count_; ++row)
+      ask(row, first_query + static_cast<Index>(row));
+    find_edges();
+    first_visit_ = body_.forward.visits.size();
+    for (std::size_t i = 0; i + 1 < edges_.size(); ++i) add_stretch(edges_[i], edges_[i + 1]);
+    body_.forward.begins.push_back(std::ssize(body_.forward.visits));
+  }
+
+ private:
+  void ask(std::size_t row, Index query) {
+    pattern_->keys_of(asked(query, body_.lengths), scratch_, rows_[row]);
+    const Index seen = count_keys(rows_[row]);
+    body_.keys_seen.push_back(seen);
+    body_.pairs += seen;
+    cursors_[row] = 0;
+  }
+
+  /// Key tiles that may look different from the tile before them: those in which a range of some
+  /// row begins or ends, and those after one that a range cuts.
+  void find_edges() {
+    edges_.clear();
+    for (std::size_t row = 0; row < row_count_; ++row) {
+      const Ranges& ranges = rows_[row];
+      const std::size_t known = row > 0 ? rows_[row - 1].size() : 0;
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        // Rows mostly repeat the edges of the row above; leaving those out keeps the sort short.
+        const Range* above = i < known ? &rows_[row - 1][i] : nullptr;
+        if (!above || !same_edge(above->begin, ranges[i].begin)) add_edge(ranges[i].begin);
+        if (!above || !same_edge(above->end, ranges[i].end)) add_edge(ranges[i].end);
+      }
+    }
+    std::sort(edges_.begin(), edges_.end());
+    edges_.erase(std::unique(edges_.begin(), edges_.end()), edges_.end());
+  }
+
+  static bool same_edge(Index key, Index other) {
+    return key / Plan::tile == other / Plan::tile &&
+           (key % Plan::tile == 0) == (other % Plan::tile == 0);
+  }
+
+  void add_edge(Index key) {
+    edges_.push_back(key / Plan::tile);
+    if (key % Plan::tile != 0) edges_.push_back(key / Plan::tile + 1);
+  }
+
+  /// Key tiles begin .. end - 1, which all look like the first of them.
+  void add_stretch(Index begin, Index end) {
+    MaskWords mask;
+    std::uint64_t seen_by_any = 0;
+    std::uint64_t seen_by_all = all_keys;
+    for (std::size_t row = 0; row < row_count_; ++row) {
+      const std::uint64_t word = keys_in_tile(row, begin);
+      mask.rows[row] = word;
+      seen_by_any |= word;
+      seen_by_all &= word;
+    }
+    if (seen_by_any == 0) return;
+    const bool whole = seen_by_all == all_keys;
+    (whole ? body_.whole_tiles : body_.masked_tiles) += end - begin;
+    add_run({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end - begin),
+             whole ? Visit::whole : masks_.id_of(mask)});
+  }
+
+  std::uint64_t keys_in_tile(std::size_t row, Index key_tile) {
+    const Ranges& ranges = rows_[row];
+    const Index first_key = key_tile * Plan::tile;
+    std::size_t& cursor = cursors_[row];
+    while (cursor < ranges.size() && ranges[cursor].end <= first_key) ++cursor;
+    std::uint64_t word = 0;
+    for (std::size_t i = cursor; i < ranges.size(); ++i) {
+      if (ranges[i].begin >= first_key + Plan::tile) break;
+      word |= bits_between(std::max<Index>(0, ranges[i].begin - first_key),
+                           std::min(Plan::tile, ranges[i].end - first_key));
+    }
+    return word;
+  }
+
+  void add_run(Visit run) {
+    std::vector<Visit>& visits = body_.forward.visits;
+    const bool joins = visits.size() > first_visit_ && visits.back().mask == run.mask &&
+                       visits.back().first + visits.back().count == run.first;
+    if (joins)
+      visits.back().count += run.count;
+    else
+      visits.push_back(run);
+  }
+
+  std::shared_ptr<const Pattern::Node> pattern_;
+  std::vector<Ranges> scratch_;
+  std::vector<Ranges> rows_;  // the ranges of each query of the tile; storage is reused
+  std::array<std::size_t, Plan::tile> cursors_;  // set when a row is asked
+  std::size_t row_count_ = 0;
+  std::vector<Index> edges_;
+  std::size_t first_visit_ = 0;
+  Plan::Body& body_;
+  MaskStore masks_;
+};
+
+/// What the compiler would find for one query with one range of keys, without its buffers: a call
+/// over few keys is shorter than their making.
+void add_query(const Range& range, Plan::Body& body) {
+  const Index count = range.end - range.begin;
+  body.keys_seen.push_back(count);
+  body.pairs = count;
+  body.forward.visits.reserve(3);
+  for (Index first = range.begin; first < range.end;) {
+    const Index tile = first / Plan::tile;
+    const bool whole = first % Plan::tile == 0 && range.end - first >= Plan::tile;
+    const Index tiles = whole ? (range.end - first) / Plan::tile : 1;
+    const Index end =
+        whole ? first + tiles * Plan::tile : std::min(range.end, (tile + 1) * Plan::tile);
+    (whole ? body.whole_tiles : body.masked_tiles) += tiles;
+    body.forward.visits.push_back(
+        {static_cast<std::int32_t>(tile), static_cast<std::int32_t>(tiles),
+         whole ? Visit::whole : static_cast<std::int32_t>(body.masks.size())});
+    if (!whole)
+      body.masks.emplace_back().rows[0] =
+          bits_between(first - tile * Plan::tile, end - tile * Plan::tile);
+    first = end;
+  }
+  body.forward.begins.push_back(std::ssize(body.forward.visits));
+}
+
+}  // namespace
+
+void compile(const Pattern& pattern, Plan::Body& body) {
+  body.keys_seen.reserve(static_cast<std::size_t>(body.lengths.queries));
+  body.forward.begins.reserve(static_cast<std::size_t>(body.query_tiles) + 1);
+  body.forward.begins.push_back(0);
+  if (body.lengths.queries == 1) {
+    if (const auto range = pattern.node()->range_of(asked(0, body.lengths)))
+      return add_query(*range, body);
+  }
+  Compiler compiler(pattern, body);
+  for (Index tile = 0; tile < body.query_tiles; ++tile) compiler.add_query_tile();
+  body.forward.visits.shrink_to_fit();
+  body.masks.shrink_to_fit();
+}
+
+}  // namespace rapt

@@ -1,0 +1,45 @@
+#include "base/threads/task_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fpmode.h"
+
+namespace rapt {
+
+Loop::Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
+    : shares_(static_cast<std::size_t>(shares)), run_(run) {
+  for (Index i = 0; i < shares; ++i) {
+    share(i).next = tasks * i / shares;
+    share(i).end = tasks * (i + 1) / shares;
+  }
+}
+
+void Loop::work(Index worker) noexcept {
+  const FlushDenormals guard;
+  try {
+    for (Index i = 0; i < std::ssize(shares_); ++i)
+      take(share((worker + i) % std::ssize(shares_)), worker);
+  } catch (...) {
+    for (Share& share : shares_) share.next.store(share.end, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+}
+
+bool Loop::nothing_left() const {
+  return std::ranges::all_of(shares_, [](const Share& share) {
+    return share.next.load(std::memory_order_relaxed) >= share.end;
+  });
+}
+
+void Loop::rethrow_error() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Loop::take(Share& share, Index worker) {
+  for (Index task; (task = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+    run_(task, worker);
+}
+
+}  // namespace rapt

@@ -1,0 +1,53 @@
+#include "families/gguf/gguf_section.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/io/input.h"
+
+namespace rapt {
+
+Index GgufSection::integer(const char* of, Bounds<Index> range) const {
+  const Index number = file_.metadata().integer(key(of));
+  if (number < range.lowest || number > range.highest)
+    fail_input(file_.path(), ": ", key(of), " is ", number, ", expected ", range.lowest, " to ",
+               range.highest);
+  return number;
+}
+
+Index GgufSection::integer(const char* of, Bounds<Index> range, Index otherwise) const {
+  return has(of) ? integer(of, range) : otherwise;
+}
+
+double GgufSection::number(const char* of, double otherwise, Bounds<double> range) const {
+  const double number = has(of) ? file_.metadata().number(key(of)) : otherwise;
+  if (!std::isfinite(number)) fail_input(file_.path(), ": ", key(of), " is not a finite number");
+  if (number < range.lowest || number > range.highest)
+    fail_input(file_.path(), ": ", key(of), " is ", number, ", expected ", range.lowest, " to ",
+               range.highest);
+  return number;
+}
+
+double GgufSection::decimal(const char* of, Bounds<double> range) const {
+  const double given = number(of, file_.metadata().number(key(of)), range);
+  if (static_cast<double>(static_cast<float>(given)) != given) return given;
+  char digits[64];
+  const auto end = std::to_chars(digits, digits + sizeof digits, static_cast<float>(given));
+  double read = given;
+  std::from_chars(digits, end.ptr, read);
+  return read;
+}
+
+void GgufSection::must_be(const char* of, double value) const {
+  if (has(of) && number(of, value) != value)
+    fail_input(file_.path(), ": ", key(of), " is not ", value, "; nothing else is computed here");
+}
+
+Index gguf_vocabulary(const GgufFile& file) {
+  const GgufTensor* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.rank() != 2)
+    fail_input(file.path(), ": there is no matrix token_embd.weight");
+  return embedding->shape[0];
+}
+
+}  // namespace rapt

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "families/family.h"
+#include "formats/tensors/gguf.h"
+#include "rapt/pretrained.h"
+
+namespace rapt {
+
+/// Values of a GGUF file below a name: "llama.block_count". Whatever does not fit throws
+/// std::runtime_error with the file, the key and what was expected.
+class GgufSection {
+ public:
+  GgufSection(const GgufFile& file, std::string name) : file_(file), name_(std::move(name)) {}
+
+  const GgufFile& file() const { return file_; }
+  const std::string& name() const { return name_; }
+  std::string key(const char* of) const { return name_ + "." + of; }
+  bool has(const char* of) const { return file_.metadata().has(key(of)); }
+  Index integer(const char* of, Bounds<Index> range) const;
+  Index integer(const char* of, Bounds<Index> range, Index otherwise) const;
+  double number(const char* of, double otherwise, Bounds<double> range = {}) const;
+  /// A number that was rounded to f32 as it was written, in as few digits as tell it from others:
+  /// 1e-12 and not 9.99999996e-13.
+  double decimal(const char* of, Bounds<double> range) const;
+  bool boolean(const char* of) const { return file_.metadata().boolean(key(of)); }
+  /// Refuses a number that is there and has another value: what it asks for does not exist here.
+  void must_be(const char* of, double value) const;
+
+ private:
+  const GgufFile& file_;
+  std::string name_;
+};
+
+/// Of widths and lengths.
+inline constexpr Bounds<Index> gguf_sizes = {1, Index{1} << 31};
+/// Rows of the embedding.
+Index gguf_vocabulary(const GgufFile& file);
+
+/// An architecture of GGUF files: how its keys and its tensors read.
+struct GgufArchitecture {
+  const char* name;
+  ModelConfig (*read)(const GgufSection& section);
+  std::vector<NameRow> (*names)();
+  /// How rows become a vector for a text; null: it is no model for that.
+  Pooling (*pooling)(const GgufSection& section) = nullptr;
+  /// Beginnings of names of tensors that would change the numbers: one of them that is not read is
+  /// refused, any other is told.
+  std::vector<std::string> refused = {};
+};
+
+// One for each general.architecture.
+GgufArchitecture gguf_llama();
+GgufArchitecture gguf_qwen2();
+GgufArchitecture gguf_qwen3();
+GgufArchitecture gguf_bert();
+GgufArchitecture gguf_gpt2();
+
+}  // namespace rapt

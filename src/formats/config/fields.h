@@ -1,0 +1,78 @@
+#pragma once
+
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "formats/config/json.h"
+
+namespace rapt {
+
+/// The values a number may have, both ends included.
+template <class T>
+struct Bounds {
+  T lowest = std::numeric_limits<T>::lowest();
+  T highest = std::numeric_limits<T>::max();
+};
+
+/// Reads the keys of one object of a config: each has a type and a range, and a key nobody asked
+/// for is a mistake. Every message names the file and the whole key, as in "run.toml: optim.lr is
+/// -1, expected 0 to 1". Without a default a key must be there; null counts as not there. All
+/// throw std::runtime_error.
+class Fields {
+ public:
+  /// `prefix` is how the object is reached from the top of the source: "" or "optim".
+  Fields(Json object, std::string source, std::string prefix = "");
+
+  Index integer(const std::string& key, Bounds<Index> range = {},
+                std::optional<Index> otherwise = {});
+  /// Whole numbers are real ones too; what is not finite is refused.
+  double real(const std::string& key, Bounds<double> range = {},
+              std::optional<double> otherwise = {});
+  bool boolean(const std::string& key, std::optional<bool> otherwise = {});
+  std::string text(const std::string& key, std::optional<std::string> otherwise = {});
+  /// One of a few words.
+  std::string choice(const std::string& key, const std::vector<std::string>& words,
+                     std::optional<std::string> otherwise = {});
+  std::vector<Index> integers(const std::string& key, Bounds<Index> range = {},
+                              std::optional<std::vector<Index>> otherwise = {});
+  std::vector<double> reals(const std::string& key);
+  std::vector<std::string> texts(const std::string& key,
+                                 std::optional<std::vector<std::string>> otherwise = {});
+  /// The object under a key; an empty one if it is not there.
+  Fields object(const std::string& key);
+
+  /// Whether the key is there and not null. Asking makes it a known one.
+  bool has(const std::string& key);
+  /// Whether the key is there, be it null.
+  bool contains(const std::string& key);
+  /// The value as it is, null if it is not there.
+  const Json& value(const std::string& key);
+  /// Keys that may be there and mean nothing here.
+  void ignore(std::initializer_list<const char*> keys);
+  void ignore(const std::vector<const char*>& keys);
+  /// Keys that nobody asked for.
+  std::vector<std::string> unasked() const;
+  /// Refuses the first key that was not asked for, with the nearest that was.
+  void done() const;
+
+  /// Says what is wrong with a key: "run.toml: optim.lr is -1, " and then the words.
+  [[noreturn]] void fail(const std::string& key, const std::string& words) const;
+
+ private:
+  Fields(std::shared_ptr<const Json> object, std::string source, std::string prefix);
+  const Json* find(const std::string& key);
+  const Json& need(const std::string& key) const;
+  std::string path_of(const std::string& key) const;
+  Index integer_of(const Json& value, const std::string& key, Bounds<Index> range) const;
+
+  std::shared_ptr<const Json> object_;  // part of what the constructor was given
+  std::string source_, prefix_;
+  std::set<std::string> known_;
+};
+
+}  // namespace rapt

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/config/json.h"
+
+namespace rapt {
+
+/// model.safetensors.index.json: which file a tensor is in.
+struct ShardIndex {
+  std::map<std::string, std::string> file_of;  // by tensor
+  std::vector<std::string> files;              // in ascending order, plain names
+  Json total_size;                             // as it is; null: nothing is said
+
+  /// What to tell if the files have another size than the index says; empty if they have not. The
+  /// size is for people; it is compared, never used.
+  std::string size_notice(const std::string& source, Index bytes) const;
+};
+
+/// Throws std::runtime_error, beginning with `source`.
+ShardIndex shard_index_from(const Json& index, const std::string& source);
+
+}  // namespace rapt

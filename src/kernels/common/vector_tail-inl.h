@@ -1,0 +1,121 @@
+// Lines of numbers of any length: whole vectors, then the rest through a small array, so that
+// nothing is read or written beyond the end.
+#if defined(RAPT_LINE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_LINE_INL_H
+#undef RAPT_LINE_INL_H
+#else
+#define RAPT_LINE_INL_H
+#endif
+
+#include <type_traits>
+
+#include "kernels/tiles/softmax-inl.h"
+
+#ifndef RAPT_INLINED
+#define RAPT_INLINED __attribute__((always_inline))
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace rapt {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DW = hn::ScalableTag<double>;
+using VW = hn::Vec<DW>;
+inline constexpr Index wide_count = hn::MaxLanes(DW());
+
+/// How much of a vector is there: all of it, or the first few lanes.
+struct Whole {};
+struct Few {
+  Index count;
+};
+
+HWY_INLINE VF LoadPart(const float* x, Whole) { return hn::LoadU(DF(), x); }
+HWY_INLINE VF LoadPart(const float* x, Few few) {
+  float room[lane_count] = {};
+  for (Index i = 0; i < few.count; ++i) room[i] = x[i];
+  return hn::LoadU(DF(), room);
+}
+HWY_INLINE void StorePart(VF x, float* to, Whole) { hn::StoreU(x, DF(), to); }
+HWY_INLINE void StorePart(VF x, float* to, Few few) {
+  float room[lane_count];
+  hn::StoreU(x, DF(), room);
+  for (Index i = 0; i < few.count; ++i) to[i] = room[i];
+}
+
+/// f32 widened to as many doubles as a vector has.
+HWY_INLINE VW LoadWide(const float* x, Whole) {
+  const DW dw;
+  return hn::PromoteTo(dw, hn::LoadU(hn::Rebind<float, DW>(), x));
+}
+HWY_INLINE VW LoadWide(const float* x, Few few) {
+  float room[wide_count] = {};
+  for (Index i = 0; i < few.count; ++i) room[i] = x[i];
+  return LoadWide(room, Whole());
+}
+HWY_INLINE void StoreNarrow(VW x, float* to, Whole) {
+  const hn::Rebind<float, DW> dn;
+  hn::StoreU(Narrowed(dn, x), dn, to);
+}
+HWY_INLINE void StoreNarrow(VW x, float* to, Few few) {
+  float room[wide_count];
+  StoreNarrow(x, room, Whole());
+  for (Index i = 0; i < few.count; ++i) to[i] = room[i];
+}
+
+/// Zero in the lanes that are not there.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Present(D, V x, Whole) {
+  return x;
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Present(D d, V x, Few few) {
+  return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(few.count)), x);
+}
+
+/// Chains of sums that run side by side: one alone would wait for each addition.
+inline constexpr int chains = 4;
+
+/// Calls each(first place, what is there of the vector, chain) for all vectors of a line.
+template <Index step, class Each>
+HWY_INLINE void InVectors(Index count, const Each& each) {
+  Index i = 0;
+  for (; i + chains * step <= count; i += chains * step) {
+    each(i, Whole(), std::integral_constant<int, 0>());
+    each(i + step, Whole(), std::integral_constant<int, 1>());
+    each(i + 2 * step, Whole(), std::integral_constant<int, 2>());
+    each(i + 3 * step, Whole(), std::integral_constant<int, 3>());
+  }
+  for (; i + step <= count; i += step) each(i, Whole(), std::integral_constant<int, 0>());
+  if (i < count) each(i, Few{count - i}, std::integral_constant<int, 0>());
+}
+
+/// Sums in f64.
+struct WideSum {
+  VW chain[chains];
+
+  // An implicit constructor would be compiled for no target.
+  HWY_INLINE WideSum() {
+    for (VW& sum : chain) sum = hn::Zero(DW());
+  }
+  HWY_INLINE double Total() const {
+    const VW all = hn::Add(hn::Add(chain[0], chain[1]), hn::Add(chain[2], chain[3]));
+    return hn::GetLane(hn::SumOfLanes(DW(), all));
+  }
+};
+
+/// The sum of the lanes' f64 values in as many f64 lanes as there are.
+HWY_INLINE VW Folded(VF x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::PromoteTo(DW(), x);
+#else
+  const hn::Half<DF> half;
+  return hn::Add(hn::PromoteTo(DW(), hn::LowerHalf(half, x)),
+                 hn::PromoteTo(DW(), hn::UpperHalf(half, x)));
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace rapt
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,110 @@
+#include "rapt/machine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+
+#include "base/buffer.h"
+#include "kernels/bf16_kernels.h"
+#include "kernels/context.h"
+#include "kernels/cpu_features.h"
+
+namespace rapt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Best rate over repeated runs; `work` is called once by each worker and returns what it did.
+template <class Work>
+double best_rate(const Context& context, double seconds, const Work& work) {
+  double best = 0;
+  const Clock::time_point start = Clock::now();
+  do {
+    std::vector<double> done(static_cast<std::size_t>(workers(context)));
+    const Clock::time_point begin = Clock::now();
+    for_each_task(context, workers(context),
+                  [&](Index task, Index) { done[static_cast<std::size_t>(task)] = work(task); });
+    double total = 0;
+    for (const double part : done) total += part;
+    best = std::max(best, total / seconds_since(begin));
+  } while (seconds_since(start) < seconds);
+  return best;
+}
+
+double measure_exp_gops(const Context& context, double seconds) {
+  constexpr Index count = 2048;  // 16 KiB of operands and results: stays in the first cache
+  constexpr Index repeats = 200;
+  const Kernels& kernels = kernels_of(context);
+  const double rate = best_rate(context, seconds, [&](Index) {
+    alignas(64) float x[count];
+    alignas(64) float y[count];
+    for (Index i = 0; i < count; ++i) x[i] = -0.01f * static_cast<float>(i);
+    for (Index i = 0; i < repeats; ++i) kernels.exp2(x, count, y);
+    return static_cast<double>(count * repeats);
+  });
+  return rate / 1e9;
+}
+
+}  // namespace
+
+double measure_read_gbytes(const Context& context, Index bytes, double seconds) {
+  const Index numbers = bytes / Index{sizeof(float)};
+  const Index share = std::max(tile, numbers / workers(context) / tile * tile);
+  Buffer<float> memory(share * workers(context));
+  std::fill(memory.begin(), memory.end(), 1.0f);
+  std::atomic<float> sink{0};
+  const Kernels& kernels = kernels_of(context);
+  const double rate = best_rate(context, seconds, [&](Index task) {
+    sink.store(kernels.read_loop(memory.data() + task * share, share), std::memory_order_relaxed);
+    return static_cast<double>(share) * sizeof(float);
+  });
+  return rate / 1e9;
+}
+
+double measure_copy_gbytes(const Context& context, Index bytes, double seconds) {
+  const Index share = std::max<Index>(64, bytes / workers(context));
+  Buffer<std::byte> from(share * workers(context)), to(share * workers(context));
+  std::fill(from.begin(), from.end(), std::byte{1});
+  std::fill(to.begin(), to.end(), std::byte{0});
+  const double rate = best_rate(context, seconds, [&](Index task) {
+    std::memcpy(to.data() + task * share, from.data() + task * share,
+                static_cast<std::size_t>(share));
+    return 2 * static_cast<double>(share);
+  });
+  return rate / 1e9;
+}
+
+double measure_fma_gflops(const Context& context, double seconds) {
+  const Kernels& kernels = kernels_of(context);
+  return best_rate(context, seconds, [&](Index) { return kernels.fma_loop(100000); }) / 1e9;
+}
+
+double measure_bf16_gflops(const Context& context, double seconds) {
+  const PairKernels* pairs = kernels_of(context).pairs;
+  if (pairs == nullptr) return 0;
+  return best_rate(context, seconds,
+                   [&](Index) {
+                     const PairSession session(pairs);
+                     return pairs->peak_loop(10000);
+                   }) /
+         1e9;
+}
+
+std::string why_no_amx() { return amx().why_not; }
+
+Peak measure_peak(const Context& context, double seconds) {
+  constexpr Index far_beyond_caches = Index{1} << 28;
+  const double share = seconds / 4;
+  return {.fma_gflops = measure_fma_gflops(context, share),
+          .bf16_gflops = measure_bf16_gflops(context, share),
+          .exp_gops = measure_exp_gops(context, share),
+          .read_gbytes = measure_read_gbytes(context, far_beyond_caches, share)};
+}
+
+}  // namespace rapt

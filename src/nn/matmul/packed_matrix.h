@@ -1,0 +1,72 @@
+#pragma once
+
+#include "base/buffer.h"
+#include "kernels/kernels.h"
+#include "nn/matmul/gemm.h"
+
+namespace rapt {
+
+/// A weight [out, in] in the order in which the kernels of one instruction set read it as the right
+/// operand of a product: panels of columns, one block of the depth after the other.
+class PackedMatrix {
+ public:
+  /// Of any type. f16, and bf16 where the context's instruction set does not multiply it, is
+  /// widened to f32 as it is read.
+  PackedMatrix(const Tensor& weight, const Context& context);
+
+  Index out() const { return out_; }
+  Index in() const { return in_; }
+  Type type() const { return type_; }
+  Index bytes() const;
+  /// As it was.
+  Tensor expanded() const;
+  /// Row `row` of the weight, `in` numbers, as f32: what an embedding looks up. Its numbers lie a
+  /// panel's width apart, so it costs a line of cache for each.
+  void expand_row(Index row, float* to) const;
+
+ private:
+  friend void multiply(const Matrix&, const PackedMatrix&, const Product&, const Context&);
+
+  template <class T>
+  void pack(const Tensor& weight, const Context& context);
+  /// Row `row` as numbers of type To, of numbers of type T that lie from `blocks` on.
+  template <class T, class To>
+  void copy_row(const T* blocks, Index row, To* to) const;
+  /// Whether it is multiplied as bf16: pairs of depths lie side by side then.
+  bool in_pairs() const { return pairs_.size() > 0; }
+  bool is_widened() const { return narrow_.size() > 0; }
+  template <class T>
+  void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
+  template <class T>
+  class Left;
+  template <class T>
+  struct Block;
+  template <class T>
+  void multiply_block(const Block<T>& block, const MatrixResult& to,
+                      decltype(Product::finish) finish) const;
+
+  /// Where the block that begins at a depth lies.
+  template <class T>
+  const T* block(Index depth) const;
+  /// The strips of a block times its panels from a column on.
+  template <class T>
+  void multiply_panels(const Block<T>& block, Index column, const MatrixResult& to) const;
+
+  const Kernels* kernels_;
+  Type type_;
+  Index out_, in_;
+  Index width_ = 0;       // columns with those that fill up the last panel
+  Buffer<float> floats_;  // one of the three
+  Buffer<Bf16> pairs_;
+  Buffer<std::uint16_t> narrow_;  // bits of f16 or bf16, where floats would lie
+};
+
+/// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
+/// The bits of a product with the weight as it lies unpacked: of f32 and f16 within multiply_error;
+/// a weight of bf16 makes a product of bf16 where the instruction set multiplies that, within
+/// multiply_bf16_error: a is rounded, be it one row or many. With kernels of another instruction
+/// set than the weight was packed for, it is expanded first. `to` is not added to.
+void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
+              const Context& context);
+
+}  // namespace rapt

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rapt/tensor.h"
+#include "text/models/trie.h"
+#include "text/stages/normalizer.h"
+
+namespace rapt {
+
+/// A token that is found in text before it is cut.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = false;      // stands for no text
+  bool single_word = false;  // only where no letter is next to it
+  bool lstrip = false;       // takes the spaces before it
+  bool rstrip = false;       // takes the spaces after it
+  bool normalized = false;   // is looked for in normalized text
+};
+
+/// Finds added tokens: leftmost first, of several the longest.
+class AddedTokens {
+ public:
+  /// Text as it comes, or text that has been normalized.
+  enum class Text { original, normalized };
+
+  AddedTokens() = default;
+  AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer);
+
+  struct Search {
+    Text text;
+    bool special;  // whether special tokens count
+  };
+  static constexpr std::int32_t none = -1;
+  using Visit = std::function<void(std::string_view part, std::int32_t id)>;
+  /// The tokens from left to right and what lies between them, with the id `none`.
+  void for_each(std::string_view text, Search search, const Visit& visit) const;
+
+ private:
+  struct Set {
+    Trie words;  // to places in tokens_
+    bool empty = true;
+  };
+  std::vector<AddedToken> tokens_;
+  Set original_, normalized_;
+};
+
+}  // namespace rapt

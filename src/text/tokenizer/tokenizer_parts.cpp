@@ -1,0 +1,254 @@
+#include "text/tokenizer/tokenizer_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/io/input.h"
+#include "formats/config/fields.h"
+#include "text/models/byte_tokens.h"
+#include "text/stages/byte_letters.h"
+#include "text/stages/pre_names.h"
+#include "text/tokenizer/tokenizer_impl.h"
+#include "text/tokenizer/tokenizer_names.h"
+#include "text/unicode/characters.h"
+
+namespace rapt {
+namespace {
+
+constexpr std::string_view space_letter = "\u2581";
+enum class Type : Index { plain = 1, unknown, control, user, unused, byte };
+
+/// Builds a body out of the lists; the parts of the way are those a tokenizer.json would name.
+class Assembly {
+ public:
+  Assembly(TokenizerParts parts, std::string source)
+      : parts_(std::move(parts)), source_(std::move(source)) {}
+
+  std::shared_ptr<Tokenizer::Body> run() {
+    check_lists();
+    body_->special = parts_.special;
+    // Byte-level BPE names an unknown token at times, but nothing ever becomes it.
+    if (parts_.model != "gpt2") body_->options.unknown = parts_.special.unknown;
+    if (parts_.model == "llama")
+      describe_llama();
+    else if (parts_.model == "gpt2")
+      describe_gpt2();
+    else if (parts_.model == "bert")
+      describe_bert();
+    else
+      fail_input(source_, ": tokenizer model ", printable(parts_.model),
+                 " is not understood, expected llama, gpt2 or bert");
+    add_tokens();
+    describe_frame();
+    body_->read_parts(source_);
+    if (body_->byte_tokens) make_bytes();
+    if (parts_.model == "llama") merge_by_score();
+    if (parts_.model == "gpt2") read_merges();
+    name_special_tokens(*body_);
+    body_->build(source_);
+    return body_;
+  }
+
+ private:
+  void check_lists() {
+    const std::size_t count = parts_.tokens.size();
+    check_input(count > 0 && std::cmp_less_equal(count, max_entries), source_, ": ", count,
+                " tokens, expected 1 to ", max_entries);
+    check_input(parts_.types.empty() || parts_.types.size() == count, source_, ": ",
+                parts_.types.size(), " token types for ", count, " tokens");
+    for (const auto& id :
+         {parts_.special.unknown, parts_.special.begin, parts_.special.end, parts_.special.padding,
+          parts_.special.classify, parts_.special.separator, parts_.special.mask})
+      check_input(!id || (*id >= 0 && std::cmp_less(*id, count)), source_, ": special token ",
+                  id.value_or(0), ", expected 0 to ", count - 1);
+    for (std::size_t id = 0; id < count; ++id) {
+      std::string& token = parts_.tokens[id];
+      check_input(valid_length(token) == token.size(), source_, ": token ", id, " is not UTF-8");
+      check_input(type_of(id) != Type::byte || byte_of_token(token), source_, ": token ", id,
+                  " is ", printable(token), ", expected a byte such as <0x0A>");
+      // Nothing becomes an empty token, so there may be several.
+      check_input(ids_.emplace(token, static_cast<std::int32_t>(id)).second || token.empty(),
+                  source_, ": token ", printable(token), " has two ids, the second is ", id);
+    }
+  }
+
+  Type type_of(std::size_t id) const {
+    return parts_.types.empty() ? Type::plain : static_cast<Type>(parts_.types[id]);
+  }
+
+  void describe_llama() {
+    Json steps = Json::array();
+    if (parts_.space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space_letter}});
+    const Json spaces{{"String", " "}}, letters{{"String", space_letter}};
+    steps.push_back({{"type", "Replace"}, {"pattern", spaces}, {"content", space_letter}});
+    body_->parts.normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
+    Json decoders = Json::array({{{"type", "Replace"}, {"pattern", letters}, {"content", " "}},
+                                 {{"type", "ByteFallback"}},
+                                 {{"type", "Fuse"}}});
+    if (parts_.space_prefix)
+      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    body_->parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
+    body_->options.byte_fallback = body_->options.fuse_unknown = true;
+  }
+
+  void describe_gpt2() {
+    NamedPreTokenizer named = pre_tokenizer_of_name(parts_.pre, source_);
+    body_->parts.pre_tokenizer = std::move(named.pre_tokenizer);
+    body_->parts.normalizer = std::move(named.normalizer);
+    body_->parts.decoder = std::move(named.decoder);
+    body_->options.whole_words = named.whole_words;
+    // Llama 3 and its kin begin their texts; their files need not say so.
+    if (!parts_.add_begin && named.begins) parts_.add_begin = parts_.special.begin.has_value();
+  }
+
+  /// Words begin with U+2581 here and pieces inside of them with nothing; WordPiece has it the
+  /// other way round.
+  void describe_bert() {
+    body_->kind = ModelKind::word_piece;
+    body_->options.prefix = "##";
+    for (std::size_t id = 0; id < parts_.tokens.size(); ++id) {
+      std::string& token = parts_.tokens[id];
+      const bool named = token.starts_with('[') && token.ends_with(']') && token.size() > 2;
+      if (token.starts_with(space_letter) && token.size() > space_letter.size())
+        token.erase(0, space_letter.size());
+      else if (!token.empty() && !named && type_of(id) == Type::plain && !token.starts_with("##"))
+        token.insert(0, "##");
+    }
+    body_->parts.normalizer = {{"type", "BertNormalizer"},
+                               {"clean_text", true},
+                               {"handle_chinese_chars", true},
+                               {"strip_accents", nullptr},
+                               {"lowercase", parts_.lowercase}};
+    if (parts_.strip_accents) body_->parts.normalizer["strip_accents"] = *parts_.strip_accents;
+    body_->parts.pre_tokenizer = {{"type", "BertPreTokenizer"}};
+    body_->parts.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  }
+
+  void add_tokens() {
+    for (std::size_t id = 0; id < parts_.tokens.size(); ++id) {
+      const Type type = type_of(id);
+      // Byte-level files mark added tokens as controls; those of BERT have no types at all.
+      const std::string& token = parts_.tokens[id];
+      const bool bert_name = parts_.model == "bert" && token.starts_with('[') &&
+                             token.ends_with(']') && !token.starts_with("[unused") &&
+                             token.size() > 2;
+      const bool special = type == Type::control || type == Type::unknown || bert_name;
+      if (!special && type != Type::user) {
+        body_->tokens.push_back({token});
+        continue;
+      }
+      check_input(token.size() <= longest_added, source_, ": added token ", printable(token),
+                  " is longer than ", longest_added, " bytes");
+      body_->tokens.push_back({token, special ? TokenKind::special : TokenKind::added});
+      if (token.empty()) continue;  // there is nothing to find
+      AddedToken added;
+      added.id = static_cast<std::int32_t>(id);
+      added.content = token;
+      added.special = special;
+      body_->added.push_back(std::move(added));
+    }
+  }
+
+  /// A template as a tokenizer.json spells it.
+  void describe_frame() {
+    const bool bert = parts_.model == "bert";
+    SpecialTokens& special = body_->special;
+    if (bert) {
+      name_special_tokens(*body_);
+      special.begin = special.classify;
+      special.end = special.separator;
+    }
+    const bool begins = parts_.add_begin.value_or(bert || parts_.model == "llama");
+    const bool ends = parts_.add_end.value_or(bert);
+    Json known = Json::object();
+    const auto token = [&](const std::optional<std::int32_t>& id, int type) {
+      check_input(id.has_value(), source_, ": the tokenizer adds a token that it does not name");
+      const std::string& name = body_->tokens[static_cast<std::size_t>(*id)].bytes;
+      known[name] = {{"id", name}, {"ids", {*id}}, {"tokens", {name}}};
+      return Json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
+    };
+    const auto text = [](const char* name, int type) {
+      return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+    };
+    Json single = Json::array(), second = Json::array();
+    if (begins) single.push_back(token(special.begin, 0));
+    if (begins && !bert) second.push_back(token(special.begin, 1));
+    single.push_back(text("A", 0)), second.push_back(text("B", 1));
+    if (ends) single.push_back(token(special.end, 0));
+    if (ends) second.push_back(token(special.end, 1));
+    Json pair = single;
+    pair.insert(pair.end(), second.begin(), second.end());
+    body_->parts.post_processor = {{"type", "TemplateProcessing"},
+                                   {"single", single},
+                                   {"pair", pair},
+                                   {"special_tokens", known}};
+  }
+
+  void make_bytes() {
+    for (Tokenizer::Body::Token& token : body_->tokens) {
+      std::optional<std::string> bytes = bytes_of_letters(token.bytes);
+      token.foreign = !bytes;
+      if (bytes) token.bytes = std::move(*bytes);
+    }
+  }
+
+  /// Any two neighbours that spell a token may merge, those of the highest score first.
+  void merge_by_score() {
+    const std::size_t count = parts_.tokens.size();
+    check_input(parts_.scores.size() == count, source_, ": ", parts_.scores.size(), " scores for ",
+                count, " tokens");
+    for (const double score : parts_.scores)
+      check_input(std::isfinite(score), source_, ": a score is not finite");
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return parts_.scores[a] > parts_.scores[b];
+    });
+    std::uint32_t rank = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i > 0 && parts_.scores[order[i]] != parts_.scores[order[i - 1]]) ++rank;
+      const std::string_view token = parts_.tokens[order[i]];
+      if (type_of(order[i]) != Type::plain || token.empty() || token.size() > longest_token)
+        continue;
+      for (std::size_t cut = first_character(token).length; cut < token.size();
+           cut += first_character(token.substr(cut)).length) {
+        const auto left = ids_.find(std::string(token.substr(0, cut)));
+        const auto right = ids_.find(std::string(token.substr(cut)));
+        if (left == ids_.end() || right == ids_.end()) continue;
+        body_->merges.push_back(
+            {left->second, right->second, static_cast<std::int32_t>(order[i]), rank});
+      }
+    }
+  }
+
+  void read_merges() {
+    for (const std::string& merge : parts_.merges) {
+      const auto rank = static_cast<std::uint32_t>(body_->merges.size());
+      const std::size_t space = merge.find(' ', 1);
+      check_input(space != std::string::npos, source_, ": merge ", rank, " is ", printable(merge),
+                  ", expected two tokens");
+      const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+      const auto id = [&](const std::string& token) {
+        const auto found = ids_.find(token);
+        check_input(found != ids_.end(), source_, ": merge ", rank, " needs the token ",
+                    printable(token), ", which is not there");
+        return found->second;
+      };
+      body_->merges.push_back({id(left), id(right), id(left + right), rank});
+    }
+  }
+
+  TokenizerParts parts_;
+  std::string source_;
+  std::shared_ptr<Tokenizer::Body> body_ = std::make_shared<Tokenizer::Body>();
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+}  // namespace
+
+Tokenizer tokenizer_from_parts(TokenizerParts parts, const std::string& source) {
+  return Tokenizer::Body::made(Assembly(std::move(parts), source).run());
+}
+
+}  // namespace rapt

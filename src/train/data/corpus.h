@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/io/hash.h"
+#include "base/threads/cancel_check.h"
+#include "rapt/tokenizer.h"
+
+namespace rapt {
+
+/// Files as one row of tokens, two bytes each where they fit. Every file that is not empty is a
+/// document. The token that ends a text also opens it: one stands before the first document,
+/// between two and behind the last, so that a document can be begun from nothing; each document
+/// begins at the one before it.
+class Corpus {
+ public:
+  Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause& pause = {});
+
+  Index tokens() const { return size_; }
+  std::int32_t token(Index place) const {
+    const auto at = static_cast<std::size_t>(place);
+    return narrow_ ? std::int32_t{short_tokens_[at]} : long_tokens_[at];
+  }
+  /// Where documents begin, ascending.
+  std::span<const Index> documents() const { return documents_; }
+  /// Documents are told apart by a token.
+  bool has_ends() const { return end_.has_value(); }
+  Index files() const { return files_; }
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Lengths of the parts that documents cut count > 0 places into.
+  std::vector<Index> parts(Index first, Index count) const;
+
+ private:
+  void append(std::span<const std::int32_t> tokens);
+  void read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher,
+            const Pause& pause);
+
+  // Deques grow without a moment at which everything exists twice.
+  std::deque<std::uint16_t> short_tokens_;
+  std::deque<std::int32_t> long_tokens_;
+  std::vector<Index> documents_;
+  bool narrow_;
+  std::optional<std::int32_t> end_;
+  Index files_ = 0;
+  Index size_ = 0;
+  std::uint64_t fingerprint_ = 0;
+};
+
+/// Where the last `held_out` of the tokens begin; at the nearest document unless that would be off
+/// by more than half of them.
+Index split_place(const Corpus& corpus, double held_out);
+
+}  // namespace rapt

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "rapt/train.h"
+#include "train/data/data.h"
+#include "train/optimizer.h"
+#include "train/run/checkpoint.h"
+
+namespace rapt {
+
+/// What a run remembers beside weights and moments.
+struct RunState {
+  double best_loss = 0;
+  Index waits = 0;
+  bool evaluated = false;
+  bool pending = false;  // an evaluation that is due at this step was cut short
+  // Where the numbers come from; empty in checkpoints of versions that did not say.
+  std::string isa = {}, version = {};
+  Index numerics = 0;          // numerics_revision; 0 in checkpoints that do not say
+  std::string tokenizer = {};  // hash of tokenizer.json
+};
+
+/// A run that may begin, or go on.
+struct PreparedRun {
+  RunConfig config;                    // a vocabulary of 0 is that of the data
+  std::optional<Tokenizer> tokenizer;  // of text
+  bool goes_on = false;
+};
+/// Looks at the folder and changes nothing. Throws std::runtime_error if a run that goes on has
+/// another model or other data, and FolderTaken if there is one and there must not be.
+PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
+                        const CheckpointStore& store, OldRun old_run, const Pause& pause = {});
+/// config.toml and tokenizer.json of a run that begins or goes on.
+void write_run(const PreparedRun& run, const std::string& folder);
+/// The tokenizer of the folder, if its data is text.
+std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder);
+/// Of tokenizer.json; empty if the data is no text.
+std::string tokenizer_hash(const RunConfig& config, const std::string& folder);
+/// Throws std::runtime_error if tokenizer.json is another than when the step was saved.
+void check_tokenizer(const std::string& saved, Index step, const std::string& hash,
+                     const std::string& folder);
+/// Why a run that goes on may have other bits than one that was never interrupted; empty: nothing
+/// is known that would change them.
+std::string bits_may_differ(const RunState& saved, const RunState& now);
+
+void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
+                     const Transformer& model, const Optimizer& optimizer, const RunState& state);
+/// What a checkpoint remembers. Throws std::runtime_error if it is not that of a run.
+RunState state_of(const Checkpoint& checkpoint);
+/// Puts a checkpoint back. Throws std::runtime_error if it belongs to another model or other data.
+void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, Transformer& model,
+             Optimizer& optimizer);
+
+}  // namespace rapt
