@@ -19,7 +19,7 @@ Attended run(const Request& request, const AnyMutableView& to) {
   const AnyView& q = request.q;
   Attended attended = make_results({q.batch(), q.heads(), q.tokens()}, request.how.stats);
   UnroundedOut out(to, gradients_of(request.how));
-  const Job job{request, output_of(attended, out.view())};
+  Job job{request, output_of(attended, out.view())};
   dispatch({&job, 1});
   out.finish(attended.rows, request.context);
   return attended;

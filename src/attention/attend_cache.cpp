@@ -13,8 +13,7 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
   Attended attended = make_results({q.batch(), q.heads(), q.tokens()}, how.stats);
   attended.out = Tensor::uninitialized(
       {q.batch(), q.heads(), q.tokens(), cache.options().value_dim}, q.type());
-  const CacheBatch batch(q, cache, sequences, how, context, output_of(attended, attended.out));
-  dispatch(batch.jobs());
+  dispatch_cache(q, cache, sequences, how, context, output_of(attended, attended.out));
   return attended;
 }
 
@@ -30,7 +29,7 @@ void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
                {q.batch(), q.heads(), q.tokens(), cache.options().value_dim});
   check_apart(over_cache, out, q, "q");
   if (how.bias.dense) check_apart(over_cache, out, how.bias.dense->values, "the dense bias");
-  dispatch(CacheBatch(q, cache, sequences, how, context, {out, nullptr, nullptr, nullptr}).jobs());
+  dispatch_cache(q, cache, sequences, how, context, {out, nullptr, nullptr, nullptr});
 }
 
 }  // namespace rapt

@@ -65,6 +65,7 @@ Call::Call(const Request& request, const PairKernels* bf16)
 
 AnyView stand_in(const Shape& shape, Type type) {
   static const float zero = 0;
+  if (shape.rank() == 4) return AnyView::trusted(&zero, type, shape, {0, 0, 0, 1});
   Shape strides = shape;
   for (Index axis = 0; axis < shape.rank(); ++axis)
     strides[axis] = axis + 1 == shape.rank() ? 1 : 0;

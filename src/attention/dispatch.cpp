@@ -28,7 +28,7 @@ bool has_padding(const CachedSequence& sequence) {
 
 /// Chunks meet chunks where all tokens are queries. Over a cache the keys are then the queries, so
 /// they must be stored as they are.
-const char* why_not_lsh(const Request& r) {
+const char* why_not_lsh(Request& r) {
   if (!has_lsh(r)) return no_lsh;
   if (!r.cached) return nullptr;
   if (r.how.strict) return "strict is set";
@@ -38,13 +38,13 @@ const char* why_not_lsh(const Request& r) {
   return has_padding(*r.cached) ? "the sequence is padded" : nullptr;
 }
 
-const char* why_not_lsh_decode(const Request& r) { return has_lsh(r) ? nullptr : no_lsh; }
+const char* why_not_lsh_decode(Request& r) { return has_lsh(r) ? nullptr : no_lsh; }
 
 bool has_bias(const Bias& bias) {
   return bias.alibi || bias.kerple || bias.table || bias.keys || bias.dense;
 }
 
-const char* why_not_short_context(const Request& r) {
+const char* why_not_short_context(Request& r) {
   if (r.queries() != 1 || r.q.heads() == 0) return "not one query per head";
   const Attention& how = r.how;
   if (how.strict) return "strict is set";
@@ -52,10 +52,11 @@ const char* why_not_short_context(const Request& r) {
   if (how.softcap != 0 || has_bias(how.bias) || !how.relative_values.empty() || !how.sinks.empty())
     return "the score is more than a scaled product";
   if (how.dropout.rate != 0) return "dropout";
-  return short_context(r) ? nullptr : no_short_context(r);
+  r.short_context = short_context(r);
+  return r.short_context ? nullptr : no_short_context(r);
 }
 
-const char* why_not_decode(const Request& r) {
+const char* why_not_decode(Request& r) {
   const Attention& how = r.how;
   if (how.strict) return "strict is set";
   if (r.rows_per_kv_head() > ThinPass::most_rows) return "more than 16 query rows per key head";
@@ -67,7 +68,7 @@ const char* why_not_decode(const Request& r) {
 }
 
 /// Statistics want exact probabilities; relative keys and values are tables of f32.
-const char* why_not_bf16_tiles(const Request& r) {
+const char* why_not_bf16_tiles(Request& r) {
   const auto is_bf16 = [](const AnyView& view) { return view.type() == Type::bf16; };
   if (!is_bf16(r.q) || !is_bf16(r.k) || !is_bf16(r.v)) return "q, k and v are not all bf16";
   if (r.how.stats) return "statistics need exact probabilities";
@@ -77,7 +78,7 @@ const char* why_not_bf16_tiles(const Request& r) {
                                                 : nullptr;
 }
 
-const char* always(const Request&) { return nullptr; }
+const char* always(Request&) { return nullptr; }
 
 constexpr Route all_routes[] = {
     {"lsh", "tokens sorted by hash, chunks of queries against chunks of keys", why_not_lsh, run_lsh,
@@ -100,18 +101,18 @@ constexpr Route all_routes[] = {
 
 std::span<const Route> routes() { return all_routes; }
 
-const Route& route_of(const Request& request) {
+const Route& route_of(Request& request) {
   const Route* route = all_routes;
   while (route->why_not(request) != nullptr) ++route;
   return *route;
 }
 
-bool multiplies_bf16(const Request& request) { return route_of(request).run == run_bf16_tiles; }
+bool multiplies_bf16(Request request) { return route_of(request).run == run_bf16_tiles; }
 
-void dispatch(std::span<const Job> jobs) {
+void dispatch(std::span<Job> jobs) {
   if (jobs.empty()) return;
   const auto takes = [](const Route& route) {
-    return [&route](const Job& job) { return &route_of(job.request) == &route; };
+    return [&route](Job& job) { return &route_of(job.request) == &route; };
   };
   const Route& first = route_of(jobs.front().request);
   if (jobs.size() == 1 || std::ranges::all_of(jobs.subspan(1), takes(first)))

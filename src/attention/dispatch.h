@@ -18,8 +18,9 @@ struct Job {
 struct Route {
   const char* name;
   const char* summary;  // for docs/internals/routes.md
-  /// Null if this route takes the request, else the reason why it does not.
-  const char* (*why_not)(const Request& request);
+  /// Null if this route takes the request, else the reason why it does not. What was found out is
+  /// kept in the request.
+  const char* (*why_not)(Request& request);
   /// Computes requests that all take this route. Whatever is refused is refused before anything is
   /// written.
   void (*run)(std::span<const Job> jobs);
@@ -31,12 +32,12 @@ struct Route {
 std::span<const Route> routes();
 
 /// The first route that takes the request.
-const Route& route_of(const Request& request);
+const Route& route_of(Request& request);
 
 /// Computes every job by its own route, so that an item of a batch has the same bits in any batch.
-void dispatch(std::span<const Job> jobs);
+void dispatch(std::span<Job> jobs);
 
 /// Whether forward multiplies the operands as bf16. Backward has to round logits as forward did.
-bool multiplies_bf16(const Request& request);
+bool multiplies_bf16(Request request);
 
 }  // namespace rapt

@@ -24,7 +24,7 @@ std::string score_text(const Call& call) {
 }
 
 /// The route taken, and why not those that come before it.
-std::string route_text(const Request& request, const Route& route) {
+std::string route_text(Request& request, const Route& route) {
   std::string text = std::string("route     ") + route.name + ": " + route.summary + "\n";
   for (const Route& other : routes()) {
     if (&other == &route) break;
@@ -69,7 +69,7 @@ void check_pages(const Request& request) {
       .check_visits(request.where, *call.plan);
 }
 
-std::string explain(const Request& request) {
+std::string explain(Request request) {
   const Route& route = route_of(request);
   return route_text(request, route) + cache_text(request) + route.describe(request) +
          plan_text(request) + "threads   " + std::to_string(request.context.threads()) + "\n";
@@ -102,10 +102,9 @@ std::string explain(const Shape& q, const KvCache& cache,
   const AnyView queries = stand_in(q, type);
   validate_batch(queries, cache, sequences, context);
   Tensor nothing({q[0], q[1], 0, cache.options().value_dim});
-  const CacheBatch batch(queries, cache, sequences, how, context,
-                         {nothing, nullptr, nullptr, nullptr});
+  CacheBatch batch(queries, cache, sequences, how, context, {nothing, nullptr, nullptr, nullptr});
   std::map<std::pair<Index, const Route*>, std::vector<const Job*>> groups;
-  for (const Job& job : batch.jobs()) {
+  for (Job& job : batch.jobs()) {
     check_pages(job.request);
     groups[{job.request.keys(), &route_of(job.request)}].push_back(&job);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/cache/cache_pages.h"
+#include "attention/pattern/ranges.h"
 
 namespace rapt {
 
@@ -12,6 +13,12 @@ struct CachedSequence {
   std::optional<KvCache::Sequence> number = {};
 };
 
+/// The keys of one query that sees few of them, and scores them by a product alone.
+struct ShortContext {
+  Range range;    // 1 to 64 keys; over a cache, of its last page, which is not full
+  double factor;  // of q · k, in units of log2
+};
+
 /// One attention call before anything is planned: what dispatch chooses a route for. Over a cache
 /// it is about one sequence, and k and v are shapes without memory.
 struct Request {
@@ -20,6 +27,7 @@ struct Request {
   const Attention& how;
   const Context& context;
   std::optional<CachedSequence> cached = {};
+  std::optional<ShortContext> short_context = {};  // kept by the route that asked for it
 
   Index queries() const { return q.tokens(); }
   Index keys() const { return k.tokens(); }

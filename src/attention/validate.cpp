@@ -145,6 +145,7 @@ void check_lsh_score(const char* where, const Attention& how) {
 
 void validate(const Request& r) {
   if (r.cached) {
+    if (r.cached->cache == nullptr) check_readable(r.where, "q", r.q);
     validate_cached(r);
     check_fit(r.where, r.q, r.k, r.v, r.how);
   } else {

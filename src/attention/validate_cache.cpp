@@ -78,7 +78,6 @@ void validate_hashed(const Request& r) {
 }  // namespace
 
 void validate_cached(const Request& r) {
-  check_readable(r.where, "q", r.q);
   if (r.how.pattern.node()->has_lsh()) return validate_hashed(r);
   check(!r.cached->options.lsh, r.where,
         ": the cache was made for an lsh leaf but the pattern has none, expected that of "

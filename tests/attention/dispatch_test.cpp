@@ -147,7 +147,8 @@ TEST(Dispatch, RoutesHaveNamesOfTheirOwnAndTheLastTakesEverything) {
   const Attention how;
   const Context context(1);
   const AnyView nothing = stand_in({0, 0, 0, 1});
-  EXPECT_EQ(routes().back().why_not({"test", nothing, nothing, nothing, how, context}), nullptr);
+  Request request{"test", nothing, nothing, nothing, how, context};
+  EXPECT_EQ(routes().back().why_not(request), nullptr);
 }
 
 /// A batch whose sequences take different routes gives each the bits that it has alone.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <list>
-#include <memory_resource>
 #include <vector>
 
 #include "attention/dispatch.h"
@@ -16,14 +15,17 @@ class CacheBatch {
   CacheBatch(const CacheBatch&) = delete;
   CacheBatch& operator=(const CacheBatch&) = delete;
 
-  std::span<const Job> jobs() const { return jobs_; }
+  std::span<Job> jobs() { return jobs_; }
 
  private:
-  std::byte scratch_[1024];  // enough for an item or two
-  std::pmr::monotonic_buffer_resource memory_;
   std::list<Attention> narrowed_;  // none of them moves
-  std::pmr::vector<Job> jobs_;
+  std::vector<Job> jobs_;
 };
+
+/// Validates and computes queries over sequences of a cache.
+void dispatch_cache(const AnyView& q, const KvCache& cache,
+                    std::span<const KvCache::Sequence> sequences, const Attention& how,
+                    const Context& context, const ForwardOutput& output);
 
 /// A cache grows: tokens that a pattern names and that are not there yet may come. The pattern of a
 /// sequence of so many tokens, in `narrowed` if it is another one.

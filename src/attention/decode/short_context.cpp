@@ -1,7 +1,7 @@
 #include "attention/decode/short_context.h"
 
 #include <cmath>
-#include <memory_resource>
+#include <vector>
 
 #include "attention/decode/decode.h"
 #include "attention/pattern/pattern_node.h"
@@ -111,6 +111,21 @@ void set_page(FewKeys& few, const CachedSequence& cached, const Range& range) {
   few.key_step = few.value_step = layout.head_bytes;
 }
 
+Item item_of(const Job& job, Index i) {
+  const Request& r = job.request;
+  const ShortContext& keys = *r.short_context;
+  Item item;
+  item.output = &job.output;
+  item.first_row = job.output.first_row + i * r.q.heads();
+  set_queries(item.few, r.q, job.output.out, i, r.k.heads(), keys);
+  if (r.cached) {
+    set_page(item.few, *r.cached, keys.range);
+  } else {
+    set_operands(item.few, r, i, keys.range);
+  }
+  return item;
+}
+
 void run(std::span<Item> items, const Context& context) {
   Index bytes = 0;
   for (Item& item : items) {
@@ -156,33 +171,21 @@ const char* no_short_context(const Request& r) {
 }
 
 void run_short_context(std::span<const Job> jobs) {
-  std::byte room[2048];  // enough for a few items
-  std::pmr::monotonic_buffer_resource memory(room, sizeof room);
-  std::pmr::vector<Item> items(&memory);
-  Index count = 0;
-  for (const Job& job : jobs) count += job.request.q.batch();
-  items.reserve(static_cast<std::size_t>(count));
-  for (const Job& job : jobs) {
-    const Request& r = job.request;
-    const ShortContext keys = *short_context(r);
-    for (Index i = 0; i < r.q.batch(); ++i) {
-      Item& item = items.emplace_back();
-      item.output = &job.output;
-      item.first_row = job.output.first_row + i * r.q.heads();
-      set_queries(item.few, r.q, job.output.out, i, r.k.heads(), keys);
-      if (r.cached) {
-        set_page(item.few, *r.cached, keys.range);
-      } else {
-        set_operands(item.few, r, i, keys.range);
-      }
-    }
+  const Context& context = jobs.front().request.context;
+  if (jobs.size() == 1 && jobs.front().request.q.batch() == 1) {
+    Item item = item_of(jobs.front(), 0);
+    run({&item, 1}, context);
+  } else {
+    std::vector<Item> items;
+    for (const Job& job : jobs)
+      for (Index i = 0; i < job.request.q.batch(); ++i) items.push_back(item_of(job, i));
+    run(items, context);
   }
-  run(items, jobs.front().request.context);
   note_route("short-context");
 }
 
 std::string describe_short_context(const Request& request) {
-  const Range range = short_context(request)->range;
+  const Range range = request.short_context->range;
   return "kernel    f32 over " + std::to_string(range.end - range.begin) +
          " keys and values where they are, exact softmax; no plan\n";
 }

@@ -11,12 +11,6 @@ namespace rapt {
 // One query over few keys whose score is a product alone: no plan, no tiles, no memory but that of
 // the results. A short call is over before those would be made.
 
-/// The keys that the query sees.
-struct ShortContext {
-  Range range;    // 1 to 64 keys; over a cache, of its last page, which is not full
-  double factor;  // of q · k, in units of log2
-};
-
 /// Of a request whose score is a product alone; nothing if its keys are not short.
 std::optional<ShortContext> short_context(const Request& request);
 /// Why not.
