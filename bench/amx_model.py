@@ -16,7 +16,7 @@ import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-OBJECT = ROOT / "build/release/src/CMakeFiles/rapt_kernels.dir/kernels/pair_kernels.cpp.o"
+OBJECT = ROOT / "build/release/src/CMakeFiles/rapt_kernels.dir/kernels/bf16_kernels.cpp.o"
 
 GHZ = 2.9
 PEAK = 2926 / GHZ  # flops a cycle
@@ -157,7 +157,7 @@ def throw_away():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--object", default=OBJECT, help="pair_kernels.cpp.o of a release build")
+    parser.add_argument("--object", default=OBJECT, help="bf16_kernels.cpp.o of a release build")
     parser.add_argument("--loops", action="store_true")
     options = parser.parse_args()
     found = functions(options.object)

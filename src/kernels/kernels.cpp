@@ -50,9 +50,9 @@ inline constexpr const char* target_name = "scalar";
     "This version of Highway has a target that rapt does not know: name it here, or disable it above."
 #endif
 
-extern const NetworkKernels network_kernels;  // network_kernels.cpp
+extern const NetworkKernels network_kernels;  // nn_kernels.cpp
 #if HWY_TARGET == HWY_AVX3
-extern const ByteKernels byte_kernels;  // byte_kernels.cpp
+extern const ByteKernels byte_kernels;  // int8_kernels.cpp
 inline constexpr const ByteKernels* bytes = &byte_kernels;
 #else
 inline constexpr const ByteKernels* bytes = nullptr;

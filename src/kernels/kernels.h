@@ -161,9 +161,9 @@ struct ThinPass {
   const std::byte* next;             // what is read after the last head
 };
 
-struct ByteKernels;     // byte_kernels.h
-struct PairKernels;     // pair_kernels.h
-struct NetworkKernels;  // network_kernels.h
+struct ByteKernels;     // int8_kernels.h
+struct PairKernels;     // bf16_kernels.h
+struct NetworkKernels;  // nn_kernels.h
 /// Rows of a left or columns of a right operand of a matrix product, each a line along the depth:
 /// number k of line i lies i * step + k * depth_step numbers from the first. One step is 1.
 struct MatrixLines {

@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace rapt {
 namespace HWY_NAMESPACE {
 
-// network_kernels.cpp puts the first into the table of its target.
+// nn_kernels.cpp puts the first into the table of its target.
 extern const QuantizedKernels quantized_kernels;
 const QuantizedKernels quantized_kernels = {
     .round = RoundActivations,

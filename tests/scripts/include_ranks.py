@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every #include points downward: the table of docs/design.md, checked."""
+"""Every #include points downward: the list of src/README.md, checked."""
 
 import pathlib
 import re

@@ -5,7 +5,7 @@
 
 namespace rapt {
 
-/// Backward of a few key tiles in bf16: operands in the layouts of pair_kernels.h, and the
+/// Backward of a few key tiles in bf16: operands in the layouts of bf16_kernels.h, and the
 /// gradients of keys and values, transposed, because that is how the products give them without
 /// moving a number across lanes.
 class PairGradients {

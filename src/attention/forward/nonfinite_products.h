@@ -22,7 +22,7 @@ void gather(const Kernels& kernels, const float* scores, const RightRows& rows,
 void gather_columns(const Kernels& kernels, const float* scores, const RightRows& rows,
                     const TileMask& mask, Index row_count, float* out);
 
-/// 64 rows of bf16 in pairs (pair_kernels.h).
+/// 64 rows of bf16 in pairs (bf16_kernels.h).
 struct PairRows {
   const Bf16* numbers;
   Index width;
