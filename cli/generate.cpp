@@ -232,6 +232,28 @@ void run(GenerateCommand& command) {
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
 
+void add_sampling_options(CLI::App& command, Sampling& sampling) {
+  command.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "Choose among so many; 0: all")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  command
+      .add_option("--top-p", sampling.top_p,
+                  "Choose among the likeliest that reach this probability together")
+      ->capture_default_str();
+  command
+      .add_option("--min-p", sampling.min_p,
+                  "Choose among those at least this likely, relative to the likeliest")
+      ->capture_default_str();
+  command
+      .add_option("--repetition", sampling.repetition, "Penalty for tokens written lately; 1: none")
+      ->capture_default_str();
+  command.add_option("--seed", sampling.seed, "The same seed writes the same text")
+      ->check(whole_number(0))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 void add_generate(CLI::App& app) {
@@ -253,28 +275,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--tokens", c->options.tokens, "Most tokens to write")
       ->check(whole_number(1))
       ->capture_default_str();
-  command
-      ->add_option("--temperature", c->options.sampling.temperature,
-                   "0: always the likeliest token")
-      ->capture_default_str();
-  command->add_option("--top-k", c->options.sampling.top_k, "Choose among so many; 0: all")
-      ->check(whole_number(0))
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", c->options.sampling.top_p,
-                   "Choose among the likeliest that reach this probability together")
-      ->capture_default_str();
-  command
-      ->add_option("--min-p", c->options.sampling.min_p,
-                   "Choose among those at least this likely, relative to the likeliest")
-      ->capture_default_str();
-  command
-      ->add_option("--repetition", c->options.sampling.repetition,
-                   "Penalty for tokens written lately; 1: none")
-      ->capture_default_str();
-  command->add_option("--seed", c->options.sampling.seed, "The same seed writes the same text")
-      ->check(whole_number(0))
-      ->capture_default_str();
+  add_sampling_options(*command, c->options.sampling);
   command
       ->add_option("--beams", c->options.beams,
                    "Beam search with so many beams; nothing is drawn then")

@@ -45,6 +45,14 @@ def word(where, value, such):
     return value
 
 
+def dtype_of(where, dtype, array):
+    """The type named, else that of the array, else f32."""
+    if dtype is None:
+        name = str(getattr(array, "dtype", "float32")).removeprefix("torch.")
+        return {"bfloat16": "bf16", "float16": "f16"}.get(name, "f32")
+    return word(where, dtype, "bf16")
+
+
 def whole(where, value, least=-2**63, most=2**63 - 1):
     """Ranges that mean something are the C++ library's business; here is what fits its integers."""
     try:

@@ -156,10 +156,10 @@ def attend_backward(dout, q, k, v, out, rows, pattern=None, *, scale=None, softc
 
 
 def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
-            sinks=None, dropout=0.0, dtype="f32", context=None) -> str:
+            sinks=None, dropout=0.0, dtype=None, context=None) -> str:
     """Which kernel, instruction set, tiles and threads a call would use, in words.
 
-    q, k and v are shapes [batch, heads, tokens, dim], or arrays that have one.
+    q, k and v are shapes [batch, heads, tokens, dim], or arrays that have one; dtype is that of q, or f32.
 
     >>> "3 of 4 visited" in explain((1, 8, 128, 64), (1, 8, 128, 64), (1, 8, 128, 64), "causal")
     True
@@ -167,4 +167,4 @@ def explain(q, k, v, pattern=None, *, scale=None, softcap=0.0, bias=None, relati
     how = (pattern, scale, softcap, as_bias(bias), relative_values, None, sinks, dropout, 0, False,
            context)
     shapes = [_given.shape(f"explain: {name}", x) for name, x in (("q", q), ("k", k), ("v", v))]
-    return _core.explain(*shapes, how, _given.word("explain: dtype", dtype, "bf16"))
+    return _core.explain(*shapes, how, _given.dtype_of("explain: dtype", dtype, q))

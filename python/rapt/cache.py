@@ -80,10 +80,10 @@ class KvCache(_core.KvCache):
         return with_stats(result, wanted) if wanted & WANT_STATS else result
 
     def explain(self, q, sequences, pattern=None, *, scale=None, softcap=0.0, bias=None, relative_values=None,
-                sinks=None, dropout=0.0, strict=False, dtype="f32", context=None) -> str:
-        """Which way attend would go, in words.
+                sinks=None, dropout=0.0, strict=False, dtype=None, context=None) -> str:
+        """Which route attend would take, in words.
 
-        q is a shape [batch, heads, queries, dim], or an array that has one. sequences are those of attend, and
+        q is a shape [batch, heads, queries, dim], or an array that has one; dtype is that of q, or f32. sequences are those of attend, and
         what it refuses of them is refused with the same words; a number is that of the tokens that a sequence
         would have.
 
@@ -98,7 +98,7 @@ class KvCache(_core.KvCache):
         if hasattr(sequences, "__index__") and not hasattr(sequences, "__len__"):
             sequences = _given.whole("explain: tokens", sequences, 0)
         return self._explain(_given.shape("explain: q", q), sequences, how,
-                             _given.word("explain: dtype", dtype, "bf16"))
+                             _given.dtype_of("explain: dtype", dtype, q))
 
 
 def _sequence(method, value):

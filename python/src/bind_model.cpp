@@ -268,17 +268,18 @@ nb::object decoded(const Tokenizer& self, nb::handle ids, nb::handle special) {
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
+Tokenizer tokenizer_read(nb::handle path) {
+  const std::string name = path_in("Tokenizer.read: path", path);
+  const auto folders =
+      nb::cast<std::vector<std::string>>(nb::module_::import_("rapt.model").attr("_packages")());
+  return read_pretrained_tokenizer(find_model(name, folders));
+}
+
 void bind_tokenizer(nb::module_& module) {
   nb::class_<Tokenizer>(module, "Tokenizer", "Text to numbers and back.")
       .def_static(
-          "read",
-          [](nb::handle path) {
-            const std::string name = path_in("Tokenizer.read: path", path);
-            const auto folders = nb::cast<std::vector<std::string>>(
-                nb::module_::import_("rapt.model").attr("_packages")());
-            return read_pretrained_tokenizer(find_model(name, folders));
-          },
-          "path"_a.none(), nb::sig("def read(path: str | os.PathLike) -> Tokenizer"),
+          "read", &tokenizer_read, "path"_a.none(),
+          nb::sig("def read(path: str | os.PathLike) -> Tokenizer"),
           "A tokenizer.json, that of a folder or of a GGUF file, or of a model that a name stands "
           "for, as \"smollm2\".")
       .def_static("bytes", &Tokenizer::bytes, "Every byte is a token.")

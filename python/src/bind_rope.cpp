@@ -60,6 +60,26 @@ void bind_yarn(nb::module_& module) {
       });
 }
 
+void bind_long(nb::module_& module) {
+  nb::class_<LongRope>(module, "Long", nb::is_weak_referenceable(),
+                       "LongRoPE: a divisor for every pair.")
+      .def(
+          "__init__",
+          [](LongRope* self, nb::handle short_factors, nb::handle long_factors, Index trained,
+             nb::handle factor, nb::handle attention_factor) {
+            new (self) LongRope{factors_of(short_factors, "Long: short_factors"),
+                                factors_of(long_factors, "Long: long_factors"), trained,
+                                number<double>(factor, "Long: factor"),
+                                number_or_none(attention_factor, "Long: attention_factor")};
+          },
+          "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
+          "attention_factor"_a = nb::none())
+      .def("__reduce__", [](const LongRope& s) {
+        return recipe<LongRope>(s.short_factors, s.long_factors, s.trained_tokens, s.factor,
+                                s.attention_factor);
+      });
+}
+
 void bind_scalings(nb::module_& module) {
   nb::class_<LinearRope>(module, "Linear", nb::is_weak_referenceable(),
                          "All frequencies divided by the factor.")
@@ -103,23 +123,7 @@ void bind_scalings(nb::module_& module) {
       .def("__reduce__", [](const Llama3Rope& s) {
         return recipe<Llama3Rope>(s.factor, s.trained_tokens, s.low, s.high);
       });
-  nb::class_<LongRope>(module, "Long", nb::is_weak_referenceable(),
-                       "LongRoPE: a divisor for every pair.")
-      .def(
-          "__init__",
-          [](LongRope* self, nb::handle short_factors, nb::handle long_factors, Index trained,
-             nb::handle factor, nb::handle attention_factor) {
-            new (self) LongRope{factors_of(short_factors, "Long: short_factors"),
-                                factors_of(long_factors, "Long: long_factors"), trained,
-                                number<double>(factor, "Long: factor"),
-                                number_or_none(attention_factor, "Long: attention_factor")};
-          },
-          "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
-          "attention_factor"_a = nb::none())
-      .def("__reduce__", [](const LongRope& s) {
-        return recipe<LongRope>(s.short_factors, s.long_factors, s.trained_tokens, s.factor,
-                                s.attention_factor);
-      });
+  bind_long(module);
 }
 
 RopeScaling scaling_of(nb::handle given) {

@@ -1,7 +1,7 @@
 #include "attention/dispatch.h"
 
 #include <algorithm>
-#include <ranges>
+#include <iterator>
 #include <vector>
 
 #include "attention/decode/decode.h"
@@ -115,13 +115,13 @@ void dispatch(std::span<Job> jobs) {
     return [&route](Job& job) { return &route_of(job.request) == &route; };
   };
   const Route& first = route_of(jobs.front().request);
-  if (jobs.size() == 1 || std::ranges::all_of(jobs.subspan(1), takes(first)))
+  if (jobs.size() == 1 || std::all_of(jobs.begin() + 1, jobs.end(), takes(first)))
     return first.run(jobs);
   // From the last: a short context has nothing left that it could refuse.
-  for (const Route& route : std::views::reverse(all_routes)) {
+  for (auto route = std::rbegin(all_routes); route != std::rend(all_routes); ++route) {
     std::vector<Job> some;
-    std::ranges::copy_if(jobs, std::back_inserter(some), takes(route));
-    if (!some.empty()) route.run(some);
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(some), takes(*route));
+    if (!some.empty()) route->run(some);
   }
 }
 

@@ -85,6 +85,14 @@ def test_a_cache_holds_what_was_appended(type_, tolerance):
         cache.attend(q[:, :, :1], [cache.add()], "causal")
 
 
+def test_explain_takes_the_type_of_an_array():
+    halves = np.zeros((1, 8, 128, 64), np.float16)
+    assert "operands  f16" in rapt.explain(halves, halves, halves)
+    assert "operands  f32" in rapt.explain(halves, halves, halves, dtype="f32")
+    assert "operands  f32" in rapt.explain(halves.shape, halves.shape, halves.shape)
+    assert "queries   f16" in rapt.KvCache(kv_heads=8, dim=64).explain(halves, 128)
+
+
 def test_a_cache_explains_its_route():
     cache = rapt.KvCache(kv_heads=2, dim=64, type="bf16")
     said = cache.explain((1, 8, 1, 64), 4096, "causal")

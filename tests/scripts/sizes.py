@@ -1,52 +1,71 @@
 #!/usr/bin/env python3
-"""Lines per folder, files over 400 lines and the longest functions. A report, not a judge."""
+"""Small files, short functions, folders that show their parts: limits on the sources, and a report of them."""
 
 import collections
 import pathlib
 import re
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG_FILE = 400
 LONG_FUNCTION = 60
-# A line that opens a function body: at most one level of indentation, ends in ") {" and the like.
-OPENS = re.compile(r"^(\s{0,4})(?!namespace|struct|class|enum|union|extern|else|if|for|while|switch|return)"
-                   r"\S.*\)\s*(const|noexcept|override|->.*|\s)*\{$")
+FULL_FOLDER = 24  # of src
+# Written by scripts/update-unicode.
+GENERATED = {"src/text/unicode/unicode_ranges.h", "src/text/unicode/unicode_later.h"}
+# What may open a block besides a function.
+OTHER = re.compile(r"\s*(namespace|struct|class|enum|union|extern|using|else|if|for|while|switch|do|try|static const|"
+                   r"template|constexpr|const|TEST|INSTANTIATE|public|private|protected|//|#|\})")
 
 
-def functions_of(path):
-    lines = path.read_text().splitlines()
-    for begin, line in enumerate(lines):
-        match = OPENS.match(line)
-        if not match:
+def functions_of(path, lines):
+    """Functions of namespaces and of classes: from the last line of their indentation to their brace."""
+    begins = {}  # by indentation
+    for number, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if not line.strip() or indent not in (0, 2):
             continue
-        closing = match.group(1) + "}"
-        for end in range(begin + 1, len(lines)):
-            if lines[end].rstrip() == closing:
-                yield end - begin + 1, path.relative_to(ROOT), begin + 1
-                break
+        if line == " " * indent + "}" and indent in begins:
+            begin = begins.pop(indent)
+            if not OTHER.match(lines[begin]):
+                yield number - begin + 1, f"{path}:{begin + 1}"
+        elif not line.lstrip().startswith(("}", "//", "#")):
+            begins[indent] = number
+
+
+def scan():
+    """Lines per folder, files per folder of src, files and functions as (lines, place)."""
+    lines, entries = collections.Counter(), collections.Counter()
+    files, functions = [], []
+    for top in ("include", "src", "cli", "python", "tests", "bench", "examples"):
+        for path in sorted((ROOT / top).rglob("*")):
+            name = path.relative_to(ROOT)
+            if path.is_file() and top == "src":
+                entries[str(name.parent)] += 1
+            if path.suffix not in (".h", ".cpp"):
+                continue
+            text = path.read_text().splitlines()
+            lines["/".join(name.parts[:2]) if top == "src" else top] += len(text)
+            if str(name) not in GENERATED:
+                files.append((len(text), str(name)))
+            functions.extend(functions_of(name, text))
+    return lines, entries, files, functions
 
 
 def main():
-    lines = collections.Counter()
-    long_files, functions = [], []
-    for top in ("include", "src", "cli", "python", "tests", "bench", "examples"):
-        for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix not in (".h", ".cpp"):
-                continue
-            parts = path.relative_to(ROOT).parts
-            count = len(path.read_text().splitlines())
-            lines["/".join(parts[:2]) if top == "src" else top] += count
-            if count > LONG_FILE:
-                long_files.append((count, path.relative_to(ROOT)))
-            functions.extend(functions_of(path))
+    lines, entries, files, functions = scan()
     for folder, count in lines.items():
         print(f"{count:7} lines  {folder}")
-    print(f"files over {LONG_FILE} lines:", long_files and "" or "none")
-    for count, path in sorted(long_files, reverse=True):
-        print(f"{count:7} lines  {path}")
-    print("longest functions:")
-    for count, path, line in sorted(functions, key=lambda f: -f[0])[:5]:
-        print(f"{count:7} lines  {path}:{line}{'  (over 60)' if count > LONG_FUNCTION else ''}")
+    mistakes = []
+    for what, unit, limit, found in (("files", "lines", LONG_FILE, files),
+                                     ("functions", "lines", LONG_FUNCTION, functions),
+                                     ("folders", "files", FULL_FOLDER, [(n, f) for f, n in entries.items()])):
+        print(f"largest {what}, at most {limit} {unit}:")
+        ordered = sorted(found, key=lambda entry: -entry[0])
+        for count, place in ordered[:3]:
+            print(f"{count:7} {unit}  {place}")
+        mistakes += [f"{place}: {count} {unit}, expected at most {limit}" for count, place in ordered if count > limit]
+    print("\n".join(mistakes))
+    return 1 if mistakes else 0
 
 
-main()
+sys.exit(main())

@@ -366,6 +366,16 @@ Tensor hidden_of(Transformer& model, const Sample& sample, const Context& contex
   return forward(model, tape, sample).value().clone();
 }
 
+std::vector<Index> starts_of(const std::vector<Index>& lengths) {
+  std::vector<Index> starts;
+  Index start = 0;
+  for (const Index length : lengths) {
+    starts.push_back(start);
+    start += length;
+  }
+  return starts;
+}
+
 double largest(const Tensor& x) {
   double most = 0;
   for (const float number : x.numbers())

@@ -57,6 +57,11 @@ double loss_of(Transformer& model, const Sample& sample);
 /// [tokens, width] without dropout.
 Tensor hidden_of(Transformer& model, const Sample& sample, const Context& context = {});
 
+/// Layers that numbers pass on their way.
+inline Index depth(const ModelConfig& config) { return config.layers + config.encoder_layers; }
+/// Where each of some sequences begins among all tokens.
+std::vector<Index> starts_of(const std::vector<Index>& lengths);
+
 /// The largest size of a number.
 double largest(const Tensor& x);
 /// Rows first, first + 1, ..., of [rows, width].

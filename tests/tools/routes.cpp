@@ -7,8 +7,10 @@
 int main() {
   std::puts(
       "# Routes\n\n"
-      "A call takes the first route of this list that accepts it; `rapt explain` names it, and says why\n"
-      "not those before it. `src/attention/dispatch.cpp` is the list, and `rapt_routes` writes this page.\n\n"
+      "A call takes the first route of this list that accepts it; `rapt explain` names it, and "
+      "says why\n"
+      "not those before it. `src/attention/dispatch.cpp` is the list, and `rapt_routes` writes "
+      "this page.\n\n"
       "| route | what it does |\n|---|---|");
   for (const rapt::Route& route : rapt::routes())
     std::printf("| `%s` | %s |\n", route.name, route.summary);
