@@ -181,7 +181,7 @@ void print_json(const GenerateCommand& command, const std::vector<Generated>& ma
                      {"text", texts[i]},
                      {"ids", made[i].ids},
                      {"finish", text(made[i].finish)},
-                     {"log_probability", made[i].log_probability.value_or(0)},
+                     {"log_probability", made[i].log_probability.value()},
                      {"seconds", seconds}});
   fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
                          .dump(2, ' ', false, Json::error_handler_t::replace));

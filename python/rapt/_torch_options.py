@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple, Tuple
 
-import numpy
 import torch
 
 from rapt import _core, _given
@@ -74,9 +73,9 @@ def as_tensor(where, given):
     if given is None or isinstance(given, torch.Tensor):
         return given
     try:
-        # Copied by numpy: a clone would be an operation of a trace, in one of its two runs.
-        shares = torch.is_grad_enabled() and not isinstance(given, (list, tuple, int, float))
-        return torch.as_tensor(numpy.array(given) if shares else given)
+        # Copied before it is a tensor: a clone would be an operation of a trace, in one of its two runs.
+        copies = torch.is_grad_enabled() and hasattr(given, "copy")
+        return torch.as_tensor(given.copy() if copies else given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{where} is a {type(given).__name__}, expected an array") from error
 

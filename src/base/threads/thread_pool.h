@@ -17,7 +17,7 @@ class ThreadPool {
  public:
   /// What a thread does before it sleeps: waking it takes longer than a product of few rows, of
   /// which a model has dozens one after the other. With more threads than CPUs, spinning would take
-  /// time from those that work; with sleeping at once, training took half as long again.
+  /// time from those that work, so they yield instead.
   enum class Wait { spin, yield };
 
   /// Throws std::system_error unless all helpers start; those that did have ended by then.
