@@ -3,7 +3,7 @@
 #include <charconv>
 #include <stdexcept>
 
-#include "cli/output.h"
+#include "cli/console/output.h"
 
 namespace rapt::cli {
 namespace {
@@ -88,7 +88,7 @@ void add_case_options(CLI::App& command, Case& c) {
       ->check(whole_number(1));
   command.add_option("--scale", c.scale, "sqrt, dim, none, log_n or a number")
       ->capture_default_str();
-  command.add_option("--softcap", c.softcap, "Cap of the logits, 0 for none")
+  command.add_option("--softcap", c.softcap, "Cap of the logits: c * tanh(logit / c)")
       ->capture_default_str();
   command.add_option("--bias", c.bias, "What is added to the logits")
       ->check(CLI::IsMember({"none", "alibi", "kerple", "t5", "dense", "relative-keys"}))

@@ -21,7 +21,7 @@ struct Case {
   Index value_dim = 0;  // 0: dim
   std::string scale = "sqrt";
   std::string bias = "none";
-  double softcap = 0;
+  std::optional<double> softcap = {};
   double dropout = 0;
   bool sinks = false;
   bool stats = false;

@@ -4,7 +4,7 @@
 
 namespace rapt::cli {
 
-// Each adds one command with its options; the command runs when the line has been parsed.
+// Each adds one command with its options; the command runs after parsing.
 void add_plan(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_bench_peak(CLI::App& bench);
@@ -15,6 +15,7 @@ void add_bench_lsh(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
 void add_explain(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_heads(CLI::App& app);
 void add_train(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_embed(CLI::App& app);

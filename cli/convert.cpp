@@ -1,43 +1,40 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/models.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
+#include "cli/models/open_model.h"
 
 namespace rapt::cli {
 namespace {
 
 struct ConvertCommand {
-  std::string model, out, type = "f32";
-  double shard = 5;
+  std::string model, out;
+  Type type = Type::f32;
+  double max_shard_size = 5;  // GB
   bool allow_non_finite = false;
 };
 
-Type type_of(const std::string& word) {
-  return word == "bf16" ? Type::bf16 : word == "f16" ? Type::f16 : Type::f32;
-}
-
-/// What a model of others has and its copy will not: the first names, and how many more.
-void tell_left_out(const std::vector<std::string>& names) {
+/// Tensors that the copy will not have: the first names, and how many more.
+void warn_unused(const std::vector<std::string>& names) {
   constexpr std::size_t most = 8;
   if (names.empty()) return;
   std::string list;
   for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
     list += fmt::format("{}{}", i == 0 ? "" : ", ", Json(names[i]).dump(-1, ' ', true));
   if (names.size() > most) list += fmt::format(" and {} more", names.size() - most);
-  message("not written, since rapt computes nothing with them: {}", list);
+  message("not written, since rapt does not use them: {}", list);
 }
 
 void run(const ConvertCommand& command) {
   check_new_folder(command.out);
-  const Pretrained opened = open_model(command.model, {WeightForm::f32, command.allow_non_finite});
-  WriteOptions options = write_options(opened);
-  options.type = type_of(command.type);
-  options.shard_bytes = static_cast<Index>(command.shard * 1e9);
-  write_pretrained(command.out, opened.model, opened.tokenizer, options);
-  tell_left_out(opened.left_out);
+  const Pretrained opened = open_model(command.model, {WeightType::f32, command.allow_non_finite});
+  SaveOptions options = save_options(opened);
+  options.type = command.type;
+  options.max_shard_bytes = static_cast<Index>(command.max_shard_size * 1e9);
+  save_pretrained(command.out, opened.model, opened.tokenizer, options);
+  warn_unused(opened.unused_tensors);
   message("{}: {} parameters in {}, for from_pretrained", command.out, opened.model.count(),
-          command.type);
+          to_string(command.type));
 }
 
 }  // namespace
@@ -51,10 +48,9 @@ void add_convert(CLI::App& app) {
                    "Folder of a run or of a model, GGUF file, or a name: smollm2")
       ->required();
   command->add_option("folder", c->out, "New folder")->required();
-  command->add_option("--dtype", c->type, "What numbers are rounded to")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
-      ->capture_default_str();
-  command->add_option("--shard", c->shard, "Most GB of a file; more become several")
+  add_enum_option(*command, "--dtype", c->type, {Type::f32, Type::bf16, Type::f16},
+                  "Type that numbers are rounded to");
+  command->add_option("--max-shard-size", c->max_shard_size, "GB of a file; more become several")
       ->check(CLI::Range(1e-6, 1e6))
       ->check(finite_number())
       ->capture_default_str();

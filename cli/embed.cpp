@@ -2,10 +2,10 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "cli/letters.h"
-#include "cli/models.h"
-#include "cli/output.h"
-#include "cli/signals.h"
+#include "cli/console/output.h"
+#include "cli/console/stop_signals.h"
+#include "cli/models/open_model.h"
+#include "cli/models/utf8.h"
 
 namespace rapt::cli {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 struct EmbedCommand {
   std::string model;
   std::vector<std::string> texts;
-  LoadWords load;
+  LoadOptions load;
   Index threads = 0;
   bool json = false, cosine = false;
 };
@@ -63,31 +63,32 @@ void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
   }
 }
 
-/// Texts that were cut to what the model reads: how many, and the first of them.
-struct CutTexts {
+/// Texts that were truncated: how many, and the first of them.
+struct TruncatedTexts {
   std::size_t count = 0, first = 0;
   Index tokens = 0;
 
   void add(std::size_t text, Index has) {
     if (count++ == 0) first = text, tokens = has;
   }
-  void tell(Index limit) const {
+  void report(const Pretrained& loaded) const {
     if (count > 0)
-      message("{} of the texts {} cut to the {} tokens that the model reads; text {} has {}", count,
-              count == 1 ? "is" : "are", limit, first + 1, tokens);
+      message("{} of the texts {} truncated to the {} tokens that the model reads; text {} has {}",
+              count, count == 1 ? "is" : "are", max_embed_tokens(loaded).value(), first + 1,
+              tokens);
   }
 };
 
-void stop_if_asked() {
+void stop_if_signalled() {
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
 
 void run(EmbedCommand& command) {
   const StopSignals signals;
-  Pretrained loaded = open_model(command.model, load_options(command.load));
+  Pretrained loaded = open_model(command.model, command.load);
   loaded.model.pack(Context(command.threads));
   if (command.texts.empty() || is_standard_input(command.texts)) {
-    say_what_is_read("texts, one on a line,");
+    announce_standard_input("texts, one per line,");
     command.texts = lines_of(std::cin);
   }
   if (command.cosine && command.texts.size() % 2 != 0)
@@ -95,22 +96,24 @@ void run(EmbedCommand& command) {
         fmt::format("embed: --cosine of {} texts, expected pairs", command.texts.size()));
   if (loaded.tokenizer)
     for (std::size_t i = 0; i < command.texts.size(); ++i)
-      check_letters(fmt::format("embed: text {}", i + 1), command.texts[i], *loaded.tokenizer);
-  CutTexts cut;
-  // So many at a time that vectors appear as they are made.
-  constexpr std::size_t together = 1024;
+      check_utf8(fmt::format("embed: text {}", i + 1), command.texts[i], *loaded.tokenizer);
+  TruncatedTexts truncated;
+  // In batches, so that vectors appear while others are computed.
+  constexpr std::size_t batch = 1024;
   std::vector<std::string> texts;
   texts.swap(command.texts);
-  for (std::size_t first = 0; first < texts.size(); first += together) {
-    const std::size_t end = std::min(texts.size(), first + together);
+  for (std::size_t first = 0; first < texts.size(); first += batch) {
+    const std::size_t end = std::min(texts.size(), first + batch);
     command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
                          texts.begin() + static_cast<std::ptrdiff_t>(end));
-    const Tensor vectors = embed_texts(
-        loaded, command.texts, Context(command.threads), stop_if_asked,
-        [&](Index text, Index tokens) { cut.add(first + static_cast<std::size_t>(text), tokens); });
+    const EmbedEvents events{.cancel_check = stop_if_signalled,
+                             .truncated = [&](Index text, Index tokens) {
+                               truncated.add(first + static_cast<std::size_t>(text), tokens);
+                             }};
+    const Tensor vectors = embed_texts(loaded, command.texts, events, Context(command.threads));
     command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);
   }
-  cut.tell(embed_limit(loaded));
+  truncated.report(loaded);
 }
 
 }  // namespace
@@ -120,11 +123,11 @@ void add_embed(CLI::App& app) {
   const auto c = std::make_shared<EmbedCommand>();
   command->add_option("model", c->model, "Folder of an encoder, or a name: minilm")->required();
   command->add_option("text", c->texts, "Texts (default, and -: lines of standard input)");
-  command->add_flag("--cosine", c->cosine, "Of pairs of texts, how alike they are: -1 to 1");
+  command->add_flag("--cosine", c->cosine, "Cosine similarity of pairs of texts: -1 to 1");
   add_load_options(*command, c->load);
   command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
-  command->add_flag("--json", c->json, "A JSON object for each text, one on a line");
+  command->add_flag("--json", c->json, "A JSON object for each text, one per line");
   command->callback([c] { run(*c); });
 }
 

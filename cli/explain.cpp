@@ -2,7 +2,7 @@
 
 #include "cli/case.h"
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
 #include "rapt/cache.h"
 
 namespace rapt::cli {
@@ -18,16 +18,16 @@ struct ExplainOptions {
 
 std::string text_of(const ExplainOptions& options, const Attention& how, const Context& context) {
   const Case& c = options.c;
-  const Type type = parse_type(c.dtype);
+  const Type type = from_string<Type>(c.dtype);
   if (options.cache.empty())
-    return explain(c.q_shape(), c.k_shape(), c.v_shape(), how, context, type);
+    return explain(c.q_shape(), c.k_shape(), c.v_shape(), how, type, context);
   CacheOptions cache{.kv_heads = c.k_shape()[1],
                      .dim = c.dim,
                      .value_dim = c.v_shape()[3],
-                     .type = parse_cache_type(options.cache)};
+                     .type = from_string<CacheType>(options.cache)};
   if (const std::optional<Lsh> leaf = lsh_part(how.pattern))
     cache.lsh = CacheLsh{.lsh = *leaf, .tokens = c.tokens};
-  return explain(c.q_shape(), cache, c.tokens, how, context, type);
+  return explain(c.q_shape(), cache, c.tokens, how, type, context);
 }
 
 void run(const ExplainOptions& options) {

@@ -3,10 +3,11 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "cli/letters.h"
-#include "cli/models.h"
-#include "cli/output.h"
-#include "cli/signals.h"
+#include "cli/console/output.h"
+#include "cli/console/stop_signals.h"
+#include "cli/models/open_model.h"
+#include "cli/models/utf8.h"
+#include "rapt/generate.h"
 
 namespace rapt::cli {
 namespace {
@@ -15,15 +16,14 @@ struct GenerateCommand {
   std::string model;
   std::vector<std::string> prompts;
   GenerateOptions options;
-  std::string overflow = "stop", cache = "f32";
-  LoadWords load;
+  LoadOptions load;
   bool chat = false;
   std::optional<std::string> system;
   Index threads = 0;
   bool json = false;
 };
 
-/// As `echo` puts one behind what it was told to say.
+/// `echo` adds one line end.
 std::string without_line_end(std::string text) {
   if (!text.ends_with('\n')) return text;
   text.pop_back();
@@ -31,7 +31,7 @@ std::string without_line_end(std::string text) {
   return text;
 }
 
-/// Task models know numbers only: "12 7 7".
+/// Models of tasks read numbers: "12 7 7".
 std::vector<std::int32_t> numbers_in(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::int32_t> ids;
@@ -48,25 +48,26 @@ std::string prompt_name(std::size_t prompt, std::size_t count) {
   return count == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, count);
 }
 
-class Speech {
+/// Encodes prompts and prints what a model writes.
+class TokenPrinter {
  public:
-  Speech(const Pretrained& opened, bool streams) : opened_(opened), streams_(streams) {
+  TokenPrinter(const Pretrained& opened, bool streams) : opened_(opened), streams_(streams) {
     if (opened.tokenizer) stream_.emplace(*opened.tokenizer);
   }
 
   std::vector<std::int32_t> ids_of(const std::string& which, const std::string& prompt,
                                    const GenerateCommand& command) const {
-    if (opened_.tokenizer) check_letters("generate: " + which, prompt, *opened_.tokenizer);
+    if (opened_.tokenizer) check_utf8("generate: " + which, prompt, *opened_.tokenizer);
     if (command.chat) return chat_ids(opened_, prompt, command.system);
     return opened_.tokenizer ? prompt_ids(opened_, prompt) : numbers_in(prompt);
   }
-  void say(std::int32_t id) {
+  void print(std::int32_t id) {
     if (!streams_) return;
-    fmt::print("{}", stream_ ? stream_->add(id) : std::to_string(id) + ' ');
+    fmt::print("{}", stream_ ? stream_->step(id) : std::to_string(id) + ' ');
     flush_result();
   }
-  /// What is left when the last token has come.
-  void end() {
+  /// Prints the rest after the last token.
+  void finish() {
     if (streams_ && stream_) fmt::print("{}", stream_->finish());
   }
   std::string text_of(std::span<const std::int32_t> ids) const {
@@ -77,19 +78,18 @@ class Speech {
  private:
   const Pretrained& opened_;
   bool streams_;
-  std::optional<TextStream> stream_;
+  std::optional<DecodeStream> stream_;
 };
 
-/// Prompts of more tokens take long enough for somebody to wonder.
-constexpr Index shortest_told = 512;
+/// Longer prompts take long enough to show progress.
+constexpr Index shortest_with_progress = 512;
 
-/// When tokens came, of so many prompts. Whoever does not see them sees how many there are, but for
-/// those of beam search, which come in the end.
-class Clock {
+/// Times tokens. Shows how many there are if they are not printed; beam search gives them last.
+class GenerationTimer {
  public:
-  Clock(std::size_t prompts, bool streams) : prompts_(prompts), streams_(streams) {}
+  GenerationTimer(std::size_t prompts, bool streams) : prompts_(prompts), streams_(streams) {}
   void reading(Index prompt, Index read, Index tokens) const {
-    if (tokens <= shortest_told) return;
+    if (tokens <= shortest_with_progress) return;
     progress(fmt::format("reading {}: {} of {} tokens",
                          prompt_name(static_cast<std::size_t>(prompt), prompts_), read, tokens));
   }
@@ -101,9 +101,9 @@ class Clock {
     if (!streams_) progress(fmt::format("tokens written: {}", count_));
   }
   double seconds() const { return since(start_); }
-  /// To people who watch: how fast it went after the first token.
-  void tell() const {
-    if (count_ < 2 || !someone_watches()) return;
+  /// On a terminal: the speed after the first token.
+  void report() const {
+    if (count_ < 2 || !is_terminal()) return;
     if (prompts_ > 1) {  // some are read after the first token of others
       message("{} tokens for {} prompts in {:.2f} s", count_, prompts_, seconds());
       return;
@@ -127,34 +127,31 @@ class Clock {
 GenerateOptions options_of(const GenerateCommand& command, const Pretrained& opened) {
   GenerateOptions options = command.options;
   options.log_probability = command.json;
-  options.overflow = command.overflow == "slide" ? GenerateOptions::Overflow::slide
-                                                 : GenerateOptions::Overflow::stop;
-  options.cache = command.cache == "bf16"   ? CacheType::bf16
-                  : command.cache == "int8" ? CacheType::int8
-                                            : CacheType::f32;
-  if (opened.tokenizer) options.entries = opened.tokenizer->entries();
-  options.ends = opened.special.ends;
-  if (command.chat) options.ends.push_back(chat_end(opened));
-  options.start = opened.special.decoder_start.value_or(opened.special.padding.value_or(0));
+  if (opened.tokenizer) options.vocab_size = opened.tokenizer->vocab_size();
+  const ModelTokens& special = opened.special_tokens;
+  options.stop_tokens = special.eos;
+  if (command.chat) options.stop_tokens.push_back(chat_stop_token(opened));
+  options.decoder_start_token = special.decoder_start.value_or(special.pad.value_or(0));
   return options;
 }
 
-/// Positions that the model has not met in training: told once, of the longest prompt.
-void tell_long_prompts(const Pretrained& opened,
+/// Warns once, for the longest prompt, if the context may outgrow the model's training.
+void warn_long_prompts(const Pretrained& opened,
                        const std::vector<std::vector<std::int32_t>>& prompts,
                        const GenerateOptions& options) {
   const auto shorter = [](const auto& a, const auto& b) { return a.size() < b.size(); };
   const auto longest = std::max_element(prompts.begin(), prompts.end(), shorter);
-  const Index most = made_for(opened), count = std::ssize(*longest);
-  if (most == 0 || options.most_seen(count) <= most) return;
+  const std::optional<Index> most = trained_context(opened);
+  const Index count = std::ssize(*longest);
+  if (!most || options.max_context(count) <= *most) return;
   const std::string written =
-      count > most ? "" : fmt::format(" and up to {} may follow", options.tokens);
-  message("{} has {} tokens{}, the model was made for {}",
+      count > *most ? "" : fmt::format(" and up to {} may follow", options.max_new_tokens);
+  message("{} has {} tokens{}, the model was trained for {}",
           prompt_name(static_cast<std::size_t>(longest - prompts.begin()), prompts.size()), count,
-          written, most);
+          written, *most);
 }
 
-/// Texts one below the other; of several each under a line of its own, as `head` has it.
+/// Several texts each get a header line, as in `head`.
 void print_texts(const std::vector<std::string>& texts) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (texts.size() > 1)
@@ -163,14 +160,15 @@ void print_texts(const std::vector<std::string>& texts) {
   }
 }
 
-/// Texts that might have gone on.
-void tell_full_context(const std::vector<Generated>& made) {
-  const auto full = [](const Generated& each) { return each.finish == Generated::Finish::context; };
+void warn_full_context(const std::vector<Generated>& made) {
+  const auto full = [](const Generated& each) {
+    return each.finish_reason == Generated::Finish::context;
+  };
   const auto count = std::count_if(made.begin(), made.end(), full);
   if (count == 0) return;
   const std::string which =
       made.size() == 1 ? "the text ends" : fmt::format("{} of {} texts end", count, made.size());
-  message("{} because the context is full: see --context and --overflow", which);
+  message("{} because the context is full: see --context-size and --overflow", which);
 }
 
 void print_json(const GenerateCommand& command, const std::vector<Generated>& made,
@@ -180,7 +178,7 @@ void print_json(const GenerateCommand& command, const std::vector<Generated>& ma
     cases.push_back({{"prompt", command.prompts[i]},
                      {"text", texts[i]},
                      {"ids", made[i].ids},
-                     {"finish", text(made[i].finish)},
+                     {"finish_reason", to_string(made[i].finish_reason)},
                      {"log_probability", made[i].log_probability.value()},
                      {"seconds", seconds}});
   fmt::print("{}\n", (cases.size() == 1 ? cases.front() : Json(cases))
@@ -188,76 +186,106 @@ void print_json(const GenerateCommand& command, const std::vector<Generated>& ma
 }
 
 void run(GenerateCommand& command) {
-  Pretrained loaded = open_model(command.model, load_options(command.load));
+  Pretrained loaded = open_model(command.model, command.load);
   loaded.model.pack(Context(command.threads));
   if (command.prompts.empty() || is_standard_input(command.prompts)) {
-    say_what_is_read("the prompt");
-    command.prompts = {without_line_end(all_of(std::cin, "generate: standard input"))};
+    announce_standard_input("the prompt");
+    command.prompts = {without_line_end(read_all(std::cin, "generate: standard input"))};
   }
-  const bool alone = command.prompts.size() == 1 && !command.json && command.options.beams == 1;
-  Speech speech(loaded, alone);
+  const bool alone = command.prompts.size() == 1 && !command.json && command.options.num_beams == 1;
+  TokenPrinter printer(loaded, alone);
   std::vector<std::vector<std::int32_t>> prompts;
   if (command.system && loaded.tokenizer)
-    check_letters("generate: --system", *command.system, *loaded.tokenizer);
+    check_utf8("generate: --system", *command.system, *loaded.tokenizer);
   for (std::size_t i = 0; i < command.prompts.size(); ++i)
     prompts.push_back(
-        speech.ids_of(prompt_name(i, command.prompts.size()), command.prompts[i], command));
-  if (command.chat && loaded.chat_template.empty())
-    message("the model has no chat template; the form is ChatML, whose tokens it has");
+        printer.ids_of(prompt_name(i, command.prompts.size()), command.prompts[i], command));
+  if (command.chat && !loaded.chat_template)
+    message("the model has no chat template; using ChatML, whose tokens it has");
   if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
-    message("the context is read anew for every token: {}", why);
+    message("the whole context is read again for every token: {}", why);
   const GenerateOptions options = options_of(command, loaded);
-  tell_long_prompts(loaded, prompts, options);
+  warn_long_prompts(loaded, prompts, options);
   const StopSignals signals;
-  Clock clock(prompts.size(), alone);
+  GenerationTimer timer(prompts.size(), alone);
   GenerateEvents events;
   events.reading = [&](Index prompt, Index read, Index tokens) {
-    clock.reading(prompt, read, tokens);
+    timer.reading(prompt, read, tokens);
   };
   events.token = [&](Index, std::int32_t id) {
-    clock.count();
-    speech.say(id);
+    timer.count();
+    printer.print(id);
   };
   events.cancelled = [] { return StopSignals::caught() != 0; };
   const std::vector<Generated> made =
       generate(loaded.model, prompts, options, events, Context(command.threads));
-  speech.end();
+  printer.finish();
   if (!alone) end_progress();
-  const double taken = clock.seconds();
-  std::vector<std::string> texts;  // what is streamed has been printed
-  for (const Generated& each : made) texts.push_back(alone ? "" : speech.text_of(each.ids));
+  const double taken = timer.seconds();
+  std::vector<std::string> texts;  // a streamed one has been printed
+  for (const Generated& each : made) texts.push_back(alone ? "" : printer.text_of(each.ids));
   command.json ? print_json(command, made, texts, taken) : print_texts(texts);
-  tell_full_context(made);
-  clock.tell();
+  warn_full_context(made);
+  timer.report();
   if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
 }
 
 void add_sampling_options(CLI::App& command, Sampling& sampling) {
-  command.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+  command.add_option("--temperature", sampling.temperature, "0: always the most likely token")
       ->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "Choose among so many; 0: all")
-      ->check(whole_number(0))
-      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "Choose among this many of the most likely tokens")
+      ->check(whole_number(1));
   command
       .add_option("--top-p", sampling.top_p,
-                  "Choose among the likeliest that reach this probability together")
+                  "Choose among the most likely tokens that reach this probability together")
       ->capture_default_str();
   command
       .add_option("--min-p", sampling.min_p,
-                  "Choose among those at least this likely, relative to the likeliest")
+                  "Choose among tokens at least this likely, relative to the most likely one")
       ->capture_default_str();
   command
-      .add_option("--repetition", sampling.repetition, "Penalty for tokens written lately; 1: none")
+      .add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Penalty for recent tokens; 1: none")
       ->capture_default_str();
+  command
+      .add_option("--repetition-window", sampling.repetition_window, "How many tokens are recent")
+      ->check(whole_number(1))
+      ->default_str(std::to_string(sampling.repetition_window.value()));
   command.add_option("--seed", sampling.seed, "The same seed writes the same text")
       ->check(whole_number(0))
       ->capture_default_str();
 }
 
+void add_search_options(CLI::App& command, GenerateOptions& options) {
+  command.add_option("--num-beams", options.num_beams, "Beam search; nothing is drawn")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  command
+      .add_option("--length-penalty", options.length_penalty,
+                  "Beams are ranked by log-probability / length^penalty")
+      ->check(finite_number())
+      ->capture_default_str();
+}
+
+void add_context_options(CLI::App& command, GenerateOptions& options) {
+  using Overflow = GenerateOptions::Overflow;
+  command
+      .add_option("--context-size", options.context_size,
+                  "Tokens seen at a time (default: as many as the model has positions for)")
+      ->check(whole_number(1));
+  add_enum_option(command, "--overflow", options.overflow, {Overflow::stop, Overflow::slide},
+                  "When the context is full: stop, or slide and forget the oldest tokens");
+  command.add_option("--pinned", options.pinned, "First tokens that sliding keeps")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  add_enum_option(command, "--cache-type", options.cache_type,
+                  {CacheType::f32, CacheType::bf16, CacheType::int8}, "Type of keys and values");
+}
+
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "Go on from a prompt with a trained model");
+  CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a trained model");
   const auto c = std::make_shared<GenerateCommand>();
   command
       ->add_option("model", c->model,
@@ -265,40 +293,22 @@ void add_generate(CLI::App& app) {
       ->required();
   command->add_option(
       "prompt", c->prompts,
-      "Texts to go on from (default, and -: standard input, without the end of its last line)");
+      "Texts to continue (default, and -: standard input, without the end of its last line)");
   command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
-  command
-      ->add_option("--system", c->system,
-                   "With --chat: what the model is told first (default: what its template says)")
-      ->needs("--chat");
+  command->add_option("--system", c->system, "With --chat: the system message")->needs("--chat");
   add_load_options(*command, c->load);
-  command->add_option("--tokens", c->options.tokens, "Most tokens to write")
+  command->add_option("-n,--max-new-tokens", c->options.max_new_tokens, "Most tokens to write")
       ->check(whole_number(1))
       ->capture_default_str();
   add_sampling_options(*command, c->options.sampling);
-  command
-      ->add_option("--beams", c->options.beams,
-                   "Beam search with so many beams; nothing is drawn then")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command->add_option("--context", c->options.context, "Tokens seen at a time; 0: all")
-      ->check(whole_number(0))
-      ->capture_default_str();
-  command->add_option("--overflow", c->overflow, "Where the context is full: stop, or slide")
-      ->check(CLI::IsMember({"stop", "slide"}))
-      ->capture_default_str();
-  command->add_option("--pinned", c->options.pinned, "First tokens that sliding keeps")
-      ->check(whole_number(0))
-      ->capture_default_str();
-  command->add_option("--cache", c->cache, "What keys and values are kept as")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
-      ->capture_default_str();
+  add_search_options(*command, c->options);
+  add_context_options(*command, c->options);
   command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
   command->add_flag("--json", c->json,
                     "Print JSON: an object for one prompt, an array for several");
   command->footer(
-      "Standard output is the text alone, of several prompts each under a line \"==> prompt 1 of 2 "
+      "Standard output is the text alone; several prompts each get a line \"==> prompt 1 of 2 "
       "<==\". Ctrl-C ends it with exit code 130.");
   command->callback([c] { run(*c); });
 }

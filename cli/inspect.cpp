@@ -6,9 +6,10 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/inspect_health.h"
-#include "cli/models.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
+#include "cli/models/find_model.h"
+#include "rapt/pretrained.h"
+#include "rapt/train.h"
 
 namespace rapt::cli {
 namespace {
@@ -17,7 +18,6 @@ struct InspectCommand {
   std::string path;
   std::vector<std::string> sets;
   InspectOptions options;
-  HealthCommand health;
   bool json = false;
 };
 
@@ -37,7 +37,7 @@ std::string flops_text(double flops) {
   return fmt::format("{:.4g}{}", flops, units[unit]);
 }
 
-/// Branches in front of a line: whether more lines of each level follow.
+/// Tree branches before a line.
 std::string branches(const std::vector<InspectLine>& lines, std::size_t at) {
   std::string text;
   for (Index depth = 1; depth <= lines[at].depth; ++depth) {
@@ -50,7 +50,7 @@ std::string branches(const std::vector<InspectLine>& lines, std::size_t at) {
   return text;
 }
 
-/// Columns that a text takes; continuation bytes of UTF-8 take none.
+/// Columns of a text; continuation bytes of UTF-8 have none.
 std::size_t columns_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -67,8 +67,8 @@ void print_columns(const std::vector<Cells>& rows, const std::vector<bool>& righ
   for (const Cells& row : rows) {
     std::string text;
     for (std::size_t c = 0; c < row.size(); ++c) {
-      const std::string room(widths[c] - columns_of(row[c]), ' ');
-      text += right[c] ? room + row[c] : row[c] + room;
+      const std::string padding(widths[c] - columns_of(row[c]), ' ');
+      text += right[c] ? padding + row[c] : row[c] + padding;
       if (c + 1 < row.size()) text += "  ";
     }
     text.erase(text.find_last_not_of(' ') + 1);
@@ -114,9 +114,10 @@ void print_memory(const Inspection& model, const ModelConfig& config) {
 
 std::string tokenizer_text(const RunStatus& run) {
   if (!run.tokenizer) return "none: the task has numbers of its own";
-  const bool bytes = run.config.tokenizer.kind == TokenizerOptions::Kind::bytes &&
-                     run.config.tokenizer.path.empty();
-  return fmt::format("{}, {} entries", bytes ? "bytes" : "bpe", grouped(run.tokenizer->entries()));
+  const bool bytes =
+      run.config.tokenizer.kind == TokenizerOptions::Kind::bytes && !run.config.tokenizer.path;
+  return fmt::format("{}, {} tokens", bytes ? "bytes" : "bpe",
+                     grouped(run.tokenizer->vocab_size()));
 }
 
 void print_run(const RunStatus& run) {
@@ -175,33 +176,29 @@ Json json_of(const RunStatus& run) {
   return object;
 }
 
-void print_outline(const PretrainedOutline& outline, const std::string& path) {
+void print_info(const PretrainedInfo& info, const std::string& path) {
   std::vector<std::string> parts;
   Index bytes = 0;
-  for (const auto& [type, stored] : outline.stored) {
+  for (const auto& [type, stored] : info.stored) {
     parts.push_back(
         fmt::format("{} {} in {}", bytes_text(stored.bytes), type,
                     stored.tensors == 1 ? "1 tensor" : fmt::format("{} tensors", stored.tensors)));
     bytes += stored.bytes;
   }
-  fmt::print("family       {}\n", outline.family);
+  fmt::print("family       {}\n", info.family);
   fmt::print("stored       {}: {}\n", bytes_text(bytes), fmt::join(parts, ", "));
-  fmt::print("context      {} tokens\n", grouped(outline.config.max_tokens));
+  fmt::print("context      {} tokens\n", grouped(info.config.max_positions));
   fmt::print("from         {}\n\n", path);
 }
 
-Json json_of(const PretrainedOutline& outline) {
+Json json_of(const PretrainedInfo& info) {
   Json types = Json::object();
-  for (const auto& [type, stored] : outline.stored)
+  for (const auto& [type, stored] : info.stored)
     types[type] = {{"tensors", stored.tensors}, {"bytes", stored.bytes}};
-  return {{"family", outline.family}, {"context", outline.config.max_tokens}, {"types", types}};
+  return {{"family", info.family}, {"context", info.config.max_positions}, {"types", types}};
 }
 
 void run(const InspectCommand& command) {
-  if (command.health.asked())
-    return run_health(command.path, command.health,
-                      command.json ? HealthOutput::json : HealthOutput::text);
-  check_no_text(command.health);
   const bool toml = command.path.ends_with(".toml");
   if (toml && !std::filesystem::exists(command.path))
     throw std::invalid_argument("inspect: there is no file " + command.path);
@@ -210,41 +207,40 @@ void run(const InspectCommand& command) {
   if (!toml && !command.sets.empty())
     throw std::invalid_argument("inspect: --set with a model, expected a config file (.toml)");
   std::optional<RunStatus> status;
-  std::optional<PretrainedOutline> outline;
+  std::optional<PretrainedInfo> info;
   RunConfig config;
   if (folder) {
     status = run_status(path);
-    for (const std::string& line : status->notices) message(line);
+    for (const std::string& line : status->warnings) message(line);
     config = status->config;
   } else if (toml) {
     config = read_run_config(path, command.sets);
   } else {
-    outline = outline_pretrained(path);
-    config.model = outline->config;
+    info = pretrained_info(path);
+    config.model = info->config;
   }
   const Inspection model = inspect(config.model, command.options);
   if (command.json) {
     Json object = json_of(model, command.options);
     if (status) object["run"] = json_of(*status);
-    if (outline) object["stored"] = json_of(*outline);
+    if (info) object["stored"] = json_of(*info);
     return print(object);
   }
   if (status) print_run(*status);
-  if (outline) print_outline(*outline, path);
+  if (info) print_info(*info, path);
   print_tree(model);
   print_memory(model, config.model);
-  if (config.model.vocabulary == 0)
+  if (!config.model.vocab_size)
     fmt::print(
-        "\nvocabulary is 0, so embedding and head are left out; train takes it from the "
-        "data.\n--set model.vocabulary=258 counts them for bytes.\n");
+        "\nThere is no vocab_size, so embedding and head are left out; train takes it from the "
+        "data.\n--set model.vocab_size=258 counts them for bytes.\n");
 }
 
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("inspect",
-                                         "Show the shapes, parameters, arithmetic and memory of a "
-                                         "model, or what its heads do on a text");
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show the shapes, parameters, arithmetic and memory of a model");
   const auto options = std::make_shared<InspectCommand>();
   command
       ->add_option("model", options->path,
@@ -262,14 +258,11 @@ void add_inspect(CLI::App& app) {
       ->check(whole_number(1));
   command->add_option("--set", options->sets, "section.key=value, over the file; may be repeated")
       ->allow_extra_args(false);
-  add_health_options(*command, options->health);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Layers that are alike share a line, whose numbers are those of one. Flops are those of\n"
-      "products in a forward pass; scores exist a tile at a time and are never stored.\n\n"
-      "rapt inspect smollm2 --text README.md --limit 1024 --html heads.html\n"
-      "reports on every head: entropy, saturation, sinks, reach, likeness, and what narrower\n"
-      "attention would cost and save. Options of the table do not matter then.");
+      "products in a forward pass; scores exist a tile at a time and are never stored.\n"
+      "What heads do on a text: rapt heads MODEL --text FILE");
   command->callback([options] { run(*options); });
 }
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/signals.h"
+#include "cli/console/output.h"
+#include "cli/console/stop_signals.h"
 
 namespace rapt::cli {
 namespace {
@@ -48,6 +48,11 @@ void run(LabCommand& command) {
     }
     progress(progress_bar(done, what));
   };
+  command.options.command = [&](const std::string& experiment) {
+    const std::uint64_t seed = command.options.seed;
+    return fmt::format("rapt lab {0} --out {0}{1}", experiment,
+                       seed == 1 ? "" : fmt::format(" --seed {}", seed));
+  };
   const LabReport report = run_lab(command.options, Context(command.threads));
   end_progress();
   const std::filesystem::path folder = command.folder;
@@ -76,7 +81,7 @@ void add_lab(CLI::App& app) {
   command->callback([c] { run(*c); });
   command->footer(
       "The page needs no network. All experiments take about two minutes on two cores.\n"
-      "A model of your own: rapt inspect MODEL --text FILE");
+      "A model of your own: rapt heads MODEL --text FILE");
 }
 
 }  // namespace rapt::cli

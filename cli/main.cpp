@@ -5,14 +5,14 @@
 #include <system_error>
 
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/signals.h"
-#include "cli/streams.h"
-#include "cli/usage.h"
+#include "cli/console/output.h"
+#include "cli/console/stop_signals.h"
+#include "cli/console/streams.h"
+#include "cli/console/usage_error.h"
 
 namespace {
 
-enum Exit { success = 0, failure = 1, usage = 2, hung_up = 128 + SIGPIPE };
+enum Exit { success = 0, failure = 1, usage = 2, broken_pipe = 128 + SIGPIPE };
 
 constexpr const char* examples = R"text(Examples:
   rapt plan "window(256, 256) | tokens({0})" --tokens 4096
@@ -20,6 +20,7 @@ constexpr const char* examples = R"text(Examples:
   rapt bench attention --pattern causal --tokens 1024 4096 --backward
   rapt explain --pattern "causal & window(512, 0)" --tokens 8192
   rapt inspect examples/encoder-decoder.toml --batch 32 --tokens 2048
+  rapt heads smollm2 --text README.md --limit 1024
   rapt train --data texts/ --set model.layers=4 --out run
   rapt generate run "Once upon a time"
   rapt generate smollm2 --chat "Why is the sky blue?"
@@ -28,7 +29,7 @@ constexpr const char* examples = R"text(Examples:
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
 Exit codes: 0 success, 1 failure while running, 2 wrong usage, 129, 130 and 143 interrupted,
-141 nobody reads the result any more.)text";
+141 the reader of the result is gone.)text";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
@@ -41,6 +42,7 @@ int parse_and_run(int argc, char** argv) {
   rapt::cli::add_bench(app);
   rapt::cli::add_explain(app);
   rapt::cli::add_inspect(app);
+  rapt::cli::add_heads(app);
   rapt::cli::add_train(app);
   rapt::cli::add_generate(app);
   rapt::cli::add_embed(app);
@@ -65,14 +67,14 @@ int parse_and_run(int argc, char** argv) {
 
 int complain(const char* what, Exit code) {
   rapt::cli::end_progress();
-  std::fprintf(stderr, "rapt: %s\n", what);  // allocates nothing: memory may be what is missing
+  std::fprintf(stderr, "rapt: %s\n", what);  // allocates nothing: memory may be exhausted
   return code;
 }
 
-/// A reader that hangs up (`rapt plan ... | head`) has had enough: no message, but the code that
-/// other programs end with. Anything else is a failure.
+/// A reader that closes the pipe (`rapt plan ... | head`) gets no message, but the exit code that
+/// other programs have then. Anything else is a failure.
 int report(const std::system_error& error) {
-  if (error.code() == std::errc::broken_pipe) return hung_up;
+  if (error.code() == std::errc::broken_pipe) return broken_pipe;
   return complain(error.what(), failure);
 }
 

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
 
 namespace rapt::cli {
 namespace {

@@ -4,8 +4,9 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "cli/letters.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
+#include "cli/models/find_model.h"
+#include "cli/models/utf8.h"
 #include "rapt/pretrained.h"
 
 namespace rapt::cli {
@@ -13,16 +14,17 @@ namespace {
 
 struct TokenizeCommand {
   std::string model;
-  // Apart, because several words would lose the brackets of "[SEP]".
+  // Two options, because a list would lose the brackets of "[SEP]".
   std::optional<std::string> text, pair;
   std::vector<std::string> ids;
-  EncodeOptions encode{.frame = false};
+  EncodeOptions encode{.add_special_tokens = false};
+  DecodeOptions decoding;
   bool tokens = false, decode = false, json = false;
 };
 
-std::string input() { return all_of(std::cin, "tokenize: standard input"); }
+std::string input() { return read_all(std::cin, "tokenize: standard input"); }
 
-/// Numbers, between them spaces or, as in a list of JSON or of Python, commas and brackets.
+/// Numbers separated by spaces, or as a list of JSON or Python.
 std::vector<std::int32_t> ids_in(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
@@ -38,13 +40,13 @@ std::vector<std::int32_t> ids_in(std::string text) {
   return ids;
 }
 
-/// JSON is UTF-8; bytes that are not become U+FFFD.
+/// JSON is UTF-8; invalid bytes become U+FFFD.
 void print_safely(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void decode(const TokenizeCommand& command, const Tokenizer& tokenizer, const std::string& text) {
-  const std::string result = tokenizer.decode(ids_in(text), {.special = command.encode.special});
+  const std::string result = tokenizer.decode(ids_in(text), command.decoding);
   if (command.json) return print_safely({{"text", result}});
   fmt::print("{}\n", result);
 }
@@ -52,20 +54,20 @@ void decode(const TokenizeCommand& command, const Tokenizer& tokenizer, const st
 std::vector<std::string> spellings(const Tokenizer& tokenizer,
                                    const std::vector<std::int32_t>& ids) {
   std::vector<std::string> result;
-  for (const std::int32_t id : ids) result.push_back(tokenizer.spelling_of(id));
+  for (const std::int32_t id : ids) result.push_back(tokenizer.id_to_token(id));
   return result;
 }
 
-/// One line each: a spelling may have spaces and line ends, which are quoted.
+/// One line each, quoted: a spelling may have spaces and line ends.
 void print_tokens(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   for (const std::int32_t id : ids)
     fmt::print(
         "{:>7}  {}\n", id,
-        Json(tokenizer.spelling_of(id)).dump(-1, ' ', false, Json::error_handler_t::replace));
+        Json(tokenizer.id_to_token(id)).dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void run(const TokenizeCommand& command) {
-  const Tokenizer tokenizer = read_pretrained_tokenizer(find_model(command.model));
+  const Tokenizer tokenizer = load_tokenizer(find_model(command.model));
   if (!command.ids.empty() && !command.decode)
     throw std::invalid_argument(
         fmt::format("tokenize: {} texts, expected one (in quotes, if it has spaces); only --decode "
@@ -77,14 +79,14 @@ void run(const TokenizeCommand& command) {
     words.insert(words.end(), command.ids.begin(), command.ids.end());
     return decode(command, tokenizer, fmt::format("{}", fmt::join(words, " ")));
   }
-  check_letters("tokenize: what is given", text, tokenizer);
-  if (command.pair) check_letters("tokenize: --pair", *command.pair, tokenizer);
+  check_utf8("tokenize: the text", text, tokenizer);
+  if (command.pair) check_utf8("tokenize: --pair", *command.pair, tokenizer);
   const Encoding encoding = command.pair
                                 ? tokenizer.encode_pair(text, *command.pair, command.encode)
                                 : tokenizer.encode(text, command.encode);
   if (command.json)
     return print_safely({{"ids", encoding.ids},
-                         {"types", encoding.types},
+                         {"type_ids", encoding.type_ids},
                          {"tokens", spellings(tokenizer, encoding.ids)}});
   if (command.tokens) return print_tokens(tokenizer, encoding.ids);
   fmt::print("{}\n", fmt::join(encoding.ids, " "));
@@ -107,11 +109,15 @@ void add_tokenize(CLI::App& app) {
                     "Print a line for each token: its id and spelling");
   command->add_flag("--decode", options->decode, "From ids to text")
       ->excludes("--pair", "--tokens");
-  command->add_flag("--frame", options->encode.frame,
-                    "Add the special tokens around texts that the model was trained with");
-  command->add_flag("--special", options->encode.special,
-                    "Special tokens spelled out in the text become those; with --decode: are "
-                    "spelled out");
+  command->add_flag("--add-special-tokens", options->encode.add_special_tokens,
+                    "Add the special tokens that the model was trained with");
+  command->add_flag("--parse-special", options->encode.parse_special,
+                    "Special tokens spelled out in the text become those tokens");
+  command
+      ->add_flag("--skip-special-tokens,!--no-skip-special-tokens",
+                 options->decoding.skip_special_tokens,
+                 "With --decode: leave special tokens out, or spell them out")
+      ->needs("--decode");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { run(*options); });
 }

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "cli/commands.h"
-#include "cli/output.h"
-#include "cli/signals.h"
+#include "cli/console/output.h"
+#include "cli/console/stop_signals.h"
 #include "rapt/train.h"
 
 namespace rapt::cli {
@@ -35,7 +35,7 @@ class ProgressLine {
         "left",
         p.step, p.steps, p.loss, p.learning_rate, p.gradient_norm, p.tokens_per_second,
         100 * p.of_peak, time_text(p.seconds_left));
-    if (someone_watches()) return progress(line);
+    if (is_terminal()) return progress(line);
     const auto now = std::chrono::steady_clock::now();
     if (p.step != p.steps && now - last_ < std::chrono::seconds(10)) return;
     last_ = now;
@@ -51,20 +51,20 @@ void say(const std::string& line) {
   message(line);
 }
 
-const char* text(TrainResult::End end) {
-  switch (end) {
-    case TrainResult::End::steps:
+const char* sentence(TrainResult::Finish reason) {
+  switch (reason) {
+    case TrainResult::Finish::steps:
       return "all steps done";
-    case TrainResult::End::patience:
+    case TrainResult::Finish::patience:
       return "the evaluation loss does not fall any more";
-    case TrainResult::End::accuracy:
-      return "exact accuracy reached";
+    case TrainResult::Finish::accuracy:
+      return "target accuracy reached";
     default:
       return "stopped";
   }
 }
 
-/// Says what there is to go on with where a folder is none.
+/// Names the runs beside a folder that holds none.
 void check_run_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   if (is_run_folder(folder)) return;
@@ -76,31 +76,31 @@ void check_run_folder(const std::string& folder) {
   std::sort(others.begin(), others.end());
   if (others.size() > 8) others.resize(8);
   throw std::runtime_error(fmt::format(
-      "train: {} holds no run to go on with{}", folder,
+      "train: {} holds no run to resume{}", folder,
       others.empty() ? "" : fmt::format("; beside it there are {}", fmt::join(others, ", "))));
 }
 
-/// Trains, and says which flags help where the folder is taken.
+/// Trains, and names the flags that help if the folder is taken.
 TrainResult train_in(const TrainCommand& command, const RunConfig& config,
                      const TrainEvents& events) {
   try {
-    return train(config, command.folder, events, Context(command.threads),
-                 command.force    ? OldRun::start_over
-                 : command.resume ? OldRun::go_on
-                                  : OldRun::refuse);
+    const OldRun old_run = command.force    ? OldRun::overwrite
+                           : command.resume ? OldRun::resume
+                                            : OldRun::refuse;
+    return train(config, command.folder, old_run, events, Context(command.threads));
   } catch (const FolderTaken& error) {
     const bool run = error.by() == FolderTaken::By::run;
     throw std::invalid_argument(
         std::string(error.what()) + "; " +
-        (run ? "--resume goes on with it, --force starts it over, " : "--force writes over it, ") +
-        "--out takes another folder");
+        (run ? "--resume continues it, --force starts it over, " : "--force overwrites it, ") +
+        "--out names another folder");
   }
 }
 
 void run(const TrainCommand& command) {
   std::vector<std::string> sets = command.sets;
   if (!command.data.empty()) sets.push_back("data.path=" + command.data);
-  // --resume alone goes on with what the folder says.
+  // --resume alone takes the config of the folder.
   const bool alone = command.resume && command.config.empty();
   if (alone) check_run_folder(command.folder);
   const RunConfig config =
@@ -119,22 +119,22 @@ void run(const TrainCommand& command) {
   };
   events.stop = [] { return StopSignals::caught() != 0; };
   const TrainResult result = train_in(command, config, events);
-  if (result.taken == 0 && result.end == TrainResult::End::steps) {
-    say(fmt::format("step {}: nothing left to do; a larger train.steps goes on", result.step));
+  if (result.steps_taken == 0 && result.finish_reason == TrainResult::Finish::steps) {
+    say(fmt::format("step {}: nothing left to do; a larger train.steps continues", result.step));
     return;
   }
-  if (result.taken == 0 && result.end == TrainResult::End::stopped)
+  if (result.steps_taken == 0 && result.finish_reason == TrainResult::Finish::stopped)
     say("stopped before a step was taken; nothing has changed");
   else
-    say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step, text(result.end),
-                    result.loss, command.folder));
-  if (result.end == TrainResult::End::stopped) throw Stopped{StopSignals::caught()};
+    say(fmt::format("step {}: {}, loss {:.4f}; saved in {}", result.step,
+                    sentence(result.finish_reason), result.loss, command.folder));
+  if (result.finish_reason == TrainResult::Finish::stopped) throw Stopped{StopSignals::caught()};
 }
 
 }  // namespace
 
 void add_train(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Train a Transformer, or go on with one");
+  CLI::App* command = app.add_subcommand("train", "Train a Transformer, or resume a run");
   const auto options = std::make_shared<TrainCommand>();
   command->add_option(
       "--data", options->data,
@@ -146,14 +146,14 @@ void add_train(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads (default: all CPUs)")
       ->check(whole_number(1));
   CLI::Option* resume = command->add_flag("--resume", options->resume,
-                                          "Go on from the newest checkpoint of the folder");
+                                          "Continue from the newest checkpoint of the folder");
   command->add_flag("--force", options->force, "Start over in a folder that holds a run")
       ->excludes(resume);
   command->footer(
       "The folder gets config.toml, tokenizer.json, metrics.jsonl and checkpoints. Ctrl-C "
       "finishes\n"
-      "the step, saves and ends with exit code 130, SIGTERM with 143, SIGHUP with 129; --resume\n"
-      "goes on with the same bits. Three failed saves in a row end the run.");
+      "the step, saves and exits with code 130, SIGTERM with 143, SIGHUP with 129; --resume\n"
+      "continues with the same bits. Three failed saves in a row end the run.");
   command->callback([options] { run(*options); });
 }
 

@@ -1,5 +1,5 @@
 #include "cli/commands.h"
-#include "cli/output.h"
+#include "cli/console/output.h"
 #include "rapt/context.h"
 
 namespace rapt::cli {

@@ -1,4 +1,7 @@
-// One training step of a causal attention layer, and the same numbers again one token at a time.
+// One training step of a causal attention layer with a window, and the same numbers again when a
+// token is decoded alone.
+//
+//   build/release/bin/example_causal
 
 #include <rapt/rapt.h>
 
@@ -24,17 +27,17 @@ int main() {
   const rapt::Attention how{.pattern = rapt::causal() & rapt::window(63, 0), .stats = true};
 
   const rapt::Attended y = rapt::attend(q, k, v, how);
-  const rapt::Gradients g = rapt::attend_backward(y.out, q, k, v, y.out, y.rows, how);
+  const rapt::Gradients g = rapt::attend_backward(y.out, q, k, v, y, how);
   std::printf("last row: out %.6f, entropy %.4f nats, reach %.2f tokens; dq %.6f\n",
               static_cast<double>(y.out.numbers().back()),
               static_cast<double>(y.stats->entropy.numbers().back()),
               static_cast<double>(y.stats->reach.numbers().back()),
               static_cast<double>(g.dq.numbers().back()));
 
-  // Decoding: the newest query alone against all keys. It stands at the last position by itself.
+  // Decoding: the newest query alone against all keys. Queries are always the newest positions.
   const rapt::View all = q;
   const rapt::View newest =
-      rapt::View::trusted(all.row(0, 0, tokens - 1), {1, heads, 1, dim}, all.strides());
+      rapt::View::unchecked(all.row(0, 0, tokens - 1), {1, heads, 1, dim}, all.strides());
   const rapt::Attended again = rapt::attend(newest, k, v, how);
   std::printf("decoded:  out %.6f\n", static_cast<double>(again.out.numbers().back()));
 }

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Writes pairs of numbers and their English names, "1234<tab>one thousand two hundred thirty-four":
-FOLDER/train.tsv to learn from and FOLDER/test.tsv with other numbers to be tested on."""
+FOLDER/train.tsv to train on and FOLDER/test.tsv with other numbers to test with.
+
+    python3 examples/digits_to_words.py FOLDER
+"""
 
 import argparse
 import hashlib
@@ -10,7 +13,7 @@ import sys
 SMALL = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
          "fifteen sixteen seventeen eighteen nineteen").split()
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-# Every word occurs below this, so these are always learnt from.
+# Every word occurs below this, so these are always in the training data.
 BASICS = 100
 
 
@@ -38,11 +41,11 @@ def write(path, numbers, swap):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--largest", type=int, default=9999, help="number there is (%(default)s)")
-    parser.add_argument("--train", type=int, default=8000, help="pairs to learn from (%(default)s)")
-    parser.add_argument("--test", type=int, default=1000, help="pairs held out (%(default)s)")
+    parser.add_argument("--largest", type=int, default=9999, help="largest number (%(default)s)")
+    parser.add_argument("--train", type=int, default=8000, help="pairs to train on (%(default)s)")
+    parser.add_argument("--test", type=int, default=1000, help="pairs to test with (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--swap", action="store_true", help="words to digits")
     given = parser.parse_args()

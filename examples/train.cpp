@@ -1,4 +1,9 @@
-// Trains a small decoder on a text, loads it again and lets it go on from a prompt.
+// Training from C++: train a small decoder on a text, load it again and let it continue a prompt.
+//
+//   build/release/bin/example_train
+//
+// The folder that train() writes is the same as that of `rapt train`: a run that was interrupted
+// resumes bit for bit, and `rapt generate`, `rapt inspect` and `rapt convert` read it.
 
 #include <rapt/generate.h>
 #include <rapt/train.h>
@@ -16,28 +21,31 @@ int main() {
   for (std::ofstream out(text); out.tellp() < 20'000;)
     out << "the hare sees the hound, the hound sees the hare, and round they go;\n";
 
-  rapt::RunConfig config;
-  config.model.vocabulary = 0;  // that of the data: bytes
-  config.model.width = 64;
+  rapt::RunConfig config;  // bytes as tokens, unless config.tokenizer says otherwise
+  config.model.hidden_size = 64;
   config.model.layers = 2;
   config.model.heads = 2;
-  config.model.patterns = {"causal & window(31, 0)"};
+  config.model.patterns = {rapt::causal() & rapt::window(31, 0)};  // layer i has pattern i mod size
   config.data.path = text;
   config.data.tokens = 128;
-  config.train.steps = config.train.schedule.steps = 60;
-  config.train.schedule.peak = 5e-3;
+  config.train.steps = 60;
+  config.train.learning_rate = 5e-3;
   config.train.log_every = 20;
 
   rapt::TrainEvents events;
   events.progress = [](const rapt::TrainProgress& p) {
     std::printf("step %ld: loss %.3f\n", static_cast<long>(p.step), p.loss);
   };
-  rapt::train(config, run, events);
+  events.evaluation = [](const rapt::Evaluation& e) {
+    std::printf("held-out text: loss %.3f, %.0f %% of the bytes predicted\n", e.loss,
+                100 * e.accuracy);
+  };
+  rapt::train(config, run, rapt::OldRun::resume, events);
 
-  rapt::LoadedRun loaded = rapt::load_run(run);
+  const rapt::LoadedRun loaded = rapt::load_run(run);
   const std::vector<std::vector<std::int32_t>> prompts = {loaded.tokenizer->encode("the hound")};
-  const auto said =
-      rapt::generate(loaded.model, prompts, {.sampling = {.temperature = 0}, .tokens = 40});
-  std::printf("the hound%s\n", loaded.tokenizer->decode(said[0].ids).c_str());
+  const auto made =
+      rapt::generate(loaded.model, prompts, {.sampling = {.temperature = 0}, .max_new_tokens = 40});
+  std::printf("the hound%s\n", loaded.tokenizer->decode(made[0].ids).c_str());
   std::filesystem::remove_all(folder);
 }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rapt/context.h"
@@ -27,6 +29,10 @@ struct RAPT_API Scale {
   /// Keys that only a dense bias of -inf hides are counted.
   static Scale log_n(double base = 512) { return {Rule::log_n, base}; }
 };
+
+RAPT_API std::string to_string(Scale::Rule rule);
+template <>
+RAPT_API Scale::Rule from_string<Scale::Rule>(std::string_view name);
 
 /// bias = -slope[head] * |query position - key position|
 struct Alibi {
@@ -107,7 +113,7 @@ class LshOrder;
 struct Attention {
   Pattern pattern = full();
   Scale scale = {};
-  double softcap = 0;  // 0: none; c: c * tanh(logit / c), before the bias
+  std::optional<double> softcap = {};  // c: c * tanh(logit / c), before the bias
   Bias bias = {};
   View relative_values = {};  // Shaw: [2 * reach + 1, value_dim], shared by all heads; the value of
                               // a pair is v_j + its row clip(j - i, -reach, reach) + reach
@@ -150,11 +156,37 @@ struct Stats {
   Tensor sink_mass;       // probability of the learned sink, or of key 0 if there is none
 };
 
+/// What every kind of attention returns.
 struct Attended {
   Tensor out;  // [batch, heads, queries, value_dim], of q's type
-  Tensor lse;  // [batch, heads, queries], natural logarithm of the denominator
+  Tensor lse;  // [batch, heads, queries], natural logarithm of the denominator; attend() only
   Rows rows;   // what the backward pass needs
-  std::optional<Stats> stats;
+  Rows global_rows = {};  // the same of Longformer's global tokens: of each item [heads, globals]
+  std::optional<Stats> stats = {};
+};
+
+/// What backward reads of an `Attended`, which turns into one by itself. Spell it out for an output
+/// in the caller's memory: {out, y.rows}. It borrows all three.
+struct AttendedView {
+  AttendedView(const Attended& y) : out(y.out), rows(y.rows), global_rows(y.global_rows) {}
+  AttendedView(AnyView out_, const Rows& rows_) : AttendedView(out_, rows_, rows_) {}
+  AttendedView(AnyView out_, const Rows& rows_, const Rows& global_rows_)
+      : out(out_), rows(rows_), global_rows(global_rows_) {}
+
+  AnyView out;
+  const Rows& rows;
+  const Rows& global_rows;
+};
+
+/// Gradients of what attention returned; a tensor or view alone is that of the output.
+struct OutputGradients {
+  template <class T>
+  requires std::convertible_to<T, AnyView> OutputGradients(T&& dout_)
+      : dout(std::forward<T>(dout_)) {}
+  OutputGradients(AnyView dout_, View dlse_) : dout(dout_), dlse(dlse_) {}
+
+  AnyView dout;
+  View dlse = {};  // [batch, heads, queries]; empty: the loss does not depend on lse
 };
 
 /// Gradients; a part that the call did not have is empty.
@@ -186,14 +218,14 @@ RAPT_API Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how =
 RAPT_API Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v,
                               const Attention& how = {}, const Context& context = {});
 
-/// Gradients of sum(dout * out) with respect to q, k, v and every learnable part of the score.
+/// Gradients of sum(dout * out) + sum(dlse * lse) with respect to q, k, v and every learnable part
+/// of the score.
 ///
-/// `out` and `rows` come from attend with the same operands and the same `how`; an `out` in f32 is
-/// used as it is, one of 16 bits only if `rows` keep no better one. Of sum(dout * out) +
-/// sum(dlse * lse) if `dlse` [batch, heads, queries] is given.
-RAPT_API Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
-                                   const Rows& rows, const Attention& how = {},
-                                   const Context& context = {}, View dlse = {});
+/// `attended` comes from attend with the same operands and the same `how`. An output of 16 bits is
+/// read only if the rows keep no f32 one.
+RAPT_API Gradients attend_backward(const OutputGradients& gradients, AnyView q, AnyView k,
+                                   AnyView v, const AttendedView& attended,
+                                   const Attention& how = {}, const Context& context = {});
 
 /// Where gradients of the operands are written: the shapes and types of q, k and v, any strides.
 struct GradientViews {
@@ -202,14 +234,15 @@ struct GradientViews {
 
 /// The same, writing dq, dk and dv into memory of the caller, which must not overlap anything else
 /// of the call. `Gradients::dq`, dk and dv stay empty.
-RAPT_API Gradients attend_backward_into(const GradientViews& to, AnyView dout, AnyView q, AnyView k,
-                                        AnyView v, AnyView out, const Rows& rows,
-                                        const Attention& how = {}, const Context& context = {},
-                                        View dlse = {});
+RAPT_API Gradients attend_backward_into(const GradientViews& to, const OutputGradients& gradients,
+                                        AnyView q, AnyView k, AnyView v,
+                                        const AttendedView& attended, const Attention& how = {},
+                                        const Context& context = {});
 
-/// Which kernel, instruction set, tiles and threads a call with these shapes would use, in words.
+/// Which route, kernel, instruction set, tiles and threads a call with these shapes would use, in
+/// words.
 RAPT_API std::string explain(const Shape& q, const Shape& k, const Shape& v,
-                             const Attention& how = {}, const Context& context = {},
-                             Type type = Type::f32);
+                             const Attention& how = {}, Type type = Type::f32,
+                             const Context& context = {});
 
 }  // namespace rapt

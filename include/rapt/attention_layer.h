@@ -25,38 +25,37 @@ struct HeadColumns {
   Index first = 0;
 };
 
-/// What else a call may be told.
+/// Optional parts of a call.
 struct AttentionExtras {
-  /// What is learnt of how.bias.table, [buckets, heads]; null: nothing.
+  /// The parameter behind how.bias.table, [buckets, heads]; null: the table is not trained.
   Parameter* table = nullptr;
-  /// Called with what forward gave, the output left out.
-  std::function<void(const Attended&)> seen = {};
-  /// Called before each call of the engine; may change how it runs.
-  std::function<void(const View& q, const View& k, const View& v, Attention& how)> asked = {};
+  /// Called before each attend; may change how it runs.
+  std::function<void(const View& q, const View& k, const View& v, Attention& how)> before_call = {};
+  /// Called after each attend, with its result except the output.
+  std::function<void(const Attended&)> after_call = {};
 };
 
 /// [rows of q, heads * dim]. `shape.heads` are those of q; k and v have `kv_heads`. q, k and v may
-/// be columns of one variable, and k may be q itself. `how` borrows its tables until backward is
-/// over.
+/// be columns of one variable, and k may be q itself. The tables of `how` must outlive backward.
 RAPT_API Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k,
                             const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                             const Attention& how, const AttentionExtras& extras = {});
 
-/// What is said about one sequence of several, or about neighbours of one length.
+/// One sequence of several, or neighbours of one length.
 struct SequenceCall {
   Index tokens;
   Attention how;
-  Index items = 1;  // neighbours of so many tokens each
-  Index keys = 0;   // of each; 0: as many as tokens
+  Index items = 1;                 // neighbours of so many tokens each
+  std::optional<Index> keys = {};  // of each; none: as many as tokens
 };
 
-/// The same for sequences that lie one after the other in the rows, each by itself: it has the same
-/// bits alone and beside any others. shape.items is 1. `asked` is called for all of them before the
-/// first runs, `seen` for all of them after the last.
-RAPT_API Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
-                                  const HeadColumns& v, const HeadShape& shape, Index kv_heads,
-                                  const std::vector<SequenceCall>& sequences,
-                                  const AttentionExtras& extras = {});
+/// The same for sequences of several lengths, one after the other in the rows. Each has the same
+/// bits alone and beside any others. shape.items is 1. before_call is called for all of them before
+/// the first runs, after_call for all of them after the last.
+RAPT_API Variable attention_varlen(Tape& tape, const HeadColumns& q, const HeadColumns& k,
+                                   const HeadColumns& v, const HeadShape& shape, Index kv_heads,
+                                   const std::vector<SequenceCall>& sequences,
+                                   const AttentionExtras& extras = {});
 
 /// Sequences one after the other, and heads of all of them.
 struct SequenceHeads {
@@ -65,8 +64,8 @@ struct SequenceHeads {
   Index dim = 64;
 };
 /// Longformer's attention: queries, keys and values are columns of `qkv` [rows, 3 heads dim], those
-/// of global tokens of `global_qkv`, which may be empty if there are none. how.classes has one for
-/// each row, or is empty.
+/// of global tokens of `global_qkv`, which may be empty if there are none. how.classes has one
+/// entry for each row, or is empty.
 RAPT_API Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& global_qkv,
                                        const SequenceHeads& shape, const Longformer& how);
 
@@ -74,14 +73,14 @@ RAPT_API Variable longformer_attention(Tape& tape, const Variable& qkv, const Va
 RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& shape,
                             Parameter& gain, double epsilon);
 
-/// Turns the first shape.heads heads of every row by their positions: row r stands at positions[r],
-/// or, if there are none, token t of every item at first + t. The numbers of x are reused if nobody
-/// else holds them.
+/// Rotates the first shape.heads heads of every row by their positions: row r has positions[r], or,
+/// if there are none, token t of every item has first + t. Reuses the memory of x if nothing else
+/// holds it.
 RAPT_API Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
                          const std::vector<Index>& positions = {}, Index first = 0);
-/// Sequences one after the other, the tokens of each counted from 0 and turned by a rope of its
-/// own. shape.items is 1.
-RAPT_API Variable rotate_apart(Tape& tape, Variable x, const HeadShape& shape,
-                               const std::vector<Index>& lengths, const std::vector<Rope>& ropes);
+/// The same for sequences one after the other, the tokens of each counted from 0 and rotated by a
+/// rope of its own. shape.items is 1.
+RAPT_API Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
+                                const std::vector<Index>& lengths, const std::vector<Rope>& ropes);
 
 }  // namespace rapt

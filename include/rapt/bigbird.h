@@ -37,7 +37,7 @@ RAPT_API Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird&
                                  const Context& context = {});
 /// `attended` comes from attend_bigbird with the same operands and the same `how`.
 RAPT_API Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
-                                           const Attended& attended, const BigBird& how,
+                                           const AttendedView& attended, const BigBird& how,
                                            const Context& context = {});
 
 }  // namespace rapt

@@ -14,9 +14,10 @@ namespace rapt {
 enum class CacheType { f32, bf16, int8 };
 
 /// "f32", "bf16", "int8"
-RAPT_API std::string text(CacheType type);
+RAPT_API std::string to_string(CacheType type);
 /// Throws std::invalid_argument if no type is called so.
-RAPT_API CacheType parse_cache_type(const std::string& text);
+template <>
+RAPT_API CacheType from_string<CacheType>(std::string_view name);
 
 /// For attention with an lsh leaf: tokens are hashed when they are appended.
 struct CacheLsh {
@@ -32,14 +33,17 @@ struct CacheLsh {
 struct CacheOptions {
   Index kv_heads = 1;
   Index dim = 64;
-  Index value_dim = 0;  // 0: as dim
+  std::optional<Index> value_dim = {};  // as dim if absent
   CacheType type = CacheType::f32;
-  /// 0: keep all. Otherwise each of the tokens appended last finds itself and the window - 1 tokens
-  /// before it, and the first `pinned` ones; whole pages that none of them needs are given up.
-  Index window = 0;
+  /// Absent: keep all. Otherwise each of the tokens appended last sees itself, the window - 1
+  /// tokens before it and the first `pinned` ones; whole pages that none of them needs are
+  /// released.
+  std::optional<Index> window = {};
   Index pinned = 0;
   /// Set: the cache serves patterns with this lsh leaf and no others, and keeps all tokens.
   std::optional<CacheLsh> lsh = {};
+
+  Index filled_value_dim() const { return value_dim.value_or(dim); }
 };
 
 /// Keys and values of growing sequences, stored in the layout the kernels read.
@@ -54,8 +58,8 @@ class RAPT_API KvCache {
   /// A sequence is a number that stays valid until it is removed.
   using Sequence = Index;
 
-  /// Throws std::invalid_argument if an option makes no sense. The layout is that of the context's
-  /// instruction set; attend asks for a context with the same one.
+  /// Throws std::invalid_argument if an option makes no sense. Pages have the layout of the
+  /// context's instruction set, and attention over the cache runs in this context.
   explicit KvCache(const CacheOptions& options, const Context& context = {});
   ~KvCache();
   KvCache(KvCache&&) noexcept;
@@ -85,17 +89,17 @@ class RAPT_API KvCache {
   Index pages() const;
   Index bytes() const;
 
-  struct Body;
-  const Body& body() const { return *body_; }
+  struct Impl;
 
  private:
-  std::unique_ptr<Body> body_;
+  friend struct detail::Access;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// Attention of q [batch, heads, queries, dim] over a cache: item i sees sequence sequences[i],
-/// whose newest tokens the queries are. A pattern that asks for tokens which the cache's window let
-/// go is std::invalid_argument, and so are more queries than tokens if the first of them sees
-/// nothing for standing before all keys: what they ask for has not been appended.
+/// Attention of q [batch, heads, queries, dim] over a cache, in the cache's context: item i sees
+/// sequence sequences[i], whose newest tokens the queries are. Throws std::invalid_argument if a
+/// pattern needs tokens that the window has released, and if there are more queries than tokens and
+/// the first of them would stand before all keys: its tokens have not been appended.
 ///
 /// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
 /// bit for bit with how.strict, which keeps a few queries from taking a shorter way.
@@ -105,26 +109,23 @@ class RAPT_API KvCache {
 /// borders of chunks. q are the newest keys once more. Padding is what append_padding says, not a
 /// key that the rest of the pattern hides from all.
 RAPT_API Attended attend(AnyView q, const KvCache& cache,
-                         std::span<const KvCache::Sequence> sequences, const Attention& how = {},
-                         const Context& context = {});
+                         std::span<const KvCache::Sequence> sequences, const Attention& how = {});
 
-/// The same for who wants the output alone, in memory of his own that must not overlap q or a dense
-/// bias: no lse, rows or statistics are kept, and a call of one sequence over few keys asks for no
-/// memory.
+/// The same for the output alone, written into the caller's memory, which must not overlap q or a
+/// dense bias: no lse, rows or statistics are kept, and a call of one sequence over few keys
+/// allocates nothing.
 RAPT_API void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
-                          std::span<const KvCache::Sequence> sequences, const Attention& how = {},
-                          const Context& context = {});
+                          std::span<const KvCache::Sequence> sequences, const Attention& how = {});
 
-/// Which way attend goes over sequences of a cache, with queries [batch, heads, queries, dim] of a
-/// type, in words. Throws std::invalid_argument as attend would.
+/// The route that attend takes over sequences of a cache, with queries [batch, heads, queries, dim]
+/// of a type, in words. Throws std::invalid_argument as attend would.
 RAPT_API std::string explain(const Shape& q, const KvCache& cache,
                              std::span<const KvCache::Sequence> sequences,
-                             const Attention& how = {}, const Context& context = {},
-                             Type type = Type::f32);
-/// The same of a cache that is not there, whose sequences would have `tokens` tokens each. What has
-/// left its window is not known.
+                             const Attention& how = {}, Type type = Type::f32);
+/// The same for a cache with these options and sequences of `tokens` tokens each. What its window
+/// has released is not known.
 RAPT_API std::string explain(const Shape& q, const CacheOptions& cache, Index tokens,
-                             const Attention& how = {}, const Context& context = {},
-                             Type type = Type::f32);
+                             const Attention& how = {}, Type type = Type::f32,
+                             const Context& context = {});
 
 }  // namespace rapt

@@ -26,11 +26,11 @@ class RAPT_API Context {
   Index threads() const;
   const std::string& isa() const;
 
-  struct Body;
-  const Body& body() const { return *body_; }
+  struct Impl;
 
  private:
-  std::shared_ptr<Body> body_;
+  friend struct detail::Access;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// Instruction sets this build has and this CPU can run, best first.
@@ -39,7 +39,7 @@ RAPT_API std::vector<std::string> supported_isas();
 /// CPUs this process may use: affinity mask and cgroup quota, at least 1.
 RAPT_API Index usable_cpus();
 
-/// "0.1.0"
+/// "0.2.0"
 RAPT_API std::string version();
 
 }  // namespace rapt

@@ -7,8 +7,8 @@
 namespace rapt {
 
 /// Where in a training run something is dropped. Dropout is a function of this key and of the place
-/// of a number, never of what was drawn before: whoever computes a layer again with the same key
-/// drops the same numbers.
+/// of a number, never of what was drawn before: computing a layer again with the same key drops the
+/// same numbers.
 struct RAPT_API DropoutKey {
   std::uint64_t seed = 0;  // of the run
   Index step = 0;
@@ -19,7 +19,7 @@ struct RAPT_API DropoutKey {
   DropoutKey at(Index other) const { return {seed, step, layer, other}; }
   /// One number for all four, as Attention::dropout takes it.
   std::uint64_t mixed() const;
-  /// Dropout of attention probabilities at this place.
+  /// Dropout of attention probabilities with this key.
   Dropout attention(double rate) const { return {rate, mixed()}; }
   bool operator==(const DropoutKey&) const = default;
 };

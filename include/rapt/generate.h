@@ -5,92 +5,103 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rapt/model.h"
 
 namespace rapt {
 
-/// How the next token is chosen from its logits: a repetition penalty, a temperature, then the
-/// likeliest ones are kept and one of them is drawn.
+/// How the next token is chosen from its logits: repetition penalty, temperature, then top-k, min-p
+/// and top-p filters, then a draw.
 struct RAPT_API Sampling {
-  double temperature = 0.8;  // 0: the likeliest, always
-  Index top_k = 0;           // 0: all
-  double top_p = 1;          // the fewest tokens whose probabilities reach this sum
-  double min_p = 0;          // those at least this likely, relative to the likeliest
-  double repetition = 1;  // logits of tokens seen lately are divided by this, or times it below 0
-  Index lately = 64;      // tokens that count for it; 0: all
+  double temperature = 0.8;         // 0: greedy, always the most likely token
+  std::optional<Index> top_k = {};  // keep this many of the most likely tokens; none: all
+  double top_p = 1;                 // keep the fewest tokens whose probabilities reach this sum
+  double min_p = 0;                 // keep tokens with this share of the top token's probability
+  /// Logits of recent tokens are divided by this if positive, multiplied if negative; 1: no
+  /// penalty.
+  double repetition_penalty = 1;
+  std::optional<Index> repetition_window = 64;  // how many tokens are recent; none: all
   std::uint64_t seed = 0;
 
-  /// Throws std::invalid_argument if something is out of its range.
+  /// Throws std::invalid_argument if a value is out of range.
   void check() const;
 };
 
-/// The token that is drawn: a function of the logits, the tokens so far, the seed and the place.
-/// Throws std::invalid_argument if no logit is a number.
+/// The token that is drawn: a function of the logits, the tokens so far, the seed and `sequence`.
+/// Throws std::invalid_argument if every logit is NaN.
 RAPT_API std::int32_t draw_token(std::span<const float> logits,
                                  std::span<const std::int32_t> so_far, const Sampling& sampling,
                                  std::uint64_t sequence);
 
-/// The command and Python have these defaults too.
+/// The command and Python have the same names and defaults.
 struct RAPT_API GenerateOptions {
   Sampling sampling = {};
-  Index tokens = 128;  // at most so many new ones
-  /// Tokens that may be seen at a time; 0: as many as positions were learnt, else no limit.
-  Index context = 0;
+  Index max_new_tokens = 128;
+  /// Tokens that may be seen at a time; none: as many as there are trained positions, else no
+  /// limit.
+  std::optional<Index> context_size = {};
   enum class Overflow {
-    stop,   // where the context ends
-    slide,  // the oldest tokens are forgotten, but for the first `pinned`
+    stop,   // end where the context is full
+    slide,  // forget the oldest tokens except the first `pinned`
   };
   Overflow overflow = Overflow::stop;
   Index pinned = 4;
-  CacheType cache = CacheType::f32;
-  std::vector<std::int32_t> ends = {};  // tokens that end a text
-  Index entries = 0;                    // tokens from here on are never chosen; 0: all may be
-  /// Encoder-decoders: what the decoder starts with.
-  std::int32_t start = 0;
-  /// More than 1: beam search, the likeliest text of so many that are followed. Nothing is drawn
-  /// then: `sampling` plays no part.
-  Index beams = 1;
-  double length_penalty = 1;  // beams: log-probability / length^penalty decides
-  /// Also give Generated::log_probability, for a pass over the vocabulary per token. Beam search
+  CacheType cache_type = CacheType::f32;
+  std::vector<std::int32_t> stop_tokens = {};  // end of a text; never part of the result
+  std::optional<Index> vocab_size = {};  // ids from here on are never chosen; none: all may be
+  std::int32_t decoder_start_token = 0;  // of an encoder-decoder
+  /// More than 1: beam search for the most likely text. Nothing is drawn; `sampling` is not used.
+  Index num_beams = 1;
+  double length_penalty = 1;  // beams are ranked by log-probability / length^length_penalty
+  /// Also compute Generated::log_probability: one pass over the vocabulary per token. Beam search
   /// always does.
   bool log_probability = false;
 
+  /// Throws std::invalid_argument if a value is out of range.
   void check() const;
-  /// The most tokens that see one another in a text that goes on from a prompt of so many.
-  Index most_seen(Index prompt) const;
+  /// The most tokens in the context at any time after a prompt of this many.
+  Index max_context(Index prompt_tokens) const;
 };
+
+/// "stop", "slide"
+RAPT_API std::string to_string(GenerateOptions::Overflow overflow);
+/// Throws std::invalid_argument for any other name.
+template <>
+RAPT_API GenerateOptions::Overflow from_string<GenerateOptions::Overflow>(std::string_view name);
 
 struct Generated {
   enum class Finish {
-    end,        // the model wrote a token that ends a text
-    length,     // as many tokens as were asked for
-    context,    // no room for more
+    eos,        // the model wrote a stop token
+    length,     // max_new_tokens reached
+    context,    // the context is full
     cancelled,  // by the caller
   };
-  std::vector<std::int32_t> ids;  // new ones; the token that ends it is not among them
-  Finish finish = Finish::length;
-  std::optional<double> log_probability =
-      {};  // of the tokens, under the model itself, if asked for
+  std::vector<std::int32_t> ids;  // the new tokens, without the stop token
+  Finish finish_reason = Finish::length;
+  std::optional<double> log_probability = {};  // of the tokens under the model, if requested
 };
 
-/// "end", "length", "context" or "cancelled".
-RAPT_API std::string text(Generated::Finish finish);
+/// "eos", "length", "context", "cancelled"
+RAPT_API std::string to_string(Generated::Finish finish);
+/// Throws std::invalid_argument for any other name.
+template <>
+RAPT_API Generated::Finish from_string<Generated::Finish>(std::string_view name);
 
-/// What a caller may want while tokens come.
+/// Called while tokens come.
 struct GenerateEvents {
-  /// Every new token of a prompt, as soon as it is known. Not called by beam search.
+  /// Every new token, as soon as it is known. Not called by beam search.
   std::function<void(Index prompt, std::int32_t id)> token = {};
-  /// How many tokens of a prompt have been read, of how many: before each piece of it.
+  /// Before each part of a prompt is read: how many of its tokens have been read.
   std::function<void(Index prompt, Index read, Index tokens)> reading = {};
-  /// Asked between tokens and between pieces of a prompt.
+  /// Return true to cancel. Called between tokens and between parts of a prompt.
   std::function<bool()> cancelled = {};
 };
 
-/// Goes on from prompts, all of them at a time; of an encoder-decoder they are the sources. A
-/// prompt gives the same tokens alone and in company. Throws std::invalid_argument, before anything
-/// is read, if one of them is empty, leaves no room in the context or has tokens of no model.
+/// Continues all prompts side by side; prompts of an encoder-decoder are its sources. A prompt
+/// gives the same tokens alone and in a batch. Throws std::invalid_argument before any work if a
+/// prompt is empty, fills the context or has ids outside the vocabulary.
 RAPT_API std::vector<Generated> generate(const Transformer& model,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          const GenerateOptions& options = {},

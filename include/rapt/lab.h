@@ -20,18 +20,19 @@ RAPT_API std::vector<LabExperiment> lab_experiments();
 struct LabOptions {
   std::vector<std::string> experiments = {};  // names; empty: all
   std::uint64_t seed = 1;
-  /// Told how much is done, from 0 to 1, and what is going on. What it throws ends the work.
+  /// Called with the fraction done, 0 to 1, and the current step. An exception ends the run.
   std::function<void(double done, const std::string& what)> progress = {};
+  /// What the page tells readers to type to run one experiment again. Empty: nothing.
+  std::function<std::string(const std::string& experiment)> command = {};
 };
 
-/// A page to look at, and the same numbers to compute with.
+/// A page to look at, and its numbers as JSON.
 struct LabReport {
   std::string html;  // needs no network and no other file
   std::string json;
 };
 
-/// Runs experiments with the engine itself. Throws std::invalid_argument if there is none of a
-/// name.
+/// Runs experiments with the engine itself. Throws std::invalid_argument if a name is unknown.
 RAPT_API LabReport run_lab(const LabOptions& options = {}, const Context& context = {});
 
 }  // namespace rapt

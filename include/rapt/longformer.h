@@ -23,7 +23,7 @@ struct Longformer {
   Dropout dropout = {};
   /// [batch][tokens] or [tokens] for all items alike; empty: all local.
   std::vector<TokenClass> classes = {};
-  bool gradients = true;  // keep what exact gradients need of a 16-bit output: local.out
+  bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 
 /// q, k, v and, where there are global tokens, the other projections, all [batch, heads, tokens,
@@ -33,33 +33,20 @@ struct LongformerOperands {
   AnyView q_global = {}, k_global = {}, v_global = {};
 };
 
-struct LongformerAttended {
-  Tensor out;          // [batch, heads, tokens, dim]; zeros for padding
-  Rows local, global;  // what backward needs; global: of each item [heads, its globals]. A 16-bit
-                       // output of all tokens is in local.out as f32, unless !gradients
-};
-
-/// The same borrowed, for outputs that lie in memory of the caller.
-struct LongformerOutcome {
-  LongformerOutcome(const LongformerAttended& y) : out(y.out), local(y.local), global(y.global) {}
-  LongformerOutcome(AnyView out_, const Rows& local_, const Rows& global_)
-      : out(out_), local(local_), global(global_) {}
-  AnyView out;
-  const Rows& local;
-  const Rows& global;
-};
-
 struct LongformerGradients {
   Tensor dq, dk, dv;
   Tensor dq_global, dk_global, dv_global;  // empty without global operands
 };
 
-/// Throws std::invalid_argument if shapes disagree, or a global token has no global operands.
-RAPT_API LongformerAttended attend(const LongformerOperands& operands, const Longformer& how,
-                                   const Context& context = {});
-RAPT_API LongformerGradients attend_backward(AnyView dout, const LongformerOperands& operands,
-                                             const LongformerOutcome& attended,
-                                             const Longformer& how, const Context& context = {});
+/// Attended::out is [batch, heads, tokens, dim], zeros for padding; there is no lse. Throws
+/// std::invalid_argument if shapes disagree, or a global token has no global operands.
+RAPT_API Attended attend_longformer(const LongformerOperands& operands, const Longformer& how,
+                                    const Context& context = {});
+RAPT_API LongformerGradients attend_longformer_backward(AnyView dout,
+                                                        const LongformerOperands& operands,
+                                                        const AttendedView& attended,
+                                                        const Longformer& how,
+                                                        const Context& context = {});
 
 /// Where gradients are written: the shapes and types of the operands, any strides. The global ones
 /// may stay empty if no token is global.
@@ -69,12 +56,12 @@ struct LongformerGradientViews {
 };
 
 /// The same two, writing into memory of the caller, which must not overlap anything else of the
-/// call. `LongformerAttended::out` stays empty.
-RAPT_API LongformerAttended attend_into(AnyMutableView out, const LongformerOperands& operands,
-                                        const Longformer& how, const Context& context = {});
-RAPT_API void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
-                                   const LongformerOperands& operands,
-                                   const LongformerOutcome& attended, const Longformer& how,
-                                   const Context& context = {});
+/// call. `Attended::out` stays empty.
+RAPT_API Attended attend_longformer_into(AnyMutableView out, const LongformerOperands& operands,
+                                         const Longformer& how, const Context& context = {});
+RAPT_API void attend_longformer_backward_into(const LongformerGradientViews& to, AnyView dout,
+                                              const LongformerOperands& operands,
+                                              const AttendedView& attended, const Longformer& how,
+                                              const Context& context = {});
 
 }  // namespace rapt

@@ -4,7 +4,7 @@
 
 namespace rapt {
 
-/// What this machine can do, measured now with the threads and instruction set of a context. All
+/// What this machine can do, measured with the threads and instruction set of a context, all
 /// threads together.
 struct Peak {
   double fma_gflops = 0;   // f32 multiply-adds from registers, two flops each
@@ -16,14 +16,13 @@ struct Peak {
 /// Best of several short runs, about `seconds` in all.
 RAPT_API Peak measure_peak(const Context& context = {}, double seconds = 0.6);
 
-/// Only reading, over `bytes` of memory again and again: what fits a cache is read from it.
+/// Only reading, over `bytes` of memory again and again, from a cache if they fit it.
 RAPT_API double measure_read_gbytes(const Context& context, Index bytes, double seconds = 0.05);
 
-/// Only copying `bytes` from one place to another again and again, what is read and what is written
-/// counted.
+/// Only copying `bytes` again and again; bytes read and bytes written both count.
 RAPT_API double measure_copy_gbytes(const Context& context, Index bytes, double seconds = 0.05);
 
-/// Only the FMA peak: cheap enough to interleave with what it is compared to.
+/// Only the FMA peak: cheap enough to interleave with the code it is compared to.
 RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
 /// Likewise the peak of bf16 products (AMX); 0 where there are none.
 RAPT_API double measure_bf16_gflops(const Context& context = {}, double seconds = 0.05);

@@ -20,9 +20,9 @@ namespace rapt {
 struct RAPT_API ModelConfig {
   enum class Kind { decoder, encoder, encoder_decoder };
   enum class Norm { layer, rms };
-  enum class NormPlace {
-    before,  // x + f(norm(x)), and a norm at the end
-    after,   // norm(x + f(x))
+  enum class NormPosition {
+    pre,   // x + f(norm(x)), and a norm after the last layer
+    post,  // norm(x + f(x))
   };
   enum class Positions { none, learned, sinusoidal, rope, alibi, t5, axial };
   /// Which linear layers have biases: those of queries, keys and values, all of attention, or those
@@ -31,76 +31,100 @@ struct RAPT_API ModelConfig {
   enum class SharedKeys { never, always, hashed };
 
   Kind kind = Kind::decoder;
-  Index vocabulary = 258;    // 0: vectors go in and come out, there is no embedding
-  Index width = 256;         // of the stream of tokens
-  Index layers = 4;          // of the decoder, or of the only stack
-  Index encoder_layers = 0;  // of an encoder-decoder's encoder
+  std::optional<Index> vocab_size = 258;  // none: vectors in, vectors out, without an embedding
+  Index hidden_size = 256;                // numbers of a token between layers
+  Index layers = 4;                       // of the decoder, or of the only stack
+  Index encoder_layers = 0;               // of an encoder-decoder's encoder
   Index heads = 4;
-  Index kv_heads = 0;  // 0: as many as heads
-  Index head_dim = 0;  // 0: width / heads
-  Index ffn = 0;       // width inside the feed-forward network; 0: 4 * width
+  std::optional<Index> kv_heads = {};           // none: as many as heads
+  std::optional<Index> head_dim = {};           // none: hidden_size / heads
+  std::optional<Index> intermediate_size = {};  // in the feed-forward network; none: 4 hidden_size
   Activation activation = Activation::gelu_tanh;
   bool gated = false;  // activation(gate) * up
   Biases biases = Biases::all;
   Norm norm = Norm::layer;
-  NormPlace norm_place = NormPlace::before;
-  double epsilon = 1e-5;
+  NormPosition norm_position = NormPosition::pre;
+  double norm_epsilon = 1e-5;
   bool qk_norm = false;           // RMS norm of every query and key
-  bool embedding_norm = false;    // of what goes into the first layer
-  bool final_norm = true;         // after the last layer; only with NormPlace::before
-  bool scaled_embedding = false;  // times sqrt(width)
-  Index token_types = 0;          // a vector for each, added to the embedding; 0: there are none
+  bool embedding_norm = false;    // of the input of the first layer
+  bool final_norm = true;         // after the last layer; only with NormPosition::pre
+  bool scale_embeddings = false;  // times sqrt(hidden_size)
+  Index type_vocab_size = 0;      // token types, each a vector that is added to the embedding
 
-  bool head = true;          // without one, rows of the last layer are all that comes out
-  bool tied = true;          // the head is the embedding
-  bool masked_head = false;  // BERT's: a linear layer, the activation and a norm stand before it
+  bool head = true;             // without one, the model gives rows of the last layer only
+  bool tied_embeddings = true;  // the head is the embedding
+  bool mlm_head = false;        // BERT's: a linear layer, the activation and a norm before the head
   bool head_bias = false;
-  bool scaled_head = false;  // rows times 1/sqrt(width) go into it
+  bool scale_head = false;  // the head reads rows times 1/sqrt(hidden_size)
 
   Positions positions = Positions::rope;
-  Index max_tokens = 1024;   // learned positions are so many; others are not bound by it
-  Index first_position = 0;  // row of the learned table where the first token stands
-  /// Id of a token that takes no position, as in RoBERTa: it has the row before first_position, and
-  /// tokens after it do not count it. -1: none.
-  Index padding = -1;
+  Index max_positions = 1024;  // rows of learned positions; the other kinds have no limit
+  Index position_offset = 0;   // row of the learned table for the first token
+  /// Id of a token that takes no position, as in RoBERTa: it has the row before position_offset,
+  /// and tokens after it do not count it.
+  std::optional<Index> pad_token = {};
   double rope_base = 10000;
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::half_split;
   Index t5_buckets = 32, t5_max_distance = 128;
-  Index axial_rows = 0, axial_columns = 0, axial_row_width = 0;
+  Index axial_rows = 0, axial_columns = 0, axial_row_dim = 0;  // axial positions need all three
 
-  /// Patterns of self-attention as text; layer i has the one at i modulo their number.
-  std::vector<std::string> patterns = {"causal"};
-  std::vector<std::string> encoder_patterns = {"full"};
+  /// Of self-attention; layer i has the one at i modulo their number.
+  std::vector<Pattern> patterns = {causal()};
+  std::vector<Pattern> encoder_patterns = {full()};
   Scale scale = {};
-  double softcap = 0;
-  /// Longformer's: tokens that are global have projections of their own, and see and are seen by
-  /// all. Patterns are windows, as wide on both sides.
+  std::optional<double> softcap = {};
+  /// Longformer's: global tokens have projections of their own, see all tokens and are seen by all.
+  /// Patterns are windows that reach equally far on both sides.
   bool global_projections = false;
-  SharedKeys shared_query_key = SharedKeys::never;  // queries are the keys: in which layers
-  bool reversible = false;  // two streams; backward computes the layers' inputs back
+  SharedKeys shared_query_key = SharedKeys::never;  // in which layers queries are the keys
+  bool reversible = false;  // two streams; backward recomputes the inputs of layers
 
   double dropout = 0;            // of what layers add, and of the embedding
   double attention_dropout = 0;  // of probabilities
-  Type weights = Type::f32;      // what products read; bf16 is rounded from f32 at every step
-  bool recompute = false;        // layers run again in backward instead of keeping what they made
+  Type weight_type = Type::f32;  // what products read; bf16 is rounded from f32 at every step
+  bool recompute = false;        // backward runs layers again instead of keeping their results
   std::uint64_t seed = 0;        // of the first weights
 
   // With the defaults filled in.
-  Index kv_count() const { return kv_heads == 0 ? heads : kv_heads; }
-  Index dim() const { return head_dim == 0 ? width / heads : head_dim; }
-  Index hidden() const { return ffn == 0 ? 4 * width : ffn; }
+  Index kv_head_count() const { return kv_heads.value_or(heads); }
+  Index dim() const { return head_dim ? *head_dim : hidden_size / heads; }
+  Index ffn_dim() const { return intermediate_size ? *intermediate_size : 4 * hidden_size; }
+  /// Of self-attention in a layer of the decoder, or of the only stack.
+  const Pattern& pattern(Index layer) const {
+    return patterns[static_cast<std::size_t>(layer) % patterns.size()];
+  }
   /// Throws std::invalid_argument if something makes no sense.
   void check() const;
 };
 
+/// Names of the enums of a config, as they are spelled here.
+RAPT_API std::string to_string(ModelConfig::Kind kind);
+template <>
+RAPT_API ModelConfig::Kind from_string<ModelConfig::Kind>(std::string_view name);
+RAPT_API std::string to_string(ModelConfig::Norm norm);
+template <>
+RAPT_API ModelConfig::Norm from_string<ModelConfig::Norm>(std::string_view name);
+RAPT_API std::string to_string(ModelConfig::NormPosition position);
+template <>
+RAPT_API ModelConfig::NormPosition from_string<ModelConfig::NormPosition>(std::string_view name);
+RAPT_API std::string to_string(ModelConfig::Positions positions);
+template <>
+RAPT_API ModelConfig::Positions from_string<ModelConfig::Positions>(std::string_view name);
+RAPT_API std::string to_string(ModelConfig::Biases biases);
+template <>
+RAPT_API ModelConfig::Biases from_string<ModelConfig::Biases>(std::string_view name);
+RAPT_API std::string to_string(ModelConfig::SharedKeys shared);
+template <>
+RAPT_API ModelConfig::SharedKeys from_string<ModelConfig::SharedKeys>(std::string_view name);
+
 /// Sequences of tokens, one after the other.
 struct Tokens {
   std::vector<std::int32_t> ids;
-  std::vector<Index> lengths;            // of the sequences; together as many as ids
-  std::vector<std::int32_t> types = {};  // of a model with token_types; empty: all are 0
-  /// Of a model with global_projections: 1 for a token that is global; empty: none is.
-  std::vector<std::uint8_t> global = {};
+  std::vector<Index> lengths;               // of the sequences; their sum is the number of ids
+  std::vector<std::int32_t> type_ids = {};  // below type_vocab_size; empty: all are 0
+  /// Of a model with global_projections: 1 for a global token; empty: there is none.
+  std::vector<std::uint8_t> global_attention_mask = {};
 
   RAPT_API static Tokens one(std::vector<std::int32_t> ids);
 };
@@ -117,18 +141,17 @@ struct LayerStats {
 /// One attention call of a pass, about to run.
 struct AttentionCall {
   std::string layer;  // "decoder.layers.3.attention"
-  View q, k, v;       // [items, heads, tokens, dim]; they last as long as the call
-  /// What is changed here is what runs. Whoever changes the pattern takes the plan away.
+  View q, k, v;       // [items, heads, tokens, dim], valid during the call
+  /// May be changed. If you change the pattern, reset the plan.
   Attention how;
 };
 
-/// What a forward pass may be told beside its tokens.
+/// Options of a forward pass beside its tokens.
 struct PassOptions {
-  DropoutKey dropout = {};  // what is dropped while the tape records
+  DropoutKey dropout = {};  // of a tape that records
   std::vector<LayerStats>* stats = nullptr;
-  /// Shown each self- and cross-attention call before it runs, layer by layer. Left out: calls over
-  /// a cache, and all self-attention of models with global_projections. What it throws ends the
-  /// pass.
+  /// Called before each self- and cross-attention call, layer by layer, except for calls over a
+  /// cache and self-attention of models with global_projections. An exception ends the pass.
   std::function<void(AttentionCall& call)> attention = {};
 };
 
@@ -137,88 +160,89 @@ class ModelCache;
 /// Parameters and a config: tokens in, numbers out, gradients back.
 ///
 /// Several threads may call the const functions of one model at a time, each with a tape or cache
-/// of its own, as long as none calls another function of it, changes a parameter or runs backward:
+/// of its own, while no thread calls another function of it, changes a parameter or runs backward:
 /// backward adds to the gradients of the parameters.
 class RAPT_API Transformer {
  public:
-  /// With its first weights, drawn from config.seed.
+  /// With initial weights, drawn from config.seed.
   explicit Transformer(const ModelConfig& config);
-  /// Puts numbers into a parameter, which has a name and no numbers yet: `value`, f32 of the given
-  /// shape, or for a matrix bf16, f16 or `quantized`.
+  /// Fills a parameter that has a name and no numbers yet: `value`, f32 of the given shape, or for
+  /// a matrix bf16, f16 or `quantized`.
   using WeightSource = std::function<void(Parameter& parameter, const Shape& shape)>;
-  /// With weights from elsewhere; nothing is drawn.
+  /// With weights from a source; nothing is drawn.
   Transformer(const ModelConfig& config, const WeightSource& source);
   ~Transformer();
   Transformer(Transformer&&) noexcept;
   Transformer& operator=(Transformer&&) noexcept;
 
   const ModelConfig& config() const;
-  /// In one fixed order: the table that initialisation, optimizer and files go by.
+  /// In one fixed order, which initialization, optimizer and files follow.
   std::span<Parameter> parameters();
   std::span<const Parameter> parameters() const;
   /// Throws std::invalid_argument if there is none.
   Parameter& parameter(const std::string& name);
-  /// Numbers to learn.
+  /// Trainable numbers.
   Index count() const;
-  /// After values of parameters have changed: what products read follows.
+  /// Call it after values of parameters have changed: updates what products read.
   void refresh();
-  /// For tapes that do not record: matrices of linear layers that are f32, f16 or bf16 are kept in
-  /// the order in which products read them, a tied embedding among them, which makes few tokens
-  /// faster and changes no bit; their `value` is empty then. A call for another instruction set
-  /// than the context's unpacks them each time. unpack() before training, or before values are
-  /// read.
+  /// For tapes that do not record: stores f32, f16 and bf16 matrices of linear layers, a tied
+  /// embedding among them, in the order in which products read them. Calls with few tokens get
+  /// faster, no bit changes, and their `value` is empty then. A call for another instruction set
+  /// than the context's unpacks them each time. Call unpack() before training, or before reading
+  /// values.
   void pack(const Context& context = {});
   void unpack();
 
-  /// The last layer's output [tokens, width]. Sequences do not see one another. Encoder-decoders
-  /// also get what encode made of the sources, one for each sequence.
+  /// The last layer's output [tokens, hidden_size]. Sequences do not see one another.
+  /// Encoder-decoders also get sources, one for each sequence.
   /// A sequence has the same bits whatever others are beside it.
   Variable forward(Tape& tape, const Tokens& tokens, const PassOptions& options = {}) const;
   Variable forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
                    const PassOptions& options = {}) const;
-  /// Cross-entropy of the targets, one for each token, negative ones left out.
+  /// Cross-entropy of the targets, one for each token; negative ones do not count.
   TokenLoss loss(Tape& tape, const Variable& hidden, std::span<const std::int32_t> targets,
                  const CrossEntropy& how = {}) const;
-  /// [rows, vocabulary] of rows [rows, width].
+  /// [rows, vocab_size] of rows [rows, hidden_size].
   Tensor logits(const Tensor& hidden, const Context& context = {}) const;
 
-  /// The output of new tokens [tokens, width] of sequences that a cache knows, one of the cache for
-  /// each; they are appended. What forward would give them behind all that came before, but with
-  /// hashed layers, whose earlier tokens stay as they were. Encoder-decoders ask for encode first.
-  /// A sequence has the same bits whatever others are beside it. Throws std::invalid_argument, and
-  /// changes nothing, if a sequence is given twice.
+  /// Appends new tokens to sequences of a cache and gives their output [tokens, hidden_size]: what
+  /// forward would give them after all tokens before, except with hashed layers, whose earlier
+  /// tokens stay as they were. Encoder-decoders need encode first. A sequence has the same bits
+  /// whatever others are beside it. Throws std::invalid_argument, and changes nothing, if a
+  /// sequence is given twice.
   Tensor extend(const Tokens& tokens, ModelCache& cache, std::span<const Index> sequences,
                 const Context& context = {}) const;
   /// Reads the sources of new sequences of a cache, each given once, before their first tokens.
   void encode(const Tokens& sources, ModelCache& cache, std::span<const Index> sequences,
               const Context& context = {}) const;
 
-  struct Body;
+  struct Impl;
 
  private:
+  friend struct detail::Access;
   friend class ModelCache;
-  std::unique_ptr<Body> body_;
+  std::unique_ptr<Impl> impl_;
 };
 
-/// "" if keys and values of this model can be kept while it writes; else why not. Such a model
-/// reads its context anew for every token.
+/// "" if this model can keep keys and values while it generates; else why not. Such a model reads
+/// its context again for every token.
 RAPT_API std::string why_no_cache(const ModelConfig& config);
-/// Whether its rope turns all tokens anew as a sequence grows: dynamic NTK and LongRoPE. A cache
-/// then reads a sequence anew, by itself, whenever its angles have changed.
+/// Whether its rope rotates all tokens again as a sequence grows: dynamic NTK and LongRoPE. A cache
+/// then reads a sequence again, by itself, whenever its angles have changed.
 RAPT_API bool angles_follow_length(const ModelConfig& config);
 
 /// Keys and values of all layers of a model, for sequences that grow. See KvCache. One thread at a
-/// time: extend and encode change it. Threads that share a model have a cache each.
+/// time: extend and encode change it. Threads that share a model need a cache each.
 class RAPT_API ModelCache {
  public:
   struct Options {
     CacheType type = CacheType::f32;
-    /// 0: keep all. Otherwise a token sees the window - 1 tokens before it and the first `pinned`
-    /// ones, and the rest is forgotten; hashed layers keep the memory.
-    Index window = 0;
+    /// None: keep all tokens. Otherwise a token sees the window - 1 tokens before it and the first
+    /// `pinned` ones, and the rest is forgotten; hashed layers do not release its memory.
+    std::optional<Index> window = {};
     Index pinned = 0;
   };
-  /// Throws std::invalid_argument for an encoder, and where why_no_cache has a reason.
+  /// Throws std::invalid_argument for an encoder, and if why_no_cache gives a reason.
   ModelCache(const Transformer& model, const Options& options, const Context& context = {});
   ~ModelCache();
   ModelCache(ModelCache&&) noexcept;
@@ -232,11 +256,11 @@ class RAPT_API ModelCache {
   Index bytes() const;
   const Options& options() const;
 
-  struct Body;
-  Body& body() { return *body_; }
+  struct Impl;
 
  private:
-  std::unique_ptr<Body> body_;
+  friend struct detail::Access;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace rapt

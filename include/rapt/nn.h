@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,10 +11,10 @@
 namespace rapt {
 
 // Operations of a network on a tape. Numbers are f32; a batch of tokens is [rows, width], row after
-// row. Every one throws std::invalid_argument if shapes disagree, and gives the same bits for any
+// row. Each throws std::invalid_argument if shapes disagree, and gives the same bits for any
 // number of threads.
 
-/// Rows of a table [entries, width]. Throws std::invalid_argument if an id is not in the table.
+/// Rows of a table [vocab_size, width]. Throws std::invalid_argument if an id is not in the table.
 RAPT_API Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> ids);
 
 /// x · weight' + bias: x [rows, in], weight [out, in], bias [out] or none. The parameters must
@@ -33,6 +34,9 @@ enum class Activation {
   gelu_tanh,  // its approximation by tanh: GPT-2, T5 1.1, Gemma
   silu,
 };
+RAPT_API std::string to_string(Activation activation);
+template <>
+RAPT_API Activation from_string<Activation>(std::string_view name);
 RAPT_API Variable activate(Tape& tape, const Variable& x, Activation how);
 /// activate(linear(x)), with the same bits; on a tape that does not record in one pass over memory.
 RAPT_API Variable linear_activated(Tape& tape, const Variable& x, Parameter& weight,
@@ -42,17 +46,17 @@ RAPT_API Variable gate(Tape& tape, const Variable& x, Activation how);
 
 RAPT_API Variable add(Tape& tape, const Variable& a, const Variable& b);
 RAPT_API Variable scale(Tape& tape, const Variable& x, double factor);
-/// Drops whatever the tape records: a model that generates asks for rate 0, which is x itself.
+/// Drops on every tape: a model that generates asks for rate 0, which is x itself.
 RAPT_API Variable dropout(Tape& tape, const Variable& x, double rate, const DropoutKey& key);
 
 struct CrossEntropy {
-  /// So much of a target is spread evenly over all entries.
+  /// Part of a target that is spread evenly over the vocabulary.
   double label_smoothing = 0;
-  /// What the loss is divided by; 0: the number of targets that count.
-  double divisor = 0;
+  /// What the loss is divided by; none: the number of targets that count.
+  std::optional<double> divisor = {};
   /// Rows whose logits exist at a time.
   Index chunk = 256;
-  /// [entries], added to the logits; null: none.
+  /// [vocab_size], added to the logits; null: none.
   Parameter* bias = nullptr;
 };
 struct TokenLoss {
@@ -60,15 +64,15 @@ struct TokenLoss {
   double total = 0;   // the sum over the targets that count
   Index counted = 0;  // targets that are not negative
   Index correct = 0;  // those whose logit is the largest, the first one if several are
-  /// The likeliest entry of each row; -1 where no target counts.
+  /// The likeliest token of each row; -1 where no target counts.
   std::vector<std::int32_t> likeliest = {};
 };
 /// -log softmax(x · head')[target] over the rows whose target is not negative: x [rows, width],
-/// head [entries, width], a target for each row. If none counts, the loss is 0.
+/// head [vocab_size, width], a target for each row. If none counts, the loss is 0.
 ///
-/// Logits exist for a chunk of rows at a time and once only: a tape that records finds their
-/// gradients at once, and keeps those of x and head. Throws std::invalid_argument if a target is
-/// not an entry of the head.
+/// Logits exist for a chunk of rows at a time and are computed once: a tape that records computes
+/// their gradients at once, and keeps those of x and head. Throws std::invalid_argument if a target
+/// is not below vocab_size.
 RAPT_API TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
                                  std::span<const std::int32_t> targets,
                                  const CrossEntropy& how = {});

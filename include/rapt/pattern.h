@@ -66,10 +66,10 @@ class RAPT_API Pattern {
   friend RAPT_API bool operator==(const Pattern& a, const Pattern& b);
 
   struct Node;
-  explicit Pattern(std::shared_ptr<const Node> node);
-  const std::shared_ptr<const Node>& node() const { return node_; }
 
  private:
+  friend struct detail::Access;
+  explicit Pattern(std::shared_ptr<const Node> node);
   std::shared_ptr<const Node> node_;
 };
 

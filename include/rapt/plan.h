@@ -64,10 +64,11 @@ class RAPT_API Plan {
   /// stands for several tiles), · absent. Empty if there are no tiles.
   std::string drawing(Index columns) const;
 
-  struct Body;
+  struct Impl;
 
  private:
-  std::shared_ptr<const Body> body_;
+  friend struct detail::Access;
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace rapt

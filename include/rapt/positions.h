@@ -8,20 +8,20 @@
 
 namespace rapt {
 
-/// Where the tokens of a batch stand. It borrows its numbers.
+/// Positions of the tokens of a batch. It borrows its numbers.
 class RAPT_API Positions {
  public:
   enum class Kind { counted, counted_each, listed, grid };
 
-  /// Token t of every item stands at first + t.
+  /// Token t of every item has position first + t.
   Positions(Index first = 0) : first_(first) {}
-  /// Token t of item i stands at firsts[i] + t: one batch of sequences of different lengths.
+  /// Token t of item i has position firsts[i] + t: one batch of sequences of different lengths.
   static Positions from(std::span<const Index> firsts) { return {Kind::counted_each, firsts, 1}; }
-  /// Token t of item i stands at numbers[i * tokens + t]; with only as many numbers as tokens, at
+  /// Token t of item i has position numbers[i * tokens + t]; with only as many numbers as tokens,
   /// numbers[t] in every item.
   static Positions list(std::span<const Index> numbers) { return {Kind::listed, numbers, 1}; }
-  /// On axis a (time, height, width, say) token t of item i stands at numbers[(a * batch + i) *
-  /// tokens + t]; with axes * tokens numbers, at numbers[a * tokens + t] in every item.
+  /// On axis a (time, height, width, say) token t of item i has position numbers[(a * batch + i) *
+  /// tokens + t]; with axes * tokens numbers, numbers[a * tokens + t] in every item.
   static Positions grid(std::span<const Index> numbers, Index axes) {
     return {Kind::grid, numbers, axes};
   }
@@ -41,19 +41,19 @@ class RAPT_API Positions {
   Index axes_ = 1;
 };
 
-/// What a cache may hold of a key whose position matters, and whether tokens may get new positions
-/// there (after some before them were given up, for instance).
+/// In what form a cache may hold keys whose positions matter, and whether tokens may get new
+/// positions there (after some before them were released, for instance).
 struct CacheRule {
   enum class Keys {
-    plain,             // as projected: the position came in with the input, or enters at use
-    rotated,           // turned once, when they are appended
-    rotated_if_fixed,  // turned, as long as Rope::for_length is asked once for all tokens to come
-    unrotated,         // as projected; all are turned anew whenever the length changes
+    plain,             // as projected: the position is part of the input, or is added at use
+    rotated,           // rotated once, when they are appended
+    rotated_if_fixed,  // rotated, if Rope::for_length is called once for all tokens to come
+    unrotated,         // as projected; all are rotated again whenever the length changes
   };
   enum class Renumbering {
     free,         // only differences of positions matter
-    by_rotation,  // Rope::shift turns cached keys on
-    by_rotating_anew,
+    by_rotation,  // Rope::shift rotates cached keys further
+    by_rotating_again,
     impossible,  // what the model saw of a token contains its position
   };
   Keys keys = Keys::plain;
@@ -106,7 +106,7 @@ RAPT_API Tensor learned_positions(View table, TokenGrid grid, const Positions& p
 /// up, in f64 and in their order.
 RAPT_API Tensor learned_positions_backward(View dout, Index rows, const Positions& positions = {},
                                            Index offset = 0);
-/// RoBERTa's rule: the real tokens are counted from padding + 1 on, the others stand at `padding`.
+/// RoBERTa's rule: real tokens are counted from padding + 1 on, the others have position `padding`.
 /// `real` has one entry per token of one item.
 RAPT_API std::vector<Index> positions_of_real_tokens(std::span<const std::uint8_t> real,
                                                      Index padding);
@@ -114,7 +114,7 @@ RAPT_API std::vector<Index> positions_of_real_tokens(std::span<const std::uint8_
 /// Learned positions on a grid: the row table gives the first channels, the column table the rest.
 struct Axial {
   enum class Order {
-    row_major,     // position p stands in row p / columns and column p % columns: Reformer
+    row_major,     // position p is in row p / columns and column p % columns: Reformer
     column_major,  // in row p % rows and column p / rows
   };
   View rows;     // [rows, row_dim]
@@ -123,7 +123,7 @@ struct Axial {
 
   Index positions() const { return rows.size(0) * columns.size(0); }
   Index dim() const { return rows.size(1) + columns.size(1); }
-  /// Numbers to learn: rows * row_dim + columns * column_dim.
+  /// Trainable numbers: rows * row_dim + columns * column_dim.
   Index parameters() const { return rows.shape().elements() + columns.shape().elements(); }
 };
 
@@ -132,10 +132,30 @@ struct AxialGradients {
   Tensor dcolumns;  // [columns, column_dim]
 };
 
-/// [batch, tokens, dim]. Throws std::invalid_argument if a position lies outside the grid.
+/// [batch, tokens, dim]. Throws std::invalid_argument if a position is outside the grid.
 RAPT_API Tensor axial_positions(const Axial& axial, TokenGrid grid,
                                 const Positions& positions = {});
 RAPT_API AxialGradients axial_positions_backward(View dout, const Axial& axial,
                                                  const Positions& positions = {});
+
+/// Names of the enums above, as they are spelled here.
+RAPT_API std::string to_string(Positions::Kind kind);
+template <>
+RAPT_API Positions::Kind from_string<Positions::Kind>(std::string_view name);
+RAPT_API std::string to_string(CacheRule::Keys keys);
+template <>
+RAPT_API CacheRule::Keys from_string<CacheRule::Keys>(std::string_view name);
+RAPT_API std::string to_string(CacheRule::Renumbering renumbering);
+template <>
+RAPT_API CacheRule::Renumbering from_string<CacheRule::Renumbering>(std::string_view name);
+RAPT_API std::string to_string(Sinusoidal::Layout layout);
+template <>
+RAPT_API Sinusoidal::Layout from_string<Sinusoidal::Layout>(std::string_view name);
+RAPT_API std::string to_string(Sinusoidal::Frequencies frequencies);
+template <>
+RAPT_API Sinusoidal::Frequencies from_string<Sinusoidal::Frequencies>(std::string_view name);
+RAPT_API std::string to_string(Axial::Order order);
+template <>
+RAPT_API Axial::Order from_string<Axial::Order>(std::string_view name);
 
 }  // namespace rapt

@@ -16,25 +16,25 @@ enum class Quantization {
   q4_1,  // scale * code + shift: 20 bytes
 };
 /// "q8_0", "q8_1", "q4_0", "q4_1"
-RAPT_API std::string text(Quantization type);
+RAPT_API std::string to_string(Quantization type);
 /// Throws std::invalid_argument if none is called so.
-RAPT_API Quantization parse_quantization(const std::string& text);
+template <>
+RAPT_API Quantization from_string<Quantization>(std::string_view name);
 
-/// A matrix of such weights, laid out for products. A handle: copies are the same numbers, which do
-/// not change any more.
+/// A matrix of such weights, laid out for products. A handle: copies share the numbers, which never
+/// change.
 class RAPT_API QuantizedMatrix {
  public:
-  struct Body;
+  struct Impl;
 
   QuantizedMatrix() = default;
-  explicit QuantizedMatrix(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
-  /// Numbers [rows, columns] of any type, each within half a scale of itself; with a shift, f16's
-  /// rounding of the shift comes on top. Throws std::invalid_argument if a number is not finite or
-  /// a scale is too large for f16.
+  /// Quantizes numbers [rows, columns] of any type, with an error of at most half a scale; with a
+  /// shift, the f16 rounding of the shift comes on top. Throws std::invalid_argument if a number is
+  /// not finite or a scale is too large for f16.
   static QuantizedMatrix rounded(const Tensor& numbers, Quantization type,
                                  const Context& context = {});
 
-  bool empty() const { return body_ == nullptr; }
+  bool empty() const { return impl_ == nullptr; }
   /// [rows, columns]; no axes if it is empty.
   Shape shape() const;
   Quantization type() const;
@@ -43,10 +43,10 @@ class RAPT_API QuantizedMatrix {
   /// All numbers as f32.
   Tensor expanded() const;
 
-  const Body& body() const { return *body_; }
-
  private:
-  std::shared_ptr<const Body> body_;
+  friend struct detail::Access;
+  explicit QuantizedMatrix(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace rapt

@@ -33,11 +33,12 @@ struct ReformerLocal {
 
 /// q, k [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Any number of tokens.
 /// Throws std::invalid_argument if shapes or options disagree.
-RAPT_API Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
-                               const Context& context = {});
-/// `attended` comes from attend_local with the same operands and the same `how`.
-RAPT_API Gradients attend_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
-                                         const Attended& attended, const ReformerLocal& how,
-                                         const Context& context = {});
+RAPT_API Attended attend_reformer_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
+                                        const Context& context = {});
+/// `attended` comes from attend_reformer_local with the same operands and the same `how`.
+RAPT_API Gradients attend_reformer_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
+                                                  const AttendedView& attended,
+                                                  const ReformerLocal& how,
+                                                  const Context& context = {});
 
 }  // namespace rapt

@@ -11,21 +11,23 @@
 
 namespace rapt {
 
+namespace detail {
 class PackedMatrix;
+}
 
-/// A weight: what is learnt, and the gradient of the step under way.
+/// A weight that is trained, and its gradient in the current step.
 struct RAPT_API Parameter {
   std::string name;
-  Tensor value;          // f32; a matrix that learns nothing may be bf16 or f16
+  Tensor value;          // f32; a matrix that is not trained may be bf16 or f16
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
   Tensor working = {};   // `value` rounded, which products read instead; empty: they read value
-  /// A matrix that stands in the place of `value`, which is empty then. It is for tapes that do not
-  /// record: it learns nothing.
+  /// A matrix in place of `value`, which is empty then. For tapes that do not record: it cannot be
+  /// trained.
   QuantizedMatrix quantized = {};
-  /// The same numbers in the order in which products read them, in the place of `value` too. A tape
-  /// that records asks for unpack() first.
-  std::shared_ptr<const PackedMatrix> packed = {};
+  /// The same numbers in the order in which products read them, also in place of `value`. Call
+  /// unpack() before a tape records.
+  std::shared_ptr<const detail::PackedMatrix> packed = {};
 
   Shape shape() const;
   /// Of its numbers, packed or not; f32 if it is quantized.
@@ -44,8 +46,8 @@ struct RAPT_API Parameter {
   Tensor& wanted_gradient();
 };
 
-/// Where the gradient of a variable is added up. A handle, and lighter than its variable: an
-/// operation that needs no value of its input for backward keeps only this, and the value is freed.
+/// Where the gradient of a variable is added up. A handle without the value: an operation that does
+/// not need the value of its input for backward keeps only this, and the value is freed.
 class RAPT_API GradientSlot {
  public:
   GradientSlot() = default;
@@ -76,7 +78,7 @@ class RAPT_API Variable {
   bool empty() const { return value_ == nullptr; }
   const GradientSlot& slot() const { return slot_; }
   bool tracked() const { return slot_.tracked(); }
-  /// Of an input, once backward has come by. Throws std::invalid_argument if there is none.
+  /// Of an input, after backward. Throws std::invalid_argument if there is none.
   const Tensor& gradient() const;
 
  private:
@@ -87,8 +89,8 @@ class RAPT_API Variable {
   GradientSlot slot_;
 };
 
-/// What forward did, so that backward can undo it: a list of operations in the order they ran. What
-/// an operation keeps is freed as soon as backward has passed it.
+/// What forward did, for backward: a list of operations in the order they ran. What an operation
+/// keeps is freed as soon as backward has passed it.
 class RAPT_API Tape {
  public:
   enum class Mode {
@@ -104,14 +106,14 @@ class RAPT_API Tape {
 
   /// Numbers from outside.
   Variable input(Tensor value, bool tracked = false) const;
-  /// The same numbers with a gradient of their own: what a part of a network that runs apart starts
-  /// from.
+  /// The same numbers with a gradient of their own: the input of a part of a network that runs on
+  /// its own tape.
   Variable apart(const Variable& x) const;
-  /// The numbers of a variable that is not used any more: moved if nobody else holds them, copied
+  /// The numbers of a variable that is no longer used: moved if nothing else holds them, copied
   /// otherwise.
   static Tensor take(Variable x);
-  /// What an operation made. `undo` gets the gradient of the result and adds to those of what the
-  /// operation read. It is called once at most: not at all if nothing depends on the result.
+  /// The result of an operation. `undo` gets its gradient and adds to the gradients of what the
+  /// operation read. It is called at most once, and not at all if nothing depends on the result.
   Variable made(Tensor value, std::function<void(Tensor gradient)> undo);
   /// From the last operation to the first, with gradient 1 at `result`, which is one number. The
   /// tape is empty afterwards. Throws std::invalid_argument if the tape does not record.
@@ -128,5 +130,8 @@ class RAPT_API Tape {
   Context context_;
   std::vector<Step> steps_;
 };
+RAPT_API std::string to_string(Tape::Mode mode);
+template <>
+RAPT_API Tape::Mode from_string<Tape::Mode>(std::string_view name);
 
 }  // namespace rapt

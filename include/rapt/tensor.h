@@ -35,13 +35,15 @@ class RAPT_API Shape {
   Index elements() const;
   /// Strides of the row-major layout.
   Shape row_major() const;
-  /// "[2, 8, 128, 64]"
   std::string text() const;
 
  private:
   std::array<Index, max_rank> sizes_{};
   Index rank_ = 0;
 };
+
+/// "[2, 8, 128, 64]"
+RAPT_API std::string to_string(const Shape& shape);
 
 /// Borrowed numbers of one type: a pointer, a shape and strides counted in elements.
 ///
@@ -57,10 +59,10 @@ class RAPT_API BasicView {
   /// Any strides. Throws std::invalid_argument if an element lies outside `numbers`.
   BasicView(std::span<T> numbers, Shape shape, Shape strides);
   /// A pointer the caller vouches for: nothing is known about the memory behind it.
-  static BasicView trusted(T* data, Shape shape, Shape strides);
+  static BasicView unchecked(T* data, Shape shape, Shape strides);
 
   operator BasicView<const T>() const requires(!std::is_const_v<T>) {
-    return BasicView<const T>::trusted(data_, shape_, strides_);
+    return BasicView<const T>::unchecked(data_, shape_, strides_);
   }
 
   T* data() const { return data_; }
@@ -112,10 +114,10 @@ class RAPT_API BasicAnyView {
         strides_(view.strides()) {}
   BasicAnyView(Owner& tensor);
   /// A pointer the caller vouches for.
-  static BasicAnyView trusted(V* data, Type type, Shape shape, Shape strides);
+  static BasicAnyView unchecked(V* data, Type type, Shape shape, Shape strides);
 
   operator BasicAnyView<const void>() const requires(!constant) {
-    return BasicAnyView<const void>::trusted(data_, type_, shape_, strides_);
+    return BasicAnyView<const void>::unchecked(data_, type_, shape_, strides_);
   }
 
   V* data() const { return data_; }
@@ -187,8 +189,8 @@ class RAPT_API Tensor {
   /// A copy with every number rounded to the type.
   Tensor converted(Type type) const;
 
-  MutableView view() { return MutableView::trusted(data(), shape_, shape_.row_major()); }
-  View view() const { return View::trusted(data(), shape_, shape_.row_major()); }
+  MutableView view() { return MutableView::unchecked(data(), shape_, shape_.row_major()); }
+  View view() const { return View::unchecked(data(), shape_, shape_.row_major()); }
   operator View() const { return view(); }
   operator MutableView() { return view(); }
 

@@ -16,51 +16,49 @@ namespace rapt {
 /// The tokens of one text or of a pair.
 struct Encoding {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> types;  // one per id: which text it belongs to, as models like BERT ask
+  std::vector<std::int32_t> type_ids;  // one per id: which text it belongs to (BERT and its kin)
 };
 
 struct EncodeOptions {
-  /// The special tokens around texts that the model was trained with, such as [CLS] and [SEP].
-  bool frame = true;
-  /// Special tokens that are spelled out in the text become those tokens. Not for what strangers
-  /// write.
-  bool special = false;
+  /// Add the special tokens around a text that the model was trained with, such as [CLS] and [SEP].
+  bool add_special_tokens = true;
+  /// Special tokens spelled out in the text become those tokens. Leave it off for untrusted text.
+  bool parse_special = false;
 };
 
 struct DecodeOptions {
-  bool special = false;  // special tokens are spelled out; otherwise they give nothing
+  bool skip_special_tokens = true;  // otherwise they are spelled out
 };
 
-/// Tokens that stand for no text, as far as a tokenizer has them.
+/// Special tokens by their role, as far as the tokenizer has them.
 struct SpecialTokens {
-  std::optional<std::int32_t> unknown = {}, begin = {}, end = {}, padding = {};
-  std::optional<std::int32_t> classify = {}, separator = {}, mask = {};
+  std::optional<std::int32_t> unk = {}, bos = {}, eos = {}, pad = {}, cls = {}, sep = {}, mask = {};
 };
 
-/// Text to numbers and back: bytes, byte-level BPE, BPE, WordPiece, Unigram. Cheap to copy; every
+/// Text to token ids and back: bytes, byte-level BPE, BPE, WordPiece, Unigram. Cheap to copy; every
 /// function may be called from several threads.
 ///
-/// Text is UTF-8. A byte that is not becomes a token of its own in byte-level tokenizers and
-/// U+FFFD in all others. What has no token is the unknown one; if there is none either it is lost,
-/// as SmolLM2 loses a few controls.
+/// Text is UTF-8. An invalid byte becomes a token of its own in byte-level tokenizers and U+FFFD in
+/// all others. Text without a token becomes `unk`; a tokenizer that has no `unk` drops it, as
+/// SmolLM2's drops a few control characters.
 class RAPT_API Tokenizer {
  public:
-  /// Every byte is a token, 0 to 255; 256 ends a text, 257 fills up. No text is foreign to it.
+  /// Every byte is a token, 0 to 255; 256 is eos, 257 pad. It encodes any text.
   static Tokenizer bytes();
-  /// Byte-level BPE learnt from texts: 256 bytes, then the most frequent pairs, `entries` in all
-  /// with the two special tokens. The same texts give the same tokenizer. `pause` is called now and
-  /// then; what it throws ends the learning.
-  static Tokenizer learn(std::span<const std::string> texts, Index entries,
-                         const std::function<void()>& pause = {});
-  /// A tokenizer.json; read_pretrained_tokenizer() takes whole models. Throws std::runtime_error if
-  /// the file is not one that is understood.
-  static Tokenizer read(const std::string& path);
-  /// Writes a tokenizer.json that others read too.
-  void write(const std::string& path) const;
+  /// Trains byte-level BPE: 256 bytes, then the most frequent pairs, then eos and pad, `vocab_size`
+  /// tokens in all. The same texts give the same tokenizer. `cancel_check` is called now and then;
+  /// an exception that it throws ends the training.
+  static Tokenizer train(std::span<const std::string> texts, Index vocab_size,
+                         const std::function<void()>& cancel_check = {});
+  /// Loads a tokenizer.json; load_tokenizer() takes folders and GGUF files too. Throws
+  /// std::runtime_error if the file is damaged or not supported.
+  static Tokenizer load(const std::string& path);
+  /// Writes a tokenizer.json that other libraries read too.
+  void save(const std::string& path) const;
 
-  /// Ids lie below this.
-  Index entries() const;
-  /// The tokens of the text alone.
+  /// Ids are below this.
+  Index vocab_size() const;
+  /// The ids of the text alone, without special tokens.
   std::vector<std::int32_t> encode(std::string_view text) const;
   Encoding encode(std::string_view text, const EncodeOptions& options) const;
   Encoding encode_pair(std::string_view first, std::string_view second,
@@ -69,41 +67,42 @@ class RAPT_API Tokenizer {
   std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options = {}) const;
 
   /// The bytes of one token of a byte-level tokenizer, which may be part of a character, and the
-  /// spelling of any other; empty for a special one.
-  std::string bytes_of(std::int32_t id) const;
+  /// spelling of any other token; empty for a special one.
+  std::string token_bytes(std::int32_t id) const;
   /// A token as files spell it: "##ing", "\u0120the", "[CLS]".
-  std::string spelling_of(std::int32_t id) const;
-  /// By spelling, and by bytes where tokens are bytes.
-  std::optional<std::int32_t> id_of(std::string_view token) const;
+  std::string id_to_token(std::int32_t id) const;
+  /// By spelling; in byte-level tokenizers also by bytes.
+  std::optional<std::int32_t> token_to_id(std::string_view token) const;
 
-  const SpecialTokens& special() const;
-  std::optional<std::int32_t> end() const;      // ends a text
-  std::optional<std::int32_t> padding() const;  // fills up
+  const SpecialTokens& special_tokens() const;
+  std::optional<std::int32_t> eos() const;
+  std::optional<std::int32_t> pad() const;
 
-  struct Body;
+  struct Impl;
 
  private:
-  explicit Tokenizer(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
-  std::shared_ptr<const Body> body_;
+  friend struct detail::Access;
+  explicit Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
 };
 
-/// Text from tokens that come one at a time, as when a model writes. Never half a character; what
-/// is handed out is final, and all of it together is decode() of all ids; only where tokens of
-/// single bytes in a row are no UTF-8 may decode() take back what was a character before.
-class RAPT_API TextStream {
+/// Decodes ids that come one at a time, as when a model writes. Gives whole characters only, and
+/// never takes text back: all of it together is decode() of all ids. One exception: where byte
+/// tokens in a row are no UTF-8, decode() of all may differ in the characters before them.
+class RAPT_API DecodeStream {
  public:
-  explicit TextStream(Tokenizer tokenizer, const DecodeOptions& options = {});
-  /// The text that is certain now and was not before; empty if a character is not finished.
-  std::string add(std::int32_t id);
-  /// What is left, be it half a character.
+  explicit DecodeStream(Tokenizer tokenizer, const DecodeOptions& options = {});
+  /// The text that this id completes; empty while a character is incomplete.
+  std::string step(std::int32_t id);
+  /// The rest, even if it is part of a character.
   std::string finish();
 
  private:
   Tokenizer tokenizer_;
   DecodeOptions options_;
-  std::vector<std::int32_t> ids_;  // since some place whose text has been handed out
-  std::size_t said_ = 0;           // how many of them have
-  std::string text_;               // of those
+  std::vector<std::int32_t> ids_;  // the last ones; the text of the first `emitted_` is given out
+  std::size_t emitted_ = 0;
+  std::string text_;  // of those
 };
 
 }  // namespace rapt

@@ -15,98 +15,108 @@ namespace rapt {
 
 /// Adam with decoupled weight decay.
 struct AdamW {
-  double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;  // of parameters that decay
 };
 
-/// The learning rate from the first step of a run to the last: up in a straight line, then down as
-/// `decay` says.
+/// How the learning rate changes over a run: linearly up to its peak, then down as `decay` says.
 struct Schedule {
   enum class Decay { constant, linear, cosine };
   Decay decay = Decay::cosine;
-  double peak = 1e-3;
-  double floor = 0;  // where the decay ends and stays
-  Index warmup = 0;  // steps; the last of them is the first at the peak
-  Index steps = 0;   // of the whole run; constant needs none
+  double min_learning_rate = 0;  // where the decay ends
+  Index warmup_steps = 0;        // the last of them is the first step at the peak
 };
 
-/// Of a step counted from 0. Throws std::invalid_argument if the schedule makes no sense.
-RAPT_API double learning_rate_at(const Schedule& schedule, Index step);
-
-/// What is learnt from the data of a path.
-enum class Learning {
+/// What a model is trained to predict.
+enum class Objective {
   next_token,    // files are documents
-  masked_token,  // likewise; some tokens are hidden and have to be found
+  masked_token,  // likewise; some tokens are masked and have to be found
   pairs,         // lines are source, tab, target
 };
 
 struct DataOptions {
   std::string path = {};  // a file, a folder, or task:copy, task:recall, task:sort
-  Learning learning = Learning::next_token;
-  Index items = 8;     // per batch
-  Index tokens = 256;  // per item; with pairs the longest source or target
+  Objective objective = Objective::next_token;
+  Index batch_size = 8;  // items
+  Index tokens = 256;    // per item; with pairs the longest source or target
   std::uint64_t seed = 1;
 
-  Index evaluations = 16;          // at most so many batches; 0: nothing is held out
-  double held_out = 0.05;          // part of the data that is kept for evaluation,
-  std::string held_out_path = {};  // or a file or folder of its own
-  bool separate_documents = true;  // packed documents do not see one another
-  double masked = 0.15;            // of the tokens
+  Index eval_batches = 16;                    // at most; 0: no evaluation, all data is trained on
+  double eval_fraction = 0.05;                // part of the data that is kept for evaluation,
+  std::optional<std::string> eval_path = {};  // or a file or folder of its own
+  bool separate_documents = true;             // packed documents do not see one another
+  double mask_probability = 0.15;
 
-  Index symbols = 127;  // of a task
-  Index shortest = 0;   // copy, sort: symbols of the shortest list; 0: every list fills its item
-  Index pairs = 8;      // recall: keys with values
-  Index queries = 4;    // recall: keys that are asked for
+  Index symbols = 127;                 // of a task
+  std::optional<Index> shortest = {};  // copy, sort: symbols of the shortest list; none: every list
+                                       // fills its item
+  Index pairs = 8;                     // recall: keys with values
+  Index queries = 4;                   // recall: keys that are asked for
 };
 
 /// How text becomes tokens.
 struct TokenizerOptions {
   enum class Kind { bytes, bpe };
   Kind kind = Kind::bytes;
-  Index entries = 4096;   // of bpe, which is learnt from the data
-  std::string path = {};  // of a tokenizer.json; then nothing is learnt
+  Index vocab_size = 4096;               // of bpe, which is trained on the data
+  std::optional<std::string> path = {};  // a tokenizer.json to use instead
 };
 
 struct TrainOptions {
   Index steps = 1000;
-  Index accumulate = 1;  // batches whose gradients make one step
-  double clip = 1;       // largest norm of the gradients; 0: any
-  double label_smoothing = 0;
+  double learning_rate = 1e-3;  // at its peak
+  Schedule schedule = {};
   AdamW optimizer = {};
-  Schedule schedule = {};  // its steps are these steps
+  Index accumulation_steps = 1;             // batches whose gradients make one step
+  std::optional<double> max_grad_norm = 1;  // gradients with a larger norm are scaled down to it
+  double label_smoothing = 0;
   Index log_every = 10;
-  Index evaluate_every = 200;  // 0: only in the end
-  Index save_every = 500;      // 0: only in the end
-  Index keep = 2;              // checkpoints
-  Index patience = 0;          // evaluations without a better loss before it stops; 0: never stops
-  double until = 0;            // exact accuracy that is enough; 0: never stops for it
-  std::uint64_t seed = 1;      // of dropout
+  std::optional<Index> evaluate_every = 200;  // none: at the end only
+  std::optional<Index> save_every = 500;      // none: at the end only
+  Index keep_checkpoints = 2;
+  std::optional<Index> patience = {};  // stop after so many evaluations without a better loss
+  std::optional<double> target_accuracy = {};  // stop once so many items are exactly right
+  std::uint64_t seed = 1;                      // of dropout
 };
 
-/// Everything a run is told.
+/// Of a step counted from 0. Throws std::invalid_argument if the schedule makes no sense.
+RAPT_API double learning_rate_at(const TrainOptions& options, Index step);
+
+/// Names of the enums above, as they are spelled here.
+RAPT_API std::string to_string(Schedule::Decay decay);
+template <>
+RAPT_API Schedule::Decay from_string<Schedule::Decay>(std::string_view name);
+RAPT_API std::string to_string(Objective objective);
+template <>
+RAPT_API Objective from_string<Objective>(std::string_view name);
+RAPT_API std::string to_string(TokenizerOptions::Kind kind);
+template <>
+RAPT_API TokenizerOptions::Kind from_string<TokenizerOptions::Kind>(std::string_view name);
+
+/// Everything that describes a run.
 struct RunConfig {
-  ModelConfig model = {};
+  ModelConfig model = {.vocab_size = std::nullopt};  // the data's unless it is given
   DataOptions data = {};
   TokenizerOptions tokenizer = {};
   TrainOptions train = {};
 };
 
 /// Reads a TOML file ("" for none) and then `sets`, each "section.key=value" in TOML's spelling.
-/// Throws std::runtime_error naming the key that is unknown or out of its range.
+/// A number that may be none is none if it is "none". Throws std::runtime_error naming the key that
+/// is unknown, has another name now or is out of its range.
 RAPT_API RunConfig read_run_config(const std::string& path, std::span<const std::string> sets = {});
 /// The whole config in TOML.
 RAPT_API std::string to_toml(const RunConfig& config);
 
-/// How a run stands; what metrics.jsonl says of a step.
+/// One step of a run, as metrics.jsonl records it.
 struct TrainProgress {
   Index step = 0, steps = 0;
   double loss = 0;  // mean over the targets of the step
   double learning_rate = 0, gradient_norm = 0;
   double tokens_per_second = 0;
-  double of_peak = 0;  // arithmetic of the model against the measured peak
+  double of_peak = 0;  // flops of the model as a fraction of the measured peak
   double seconds_left = 0;
 };
 
@@ -118,26 +128,26 @@ struct Evaluation {
   std::vector<LayerStats> layers = {};
 };
 
-/// Whoever watches a run.
+/// Called while a run is under way.
 struct TrainEvents {
-  std::function<void(const std::string& line)> notice = {};  // what the user should know
+  std::function<void(const std::string& line)> notice = {};  // a line for the user to read
   std::function<void(const TrainProgress&)> progress = {};
   std::function<void(const Evaluation&)> evaluation = {};
-  /// Asked while data is read and a tokenizer learnt, where true ends the run and nothing has
-  /// changed, and before every step and every batch of an evaluation, where it saves first.
+  /// True ends the run. Asked while data is read and a tokenizer trained, when nothing has changed
+  /// yet, and before every step and every batch of an evaluation; the run is saved first then.
   std::function<bool()> stop = {};
 };
 
 struct TrainResult {
-  enum class End { steps, patience, accuracy, stopped };
-  End end = End::steps;
-  Index step = 0;   // where it ended
-  Index taken = 0;  // steps of this call
-  double loss = 0;  // of the last step
+  enum class Finish { steps, patience, accuracy, stopped };
+  Finish finish_reason = Finish::steps;
+  Index step = 0;         // the last one of the run
+  Index steps_taken = 0;  // by this call
+  double loss = 0;        // of the last step
   std::optional<Evaluation> evaluation = {};
 };
 
-/// Training would write over what the folder holds: a run, or files that are not those of a run.
+/// Training would overwrite what the folder holds: a run, or files that are not a run's.
 class RAPT_API FolderTaken : public std::invalid_argument {
  public:
   enum class By { run, other_files };
@@ -150,25 +160,36 @@ class RAPT_API FolderTaken : public std::invalid_argument {
 
 /// What to do with a folder that holds checkpoints already.
 enum class OldRun {
-  go_on,       // from the newest checkpoint
-  refuse,      // FolderTaken
-  start_over,  // they are removed, once it is certain that the new run can begin
+  resume,     // from the newest checkpoint
+  refuse,     // with FolderTaken
+  overwrite,  // remove them, once it is certain that the new run can begin
 };
+/// Names of the enums above, as they are spelled here.
+RAPT_API std::string to_string(TrainResult::Finish reason);
+template <>
+RAPT_API TrainResult::Finish from_string<TrainResult::Finish>(std::string_view name);
+RAPT_API std::string to_string(FolderTaken::By by);
+template <>
+RAPT_API FolderTaken::By from_string<FolderTaken::By>(std::string_view name);
+RAPT_API std::string to_string(OldRun old_run);
+template <>
+RAPT_API OldRun from_string<OldRun>(std::string_view name);
 
 /// Trains in a folder: config.toml, tokenizer.json, metrics.jsonl and checkpoints step-NNNNNN. A
-/// run goes on from the newest checkpoint in the folder, with the same bits as if it had never
-/// ended. Nothing in the folder changes before config, data and checkpoint have been found to fit.
+/// run that resumes from the newest checkpoint ends with the same bits as one that was never
+/// interrupted. Nothing in the folder changes before config, data and checkpoint have been checked.
 ///
-/// A loss or gradient that is not finite ends it before the weights move: std::runtime_error names
-/// the parameter, and the last good state is saved. What a callback throws ends it too, and is
-/// thrown here once the steps taken so far are saved. A save that fails is a notice; the third in a
-/// row, or the last of the run, is an error, and the checkpoints before it are whole.
+/// A loss or gradient that is not finite ends the run before the weights change:
+/// std::runtime_error names the parameter, and the last good state is saved. An exception from a
+/// callback ends it too, and is rethrown once the steps so far are saved. A save that fails is a
+/// notice; the third in a row, or the last of the run, is an error, and earlier checkpoints stay
+/// whole.
 ///
-/// Throws std::invalid_argument if the folder holds no run but files that a run would write over,
-/// unless it starts over, and if a step would keep more than the memory of this machine.
+/// Throws std::invalid_argument if the folder holds no run but files that a run would overwrite,
+/// unless old_run is overwrite, and if a step would need more than the memory of this machine.
 RAPT_API TrainResult train(const RunConfig& config, const std::string& folder,
-                           const TrainEvents& events = {}, const Context& context = {},
-                           OldRun old_run = OldRun::go_on);
+                           OldRun old_run = OldRun::resume, const TrainEvents& events = {},
+                           const Context& context = {});
 
 /// What a run's folder holds: the model at its newest checkpoint.
 struct LoadedRun {
@@ -176,22 +197,22 @@ struct LoadedRun {
   Transformer model;
   std::optional<Tokenizer> tokenizer;  // none: a task's numbers
   Index step = 0;
-  std::vector<std::string> notices = {};
+  std::vector<std::string> warnings = {};  // checkpoints that are damaged
 };
 RAPT_API LoadedRun load_run(const std::string& folder);
-/// The run as a model like any other, of family "rapt".
+/// The run as a pretrained model, of family "rapt".
 RAPT_API Pretrained as_pretrained(LoadedRun run);
-/// Whether the folder is one that train writes.
+/// Whether the folder is one that train has written.
 RAPT_API bool is_run_folder(const std::string& path);
 
-/// How a run in a folder stands, without its weights.
+/// A run in a folder without its weights.
 struct RunStatus {
   RunConfig config;
   std::optional<Tokenizer> tokenizer;
   std::optional<Index> saved;            // step of the newest checkpoint that is whole
   std::optional<TrainProgress> last;     // step and loss of the last line of metrics.jsonl
   std::optional<Evaluation> evaluation;  // the last one there, without its layers
-  std::vector<std::string> notices;      // checkpoints that are damaged
+  std::vector<std::string> warnings;     // checkpoints that are damaged
 };
 RAPT_API RunStatus run_status(const std::string& folder);
 

@@ -15,9 +15,10 @@ enum class Type : std::uint8_t { f32, bf16, f16 };
 /// Bytes of one number.
 constexpr std::size_t size_of(Type type) { return type == Type::f32 ? 4 : 2; }
 /// "f32", "bf16", "f16"
-RAPT_API std::string text(Type type);
+RAPT_API std::string to_string(Type type);
 /// Throws std::invalid_argument if no type is called so.
-RAPT_API Type parse_type(const std::string& text);
+template <>
+RAPT_API Type from_string<Type>(std::string_view name);
 
 /// bfloat16: the upper half of an f32.
 struct Bf16 {

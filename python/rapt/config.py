@@ -1,13 +1,14 @@
-"""What this build can do here."""
+"""What this build can do on this machine."""
 
 from __future__ import annotations
 
 import sys
+from typing import Optional, TextIO
 
 from rapt import _core
 
 
-def show_config(file=None) -> None:
+def show_config(file: Optional[TextIO] = None) -> None:
     """Prints version, instruction sets, threads and kernels.
 
     >>> show_config()  # doctest: +ELLIPSIS

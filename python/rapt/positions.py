@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 from rapt import _core, _given
 from rapt._core import DynamicNtk, Linear, Llama3, Long, Ntk, Yarn
-from rapt.attention import refuse_watched, torch_side
+from rapt._tensors import refuse_traced, torch_functions
+from rapt.typing import Array, ArrayLike, Integers, Layout, Positions
 
 __all__ = ["DynamicNtk", "Linear", "Llama3", "Long", "Ntk", "Rope", "Yarn", "axial", "learned",
            "sinusoidal"]
 
+#: How a rope is stretched beyond the length that its model was trained on.
+Scaling = Union[DynamicNtk, Linear, Llama3, Long, Ntk, Yarn]
+
 
 class Rope(_core.Rope):
-    """Rotary positions: pairs of channels turn by position * frequency.
+    """Rotary positions: pairs of channels rotate by position * frequency.
 
     layout is "half_split" (GPT-NeoX, Llama as on the Hub) or "interleaved" (RoFormer, GPT-J).
     scaling is None, Linear, Ntk, DynamicNtk, Yarn, Llama3 or Long. sections are the pairs of each
@@ -25,23 +30,33 @@ class Rope(_core.Rope):
     True
     """
 
-    def __init__(self, *arguments, **named):
+    @overload
+    def __init__(self, other: Rope, /) -> None: ...
+
+    @overload
+    def __init__(self, dim: int, base: float = ..., layout: Literal["half_split", "interleaved"] = ...,
+                 rotated: Optional[int] = ..., proportional: bool = ..., scaling: Optional[Scaling] = ...,
+                 sections: Optional[Integers] = ...,
+                 sections_order: Literal["blocks", "interleaved", "restarted"] = ...,
+                 xpos: Optional[float] = ...) -> None: ...
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         copied = isinstance(arguments[0], Rope) if arguments else False
         self._recipe = arguments[0]._recipe if copied else (arguments, named, ())
 
-    def __reduce__(self):
+    def __reduce__(self) -> Tuple[Any, ...]:
         return _rebuilt, self._recipe
 
     def _text(self) -> str:
-        """This rope in words that make it again, in another process as well."""
+        """This rope as text, from which _from_text makes it again, in another process as well."""
         return json.dumps(self._recipe, default=_scaling_words)
 
     @staticmethod
-    def _from_text(text):
+    def _from_text(text: str) -> Rope:
         return _rebuilt(*json.loads(text, object_hook=_scaling_of))
 
-    def _derived(self, name, *arguments):
+    def _derived(self, name: str, *arguments: Any) -> Rope:
         """What a method of the core makes of this one."""
         made = Rope.__new__(Rope)
         _core.Rope.__init__(made, getattr(_core.Rope, name)(self, *arguments))
@@ -49,86 +64,88 @@ class Rope(_core.Rope):
         made._recipe = (given, named, (*steps, (name, *arguments)))
         return made
 
-    def apply(self, x, positions=0, layout="bhld"):
-        """x [batch, heads, tokens, dim] turned. positions: that of the first token, or integers
+    def apply(self, x: ArrayLike, positions: Positions = 0, layout: Layout = "bhld") -> Array:
+        """x [batch, heads, tokens, dim] rotated. positions: that of the first token, or integers
         [tokens], [batch, tokens], with sections [axes, batch, tokens]."""
-        side = torch_side(x)
-        if side is None:
+        functions = torch_functions(x)
+        if functions is None:
             return self._apply(x, positions, layout)
-        return side.rope(self, x, positions, layout)
+        return functions.rope(self, x, positions, layout)
 
-    def apply_backward(self, dout, positions=0, layout="bhld"):
-        """From gradients of what apply returned to gradients of what it was given."""
-        side = torch_side(dout)
-        if side is None:
+    def apply_backward(self, dout: ArrayLike, positions: Positions = 0, layout: Layout = "bhld") -> Array:
+        """The gradient of x, from that of what apply returned."""
+        functions = torch_functions(dout)
+        if functions is None:
             return self._apply_backward(dout, positions, layout)
-        return side.rope(self, dout, positions, layout, back=True)
+        return functions.rope(self, dout, positions, layout, back=True)
 
-    def for_length(self, tokens):
-        """This rope for sequences of so many tokens; differs under DynamicNtk and Long only."""
+    def for_length(self, tokens: int) -> Rope:
+        """This rope for sequences of that many tokens; only DynamicNtk and Long depend on it."""
         return self._derived("for_length", tokens)
 
-    def for_queries(self):
+    def for_queries(self) -> Rope:
         """With xPos: the rope of queries."""
         return self._derived("for_queries")
 
-    def for_keys(self):
+    def for_keys(self) -> Rope:
         """With xPos: the rope of keys."""
         return self._derived("for_keys")
 
 
-def _rebuilt(arguments, named, steps):
+def _rebuilt(arguments: Sequence[Any], named: Any, steps: Sequence[Any]) -> Rope:
     rope = Rope(*arguments, **named)
     for name, *given in steps:
         rope = rope._derived(name, *given)
     return rope
 
 
-def _scaling_words(scaling):
-    if hasattr(scaling, "tolist"):  # numbers of numpy's
+def _scaling_words(scaling: Any) -> Any:
+    if hasattr(scaling, "tolist"):  # numpy's numbers
         return scaling.tolist()
     kind, arguments = scaling.__reduce__()
     return {"scaling": kind.__name__, "arguments": arguments}
 
 
-def _scaling_of(words):
+def _scaling_of(words: Any) -> Any:
     if "arguments" not in words:
         return words
     return getattr(_core, words["scaling"])(*words["arguments"])
 
 
-def sinusoidal(positions, dim, *, like, base=10000.0, layout="interleaved", inclusive=False):
-    """Sines and cosines [positions, dim] of a number of tokens or a list of positions, as an array
-    of the library of `like`.
+def sinusoidal(positions: Union[int, Integers], dim: int, *, like: ArrayLike, base: float = 10000.0,
+               layout: str = "interleaved", inclusive: bool = False) -> Array:
+    """Sines and cosines [positions, dim] for a number of tokens or a list of positions, as an array of the
+    library that `like` is from.
 
     >>> import numpy as np
     >>> sinusoidal(5, 8, like=np.zeros(1, np.float32)).shape
     (5, 8)
     """
-    refuse_watched("sinusoidal", positions)
+    refuse_traced("sinusoidal", positions)
     return _core.sinusoidal(like, positions, dim, base, layout, _given.flag("sinusoidal: inclusive", inclusive))
 
 
-def _sizes(where, **sizes):
+def _sizes(where: str, **sizes: Any) -> List[int]:
     return [_given.whole(f"{where}: {name}", size) for name, size in sizes.items()]
 
 
-def learned(table, tokens, *, batch=1, positions=0, offset=0):
-    """Rows of a learned table [rows, dim], that of token t being position(t) + offset: [batch,
-    tokens, dim]."""
+def learned(table: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0, offset: int = 0) -> Array:
+    """Rows of a learned table [rows, dim]: token t gets row position(t) + offset. Returns [batch, tokens,
+    dim]."""
     batch, tokens, offset = _sizes("learned", batch=batch, tokens=tokens, offset=offset)
-    side = torch_side(table)
-    if side is None:
+    functions = torch_functions(table)
+    if functions is None:
         return _core.learned(table, batch, tokens, positions, offset)
-    return side.learned(table, batch, tokens, positions, offset)
+    return functions.learned(table, batch, tokens, positions, offset)
 
 
-def axial(rows, columns, tokens, *, batch=1, positions=0, column_major=False):
+def axial(rows: ArrayLike, columns: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0,
+          column_major: bool = False) -> Array:
     """Learned positions on a grid: rows [rows, row_dim] give the first channels, columns [columns,
-    column_dim] the rest: [batch, tokens, row_dim + column_dim]."""
+    column_dim] the rest. Returns [batch, tokens, row_dim + column_dim]."""
     column_major = _given.flag("axial: column_major", column_major)
     batch, tokens = _sizes("axial", batch=batch, tokens=tokens)
-    side = torch_side(rows, columns)
-    if side is None:
+    functions = torch_functions(rows, columns)
+    if functions is None:
         return _core.axial(rows, columns, batch, tokens, positions, column_major)
-    return side.axial(rows, columns, batch, tokens, positions, column_major)
+    return functions.axial(rows, columns, batch, tokens, positions, column_major)

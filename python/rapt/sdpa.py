@@ -1,24 +1,29 @@
-"""PyTorch's scaled_dot_product_attention, in its words."""
+"""PyTorch's scaled_dot_product_attention, with its names."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any, Optional, Tuple
 
 from rapt import _core, _given
 from rapt._shapes import check_operand, four_axes, mask_axes, nonempty
-from rapt.attention import attend, torch_side
-from rapt.bias import dense_bias
+from rapt._tensors import torch_functions
+from rapt.attention.attend import attend
+from rapt.attention.bias import Bias, dense_bias
+from rapt.typing import Array, ArrayLike
 
-# A mask in more runs than this for each query is no pattern worth having.
+# A mask with more runs of keys than this for each query is faster as numbers than as a pattern.
 _MOST_RUNS = 16
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
-                                 scale=None, enable_gqa=False):
-    """torch.nn.functional.scaled_dot_product_attention: [..., heads, tokens, dim], causal from the
-    top left corner, attn_mask True = keep or added or a CausalBias, rows without a key are zeros. Axes
-    before the tokens broadcast. A mask together with is_causal is an error. numpy arrays are taken as
-    well.
+def scaled_dot_product_attention(query: ArrayLike, key: ArrayLike, value: ArrayLike,
+                                 attn_mask: Optional[ArrayLike] = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: Optional[float] = None,
+                                 enable_gqa: bool = False) -> Array:
+    """torch.nn.functional.scaled_dot_product_attention: [..., heads, tokens, dim], causal from the top left
+    corner. attn_mask is bool (True = keep), numbers that are added, or a CausalBias; rows without a key are
+    zeros. Axes before the tokens broadcast. A mask together with is_causal is an error. Takes numpy arrays
+    too.
 
     >>> import numpy as np
     >>> x = np.ones((2, 4, 7, 8), np.float32)
@@ -30,10 +35,11 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     enable_gqa = _given.flag(f"{where}: enable_gqa", enable_gqa)
     if attn_mask is not None and is_causal:
         raise ValueError(f"{where}: attn_mask and is_causal=True are given, expected one of them")
-    pattern, bias, seen = "causal(first)" if is_causal else None, None, None
-    shape = getattr(query, "shape", ())
+    pattern: Any = "causal(first)" if is_causal else None
+    bias, seen = None, None
+    shape: Any = getattr(query, "shape", ())
     if (attn_mask is None and len(shape) == 4 and shape[3] and shape == getattr(key, "shape", None)
-            and shape == getattr(value, "shape", None)):  # the usual call, as it is
+            and shape == getattr(value, "shape", None)):  # the usual call
         return attend(query, key, value, pattern, scale=scale, dropout=dropout_p)
     for name, x in (("query", query), ("key", key), ("value", value)):
         check_operand(where, name, x)
@@ -48,15 +54,15 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
 
-def _mask(mask, q, k, lead):
-    """(pattern, bias, rows that see something or None if all do)."""
-    pattern = _causal_bias(mask, q, k)
+def _mask(mask: Any, q: Any, k: Any, lead: Any) -> Tuple[Any, Optional[Bias], Any]:
+    """(pattern, bias, rows that see a key or None if all do)."""
+    pattern: Any = _causal_bias(mask, q, k)
     if pattern is not None:
         return pattern, None, None
     if not hasattr(mask, "ndim"):
         raise TypeError(f"scaled_dot_product_attention: attn_mask is a {type(mask).__name__}, expected an array")
-    side = torch_side(q)
-    known = side is None or side.readable(q)
+    functions = torch_functions(q)
+    known = functions is None or functions.readable(q)
     boolean = str(mask.dtype).endswith("bool")
     mask = mask_axes("scaled_dot_product_attention", mask, lead, q.shape[2], k.shape[2], known)
     if boolean and known:
@@ -67,7 +73,7 @@ def _mask(mask, q, k, lead):
     return (None, *open_empty_rows(values, getattr(mask, "requires_grad", False)))
 
 
-def _causal_bias(mask, q, k):
+def _causal_bias(mask: Any, q: Any, k: Any) -> Optional[str]:
     """The pattern of a torch.nn.attention.bias.CausalBias, whose memory holds no mask."""
     module = sys.modules.get("torch.nn.attention.bias")
     if module is None or not isinstance(mask, module.CausalBias):
@@ -79,8 +85,8 @@ def _causal_bias(mask, q, k):
     return "causal(first)" if mask.variant == module.CausalVariant.UPPER_LEFT else "causal"
 
 
-def _as_pattern(mask, queries, keys):
-    """Ranges cost less than numbers where they are few."""
+def _as_pattern(mask: Any, queries: int, keys: int) -> Optional[_core.Pattern]:
+    """Ranges are faster than numbers if they are few."""
     if tuple(mask.shape) != (1, 1, queries, keys):
         return None
     mask = mask.reshape(queries, keys)
@@ -88,22 +94,23 @@ def _as_pattern(mask, queries, keys):
     return _core.mask(mask) if runs <= 2 * _MOST_RUNS * queries else None
 
 
-def added(mask):
+def added(mask: Any) -> Any:
     """0 where a bool mask keeps, -inf where it does not."""
-    side = torch_side(mask)
-    if side is not None:
-        return side.added(mask)
+    functions = torch_functions(mask)
+    if functions is not None:
+        return functions.added(mask)
     import numpy
 
     return numpy.where(mask, numpy.float32(0), numpy.float32(-numpy.inf))
 
 
-def open_empty_rows(values, learned):
-    """A row of -inf alone would be NaN; it is opened here and its output made zero afterwards."""
+def open_empty_rows(values: Any, learned: bool) -> Tuple[Bias, Any]:
+    """(bias, rows that see a key or None if all do). A row of only -inf would give NaN: it is set to 0 here
+    and its output to zeros afterwards."""
     seen = (values != -float("inf")).any(-1)
-    side = torch_side(values)
-    if side is not None:
-        if side.known_true(seen.all()):
+    functions = torch_functions(values)
+    if functions is not None:
+        if functions.known_true(seen.all()):
             return dense_bias(values, fixed=not learned), None
         return dense_bias(values.masked_fill(~seen[..., None], 0.0), fixed=not learned), seen
     if seen.all():
@@ -113,8 +120,8 @@ def open_empty_rows(values, learned):
     return dense_bias(opened, fixed=True), seen
 
 
-def _zero_rows(out, seen):
-    if torch_side(out) is not None:
+def _zero_rows(out: Any, seen: Any) -> Any:
+    if torch_functions(out) is not None:
         return out.masked_fill(~seen[..., None], 0.0)
     import numpy
 

@@ -138,7 +138,7 @@ nb::handle numpy_empty() {
   return empty;
 }
 
-Room::Room(const Array& like, const Shape& shape, Type type)
+OutputArray::OutputArray(const Array& like, const Shape& shape, Type type)
     : answer_(like), shape_(shape), type_(type) {
   if (exchange_of(like.object()) != nullptr || !is_numpy(like.object())) {
     tensor_ = Tensor::uninitialized(shape, type);
@@ -151,13 +151,13 @@ Room::Room(const Array& like, const Shape& shape, Type type)
   array_.emplace(object_, "out");
 }
 
-AnyMutableView Room::view() {
+AnyMutableView OutputArray::view() {
   if (!array_) return tensor_;
   void* data = const_cast<void*>(array_->operand().data());  // a fresh array may be written
-  return AnyMutableView::trusted(data, type_, shape_, shape_.row_major());
+  return AnyMutableView::unchecked(data, type_, shape_, shape_.row_major());
 }
 
-nb::object Room::take() {
+nb::object OutputArray::take() {
   if (!array_) return answer_.array(std::move(tensor_));
   array_.reset();
   return std::move(object_);

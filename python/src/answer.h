@@ -32,9 +32,9 @@ class Answer {
 
 /// Memory that a result is written into, and the array it becomes. numpy makes its own: wrapping
 /// ours costs a microsecond or two, which small calls feel.
-class Room {
+class OutputArray {
  public:
-  Room(const Array& like, const Shape& shape, Type type);
+  OutputArray(const Array& like, const Shape& shape, Type type);
 
   AnyMutableView view();
   nb::object take();

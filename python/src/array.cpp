@@ -330,7 +330,7 @@ AnyView Array::operand() {
   }
   const Index bytes = bytes_of(element_);
   Shape strides{strides_[0] / bytes, strides_[1] / bytes, strides_[2] / bytes, 1};
-  return AnyView::trusted(data_, type, shape, strides);
+  return AnyView::unchecked(data_, type, shape, strides);
 }
 
 View Array::floats(Index rank) {
@@ -351,7 +351,7 @@ View Array::floats(Index rank) {
   strides = shape.row_major();
   for (Index axis = before; axis < rank; ++axis) strides[axis] = strides_[axis - before] / 4;
   if (shape[rank - 1] <= 1) strides[rank - 1] = 1;
-  return View::trusted(reinterpret_cast<const float*>(data_), shape, strides);
+  return View::unchecked(reinterpret_cast<const float*>(data_), shape, strides);
 }
 
 std::vector<double> Array::to_doubles() const {
@@ -373,14 +373,14 @@ std::vector<Index> Array::to_indices() const {
   return numbers;
 }
 
-std::span<const bool> Array::booleans(std::unique_ptr<bool[]>& room) const {
+std::span<const bool> Array::booleans(std::unique_ptr<bool[]>& buffer) const {
   if (element_ != Element::boolean) wrong_element(name_, element_, object_, "bool");
   const auto count = static_cast<std::size_t>(elements());
   if (row_major()) return {reinterpret_cast<const bool*>(data_), count};
-  room = std::make_unique<bool[]>(count);
-  bool* to = room.get();
+  buffer = std::make_unique<bool[]>(count);
+  bool* to = buffer.get();
   for_each([&](const std::byte* from) { *to++ = load<std::uint8_t>(from) != 0; });
-  return {room.get(), count};
+  return {buffer.get(), count};
 }
 
 Layout layout_of(nb::handle text) {

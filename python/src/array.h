@@ -47,9 +47,9 @@ class Array {
   std::vector<double> to_doubles() const;
   /// TypeError unless they are integers.
   std::vector<Index> to_indices() const;
-  /// Booleans in row-major order, straight from the caller's memory or from `room`. TypeError
+  /// Booleans in row-major order, straight from the caller's memory or from `buffer`. TypeError
   /// unless they are booleans.
-  std::span<const bool> booleans(std::unique_ptr<bool[]>& room) const;
+  std::span<const bool> booleans(std::unique_ptr<bool[]>& buffer) const;
 
  private:
   void take_rank(Index rank);
@@ -90,7 +90,7 @@ BasicAnyView<V> laid_out(const BasicAnyView<V>& view, Layout layout) {
   Shape shape = view.shape(), strides = view.strides();
   std::swap(shape[1], shape[2]);
   std::swap(strides[1], strides[2]);
-  return BasicAnyView<V>::trusted(view.data(), view.type(), shape, strides);
+  return BasicAnyView<V>::unchecked(view.data(), view.type(), shape, strides);
 }
 
 }  // namespace rapt::python

@@ -14,8 +14,9 @@ void bind_blocks(nanobind::module_& module);
 void bind_longformer(nanobind::module_& module);
 void bind_rope(nanobind::module_& module);
 void bind_positions(nanobind::module_& module);
+void bind_tokenizer(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
-void bind_health(nanobind::module_& module);
+void bind_heads(nanobind::module_& module);
 void bind_lab(nanobind::module_& module);
 
 }  // namespace rapt::python

@@ -35,7 +35,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
   how.attention().gradients = (wanted & want_rows) != 0;
-  Room out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
+  OutputArray out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
   const AnyMutableView into = laid_out(out.view(), layout);
   Attended attended;
   {
@@ -46,7 +46,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
 }
 
 /// A gradient as its operand is shaped, row-major in the caller's layout.
-Room gradient_room(const Array& like, const AnyView& operand, Layout layout) {
+OutputArray gradient_output(const Array& like, const AnyView& operand, Layout layout) {
   return {like, out_shape(operand, operand, layout), operand.type()};
 }
 
@@ -57,7 +57,7 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
                     {q, "attend_backward: q"},
                     {k, "attend_backward: k"},
                     {v, "attend_backward: v"},
-                    {unrounded(rows, 2, out), "attend_backward: out"}};
+                    {out, "attend_backward: out"}};
   const Layout layout = layout_of(layout_name);
   const How how(options);
   std::optional<Array> of_lse;
@@ -65,17 +65,17 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
   AnyView views[5];
   for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);
   const Rows of_rows = rows_of(rows, "attend_backward");
-  Room dq = gradient_room(arrays[1], views[1], layout);
-  Room dk = gradient_room(arrays[1], views[2], layout);
-  Room dv = gradient_room(arrays[1], views[3], layout);
+  OutputArray dq = gradient_output(arrays[1], views[1], layout);
+  OutputArray dk = gradient_output(arrays[1], views[2], layout);
+  OutputArray dv = gradient_output(arrays[1], views[3], layout);
   const GradientViews to{laid_out(dq.view(), layout), laid_out(dk.view(), layout),
                          laid_out(dv.view(), layout)};
   const View slopes = of_lse ? of_lse->floats(3) : View();
   Gradients g;
   {
     const nb::gil_scoped_release release;
-    g = attend_backward_into(to, views[0], views[1], views[2], views[3], views[4], of_rows,
-                             how.attention(), how.context(), slopes);
+    g = attend_backward_into(to, {views[0], slopes}, views[1], views[2], views[3],
+                             {views[4], of_rows}, how.attention(), how.context());
   }
   const Answer answer(arrays[1]);
   return nb::make_tuple(
@@ -91,7 +91,7 @@ std::string explain_shapes(const std::vector<Index>& q, const std::vector<Index>
                            const std::string& type) {
   const How how(options);
   return explain(shape_of(q, "q"), shape_of(k, "k"), shape_of(v, "v"), how.attention(),
-                 how.context(), parse_type(type));
+                 from_string<Type>(type), how.context());
 }
 
 nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layout_name, Index top,

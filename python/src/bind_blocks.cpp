@@ -1,8 +1,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
-
 #include "python/src/answer.h"
 #include "python/src/bind.h"
 #include "python/src/how.h"
@@ -22,9 +20,9 @@ std::vector<std::uint8_t> real_of(nb::handle given, const char* name) {
   if (given.is_none()) return {};
   if (is_array(given)) {
     const Array array(given, name);
-    std::unique_ptr<bool[]> room;
+    std::unique_ptr<bool[]> buffer;
     if (array.element() == Element::boolean) {
-      const std::span<const bool> real = array.booleans(room);
+      const std::span<const bool> real = array.booleans(buffer);
       return {real.begin(), real.end()};
     }
   }
@@ -78,35 +76,23 @@ BigBird bigbird_of(nb::tuple options) {
 
 /// (chunk, before, after, causal, real, blind, dropout, seed)
 ReformerLocal local_of(nb::tuple options) {
-  if (options.size() != 8) wrong_value("local options: wrong number of fields");
+  if (options.size() != 8) wrong_value("attend_reformer_local options: wrong number of fields");
   ReformerLocal how;
-  how.chunk = number<Index>(options[0], "local: chunk");
-  how.before = number<Index>(options[1], "local: before");
-  how.after = number<Index>(options[2], "local: after");
+  how.chunk = number<Index>(options[0], "attend_reformer_local: chunk");
+  how.before = number<Index>(options[1], "attend_reformer_local: before");
+  how.after = number<Index>(options[2], "attend_reformer_local: after");
   how.causal = nb::cast<bool>(options[3]);
-  how.real = real_of(options[4], "local: real");
+  how.real = real_of(options[4], "attend_reformer_local: real");
   const auto blind = nb::cast<std::string>(nb::str(nb::object(options[5])));
   if (blind != "zeros" && blind != "sum")
-    wrong_value("local: blind is \"", blind, "\", expected \"zeros\" or \"sum\"");
+    wrong_value("attend_reformer_local: blind is \"", blind, "\", expected \"zeros\" or \"sum\"");
   how.blind = blind == "sum" ? ReformerLocal::Blind::sum : ReformerLocal::Blind::zeros;
-  how.dropout = {number<double>(options[6], "local: dropout"),
-                 number<std::uint64_t>(options[7], "local: seed")};
+  how.dropout = {number<double>(options[6], "attend_reformer_local: dropout"),
+                 number<std::uint64_t>(options[7], "attend_reformer_local: seed")};
   return how;
 }
 
-/// A copy in [batch, heads, tokens, dim]: the backward passes take what forward owned.
-Tensor owned(const AnyView& view) {
-  Tensor tensor = Tensor::uninitialized(view.shape(), view.type());
-  const std::size_t bytes = static_cast<std::size_t>(view.dim()) * size_of(view.type());
-  auto* to = static_cast<std::byte*>(tensor.memory());
-  for (Index item = 0; item < view.batch(); ++item)
-    for (Index head = 0; head < view.heads(); ++head)
-      for (Index token = 0; token < view.tokens(); ++token, to += bytes)
-        std::memcpy(to, view.row(item, head, token), bytes);
-  return tensor;
-}
-
-/// (out, row max, row sum) of one of the two attentions, and an unrounded output of 16 bits.
+/// (out, lse, rows) of one of the two attentions, rows as `parts` makes them.
 template <class Forward>
 nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend) {
   Array arrays[] = {{given[0], "q"}, {given[1], "k"}, {given[2], "v"}};
@@ -119,35 +105,26 @@ nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend
     y = attend(views[0], views[1], views[2]);
   }
   const Answer answer(arrays[0]);
-  const Shape rows = y.lse.shape();
-  return with_unrounded(answer,
-                        nb::make_tuple(answer.array(std::move(y.out), layout),
-                                       answer.array(std::move(y.rows.max), rows),
-                                       answer.array(std::move(y.rows.sum), rows)),
-                        y.rows, layout);
+  nb::object out = answer.array(std::move(y.out), layout);
+  return nb::cast<nb::tuple>(
+      parts(answer, std::move(out), std::move(y), want_lse | want_rows, layout));
 }
 
-/// (dq, dk, dv); `kept` is what forward returned.
+/// (dq, dk, dv); `kept` is (out, row max, row sum), `out` unrounded.
 template <class Backward>
 nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::handle layout_name,
                    const Backward& attend_backward) {
-  if (kept.size() != 3 && kept.size() != 4)
-    wrong_value("rows has ", kept.size() - 1, " parts, expected (max, sum) or (max, sum, out)");
-  Array arrays[] = {{dout, "dout"},
-                    {given[0], "q"},
-                    {given[1], "k"},
-                    {given[2], "v"},
-                    {unrounded(kept, 3, kept[0]), "out"}};
+  if (kept.size() != 3) wrong_value("kept has ", kept.size(), " parts, expected (out, max, sum)");
+  Array arrays[] = {
+      {dout, "dout"}, {given[0], "q"}, {given[1], "k"}, {given[2], "v"}, {kept[0], "out"}};
   const Layout layout = layout_of(layout_name);
   AnyView views[5];
   for (int i = 0; i < 5; ++i) views[i] = laid_out(arrays[i].operand(), layout);
-  Attended attended;
-  attended.rows = rows_of(nb::make_tuple(kept[1], kept[2]), "rows");
+  const Rows rows = rows_of(nb::make_tuple(kept[1], kept[2]), "rows");
   Gradients g;
   {
     const nb::gil_scoped_release release;
-    attended.out = owned(views[4]);
-    g = attend_backward(views[0], views[1], views[2], views[3], attended);
+    g = attend_backward(views[0], views[1], views[2], views[3], AttendedView(views[4], rows));
   }
   const Answer answer(arrays[1]);
   return nb::make_tuple(answer.array(std::move(g.dq), layout),
@@ -175,7 +152,7 @@ nb::tuple local_forward(nb::tuple operands, nb::tuple options, nb::handle layout
                         nb::handle where) {
   return forward(operands, layout,
                  [how = local_of(options), context = context_of(where)](auto... qkv) {
-                   return attend_local(qkv..., how, context);
+                   return attend_reformer_local(qkv..., how, context);
                  });
 }
 
@@ -183,7 +160,7 @@ nb::tuple local_backward(nb::handle dout, nb::tuple operands, nb::tuple kept, nb
                          nb::handle layout, nb::handle where) {
   return backward(dout, operands, kept, layout,
                   [how = local_of(options), context = context_of(where)](const auto&... given) {
-                    return attend_local_backward(given..., how, context);
+                    return attend_reformer_local_backward(given..., how, context);
                   });
 }
 
@@ -202,10 +179,10 @@ void bind_blocks(nb::module_& module) {
              nb::arg("context").none());
   module.def("attend_bigbird_backward", &bigbird_backward, "dout"_a.none(), "operands"_a, "kept"_a,
              "options"_a, "layout"_a, nb::arg("context").none());
-  module.def("attend_local", &local_forward, "operands"_a, "options"_a, "layout"_a,
+  module.def("attend_reformer_local", &local_forward, "operands"_a, "options"_a, "layout"_a,
              nb::arg("context").none());
-  module.def("attend_local_backward", &local_backward, "dout"_a.none(), "operands"_a, "kept"_a,
-             "options"_a, "layout"_a, nb::arg("context").none());
+  module.def("attend_reformer_local_backward", &local_backward, "dout"_a.none(), "operands"_a,
+             "kept"_a, "options"_a, "layout"_a, nb::arg("context").none());
 }
 
 }  // namespace rapt::python

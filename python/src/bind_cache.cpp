@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -45,21 +46,20 @@ class SharedCache {
 CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
                  std::optional<Array>& array) {
   const std::optional<Lsh> leaf = lsh_part(pattern_of(pattern));
-  if (!leaf)
-    wrong_value("KvCache: lsh is a pattern without an lsh leaf, expected lsh_pattern(...)");
+  if (!leaf) wrong_value("KvCache: lsh is a pattern without an lsh leaf, expected rapt.lsh(...)");
   CacheLsh lsh{.lsh = *leaf, .tokens = tokens};
   if (!rotations.is_none())
     lsh.rotations = array.emplace(rotations, "KvCache: rotations").floats(4);
   return lsh;
 }
 
-void make_cache(SharedCache* self, Index kv_heads, Index dim, Index value_dim,
-                const std::string& type, Index window, Index pinned, nb::object context,
-                nb::object lsh, Index lsh_tokens, nb::object rotations) {
+void make_cache(SharedCache* self, Index kv_heads, Index dim, std::optional<Index> value_dim,
+                const std::string& type, std::optional<Index> window, Index pinned,
+                nb::object context, nb::object lsh, Index lsh_tokens, nb::object rotations) {
   CacheOptions options{.kv_heads = kv_heads,
                        .dim = dim,
                        .value_dim = value_dim,
-                       .type = parse_cache_type(type),
+                       .type = from_string<CacheType>(type),
                        .window = window,
                        .pinned = pinned};
   std::optional<Array> array;
@@ -78,17 +78,13 @@ void append(SharedCache& self, Index sequence, nb::handle k, nb::handle v, nb::h
   self.change([&](KvCache& cache) { cache.append(sequence, keys, values); });
 }
 
-/// What a call runs in: its own context, or that of the cache.
-class CallContext {
- public:
-  CallContext(const How& how, const nb::tuple& options)
-      : given_(options[options.size() - 1].is_none() ? nullptr : &how.context()) {}
-  /// Asks nothing of Python: the lock is not held where caches are looked at.
-  const Context& over(const KvCache& cache) const { return given_ ? *given_ : cache.context(); }
-
- private:
-  const Context* given_;
-};
+/// Attention over a cache runs in the cache's own context.
+void refuse_context(const char* where, const nb::tuple& options) {
+  if (!options[options.size() - 1].is_none())
+    wrong_value(where,
+                ": a context is given, expected none: attention over a cache runs in the "
+                "cache's, KvCache(..., context=)");
+}
 
 nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequences,
                         nb::tuple options, nb::handle layout_name, int wanted) {
@@ -98,10 +94,9 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   const std::vector<Index> numbers = indices_of(sequences, "attend: sequences");
   How how(options);
   how.attention().stats = (wanted & want_stats) != 0;
-  const CallContext context(how, options);
-  Attended attended = self.look([&](const KvCache& cache) {
-    return attend(view, cache, numbers, how.attention(), context.over(cache));
-  });
+  refuse_context("attend", options);
+  Attended attended = self.look(
+      [&](const KvCache& cache) { return attend(view, cache, numbers, how.attention()); });
   const Answer answer(queries);
   nb::object out = answer.array(std::move(attended.out), layout);
   return parts(answer, std::move(out), std::move(attended), wanted);
@@ -111,18 +106,18 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
 std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
                           nb::handle sequences, nb::tuple options, const std::string& type) {
   const How how(options);
-  const CallContext context(how, options);
+  refuse_context("explain", options);
   const Shape shape = shape_of(q, "q");
   Index tokens = 0;
   if (nb::try_cast(sequences, tokens)) {
     return self.look([&](const KvCache& cache) {
-      return explain(shape, cache.options(), tokens, how.attention(), context.over(cache),
-                     parse_type(type));
+      return explain(shape, cache.options(), tokens, how.attention(), from_string<Type>(type),
+                     cache.context());
     });
   }
   const std::vector<Index> numbers = indices_of(sequences, "explain: sequences");
   return self.look([&](const KvCache& cache) {
-    return explain(shape, cache, numbers, how.attention(), context.over(cache), parse_type(type));
+    return explain(shape, cache, numbers, how.attention(), from_string<Type>(type));
   });
 }
 
@@ -133,9 +128,10 @@ Index count(const SharedCache& self, Index (KvCache::*what)() const) {
 std::string repr(const SharedCache& self) {
   const CacheOptions o = self.look([](const KvCache& cache) { return cache.options(); });
   return "KvCache(kv_heads=" + std::to_string(o.kv_heads) + ", dim=" + std::to_string(o.dim) +
-         ", value_dim=" + std::to_string(o.value_dim) + ", type=\"" + text(o.type) +
-         "\", window=" + std::to_string(o.window) + ", pinned=" + std::to_string(o.pinned) +
-         (o.lsh ? ", lsh=\"" + lsh(o.lsh->lsh).text() + "\"" : "") +
+         ", value_dim=" + std::to_string(o.filled_value_dim()) + ", type=\"" + to_string(o.type) +
+         "\", window=" + (o.window ? std::to_string(*o.window) : "None") +
+         ", pinned=" + std::to_string(o.pinned) +
+         (o.lsh ? ", lsh=\"" + to_string(lsh(o.lsh->lsh)) + "\"" : "") +
          "): " + std::to_string(count(self, &KvCache::pages)) + " pages";
 }
 
@@ -144,9 +140,9 @@ std::string repr(const SharedCache& self) {
 void bind_cache(nb::module_& module) {
   nb::class_<SharedCache>(module, "KvCache",
                           "Keys and values of growing sequences, in pages of 64 tokens.")
-      .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = 0, "type"_a = "f32",
-           "window"_a = 0, "pinned"_a = 0, "context"_a = nb::none(), "lsh"_a = nb::none(),
-           "lsh_tokens"_a = 0, "rotations"_a = nb::none())
+      .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = nb::none(),
+           "type"_a = "f32", "window"_a = nb::none(), "pinned"_a = 0, "context"_a = nb::none(),
+           "lsh"_a = nb::none(), "lsh_tokens"_a = 0, "rotations"_a = nb::none())
       .def(
           "add", [](SharedCache& self) { return self.change([](KvCache& c) { return c.add(); }); },
           "A new, empty sequence; returns its number.")

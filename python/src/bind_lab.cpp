@@ -22,6 +22,10 @@ std::pair<std::string, std::string> report(const std::vector<std::string>& exper
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!progress.is_none()) progress(done, what);
   };
+  options.command = [seed](const std::string& experiment) {
+    const std::string more = seed == 1 ? "" : ", seed=" + std::to_string(seed);
+    return "rapt.lab.report(\"" + experiment + "\"" + more + ")";
+  };
   const nb::gil_scoped_release release;
   LabReport made = run_lab(options, context);
   return {std::move(made.html), std::move(made.json)};

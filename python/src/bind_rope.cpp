@@ -47,13 +47,14 @@ void bind_yarn(nb::module_& module) {
                                 trained,
                                 number<double>(fast, "Yarn: fast"),
                                 number<double>(slow, "Yarn: slow"),
-                                number<double>(mscale, "Yarn: mscale"),
-                                number<double>(mscale_all_dim, "Yarn: mscale_all_dim"),
+                                number_or_none(mscale, "Yarn: mscale"),
+                                number_or_none(mscale_all_dim, "Yarn: mscale_all_dim"),
                                 truncate,
                                 number_or_none(attention_factor, "Yarn: attention_factor")};
           },
-          "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1, "mscale"_a = 0,
-          "mscale_all_dim"_a = 0, "truncate"_a = true, "attention_factor"_a = nb::none())
+          "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1,
+          "mscale"_a = nb::none(), "mscale_all_dim"_a = nb::none(), "truncate"_a = true,
+          "attention_factor"_a = nb::none())
       .def("__reduce__", [](const YarnRope& s) {
         return recipe<YarnRope>(s.factor, s.trained_tokens, s.fast, s.slow, s.mscale,
                                 s.mscale_all_dim, s.truncate, s.attention_factor);
@@ -148,9 +149,9 @@ RopeSections sections_of(nb::handle pairs, const std::string& order) {
   return sections;
 }
 
-void make_rope(Rope* self, Index dim, nb::handle base, const std::string& layout, Index rotated,
-               bool proportional, nb::object scaling, nb::object sections,
-               const std::string& sections_order, nb::handle xpos) {
+void make_rope(Rope* self, Index dim, nb::handle base, const std::string& layout,
+               std::optional<Index> rotated, bool proportional, nb::object scaling,
+               nb::object sections, const std::string& sections_order, nb::handle xpos) {
   RopeOptions options{.dim = dim,
                       .rotated = rotated,
                       .proportional = proportional,
@@ -166,10 +167,10 @@ void make_rope(Rope* self, Index dim, nb::handle base, const std::string& layout
   new (self) Rope(options);
 }
 
-enum class Way { forward, backward };
+enum class Pass { forward, backward };
 
-nb::object turned(const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout_name,
-                  Way way) {
+nb::object rotated(const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout_name,
+                   Pass pass) {
   Array array(x, "Rope: x");
   const Layout layout = layout_of(layout_name);
   const AnyView in = laid_out(array.operand(), layout);
@@ -178,7 +179,7 @@ nb::object turned(const Rope& rope, nb::handle x, nb::handle positions, nb::hand
   Tensor out = Tensor::uninitialized(in.shape(), in.type());
   {
     const nb::gil_scoped_release release;
-    if (way == Way::forward)
+    if (pass == Pass::forward)
       rope.apply_into(out, in, at.get());
     else
       rope.apply_backward_into(out, in, at.get());
@@ -192,7 +193,7 @@ void bind_rope(nb::module_& module) {
   bind_scalings(module);
   nb::class_<Rope>(module, "Rope", nb::is_weak_referenceable(), "Rotary positions.")
       .def("__init__", &make_rope, "dim"_a, "base"_a = 10000, "layout"_a = "half_split",
-           "rotated"_a = 0, "proportional"_a = false, "scaling"_a = nb::none(),
+           "rotated"_a = nb::none(), "proportional"_a = false, "scaling"_a = nb::none(),
            "sections"_a = nb::none(), "sections_order"_a = "blocks", "xpos"_a = nb::none())
       .def(nb::init<const Rope&>(), "other"_a)
       .def_prop_ro(
@@ -211,13 +212,13 @@ void bind_rope(nb::module_& module) {
       .def(
           "_apply",
           [](const Rope& rope, nb::handle x, nb::handle positions, nb::handle layout) {
-            return turned(rope, x, positions, layout, Way::forward);
+            return rotated(rope, x, positions, layout, Pass::forward);
           },
           "x"_a.none(), "positions"_a.none(), "layout"_a)
       .def(
           "_apply_backward",
           [](const Rope& rope, nb::handle dout, nb::handle positions, nb::handle layout) {
-            return turned(rope, dout, positions, layout, Way::backward);
+            return rotated(rope, dout, positions, layout, Pass::backward);
           },
           "dout"_a.none(), "positions"_a.none(), "layout"_a);
 }

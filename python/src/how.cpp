@@ -90,8 +90,7 @@ How::How(nb::tuple options) {
   if (const auto value = given(Field::context)) context_ = context_of(value);
   if (const auto value = given(Field::pattern)) take_pattern(value);
   if (const auto value = given(Field::scale)) attention_.scale = scale_of(value);
-  if (const auto value = given(Field::softcap))
-    attention_.softcap = number<double>(value, "softcap");
+  if (const auto value = given(Field::softcap)) take_softcap(value);
   if (const auto value = given(Field::bias)) take_bias(value);
   if (const auto value = given(Field::relative_values))
     attention_.relative_values = table(value, "relative_values", 2);
@@ -103,6 +102,12 @@ How::How(nb::tuple options) {
   if (const auto value = given(Field::seed))
     attention_.dropout.seed = number<std::uint64_t>(value, "seed");
   if (const auto value = given(Field::strict)) attention_.strict = number<bool>(value, "strict");
+}
+
+void How::take_softcap(nb::handle given) {
+  attention_.softcap = number<double>(given, "softcap");
+  if (attention_.softcap == 0)
+    wrong_value("softcap is 0, expected a number above 0, or softcap=None for no cap");
 }
 
 void How::take_pattern(nb::handle given) {

@@ -36,6 +36,7 @@ class How {
     count
   };
   void take_pattern(nb::handle given);
+  void take_softcap(nb::handle given);
   void take_bias(nb::handle given);
   View table(nb::handle given, const char* name, Index rank);
 

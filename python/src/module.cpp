@@ -14,8 +14,9 @@ NB_MODULE(_core, module) {
   bind_rope(module);
   bind_positions(module);
 #ifdef RAPT_MODELS
+  bind_tokenizer(module);
   bind_model(module);
-  bind_health(module);
+  bind_heads(module);
   bind_lab(module);
 #endif
 }

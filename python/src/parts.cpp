@@ -30,17 +30,12 @@ nb::object parts(const Answer& answer, nb::object out, Attended attended, int wa
 }
 
 Rows rows_of(nb::tuple arrays, const char* where) {
-  if (arrays.size() != 2 && arrays.size() != 3)
-    wrong_value(where, ": rows has ", arrays.size(),
-                " parts, expected (max, sum) or (max, sum, out) of attend");
+  if (arrays.size() != 2)
+    wrong_value(where, ": rows has ", arrays.size(), " parts, expected (max, sum)");
   Rows rows;
   rows.max = Array(arrays[0], "rows[0]").to_floats();
   rows.sum = Array(arrays[1], "rows[1]").to_doubles();
   return rows;
-}
-
-nb::handle unrounded(nb::tuple kept, std::size_t count, nb::handle out) {
-  return kept.size() > count ? nb::handle(kept[count]) : out;
 }
 
 nb::tuple with_unrounded(const Answer& answer, nb::tuple arrays, const Rows& rows, Layout layout) {

@@ -13,13 +13,10 @@ enum Want { want_lse = 1, want_stats = 2, want_rows = 4 };
 nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted,
                  Layout layout = Layout::bhld);
 
-/// From (max, sum) or (max, sum, out) as `parts` gave them; the output is left to unrounded().
+/// From (max, sum). rapt.Attended picks the output that goes with them.
 Rows rows_of(nb::tuple arrays, const char* where);
 
-/// The unrounded output that ends the arrays which a forward pass kept, or else `out`. `count` is
-/// the number of arrays without it.
-nb::handle unrounded(nb::tuple kept, std::size_t count, nb::handle out);
-/// The arrays, and the unrounded output behind them if there is one.
+/// The arrays, and the unrounded output after them if there is one.
 nb::tuple with_unrounded(const Answer& answer, nb::tuple arrays, const Rows& rows, Layout layout);
 
 }  // namespace rapt::python

@@ -13,6 +13,7 @@
 #include "base/fpmode.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 Attended run(const Request& request, const AnyMutableView& to) {
@@ -79,7 +80,8 @@ void check_destinations(const GradientViews& to, std::initializer_list<Operand> 
     const Operand& operand = operands.begin()[i];
     check_output("attend_backward", names[i], views[i], operand.view.shape());
     check(views[i].type() == operand.view.type(), "attend_backward: ", names[i], " is ",
-          text(views[i].type()), ", expected ", text(operand.view.type()), " as ", operand.name);
+          to_string(views[i].type()), ", expected ", to_string(operand.view.type()), " as ",
+          operand.name);
     for (const Operand& other : operands)
       check_apart("attend_backward", views[i], other.view, other.name);
   }
@@ -108,11 +110,13 @@ Attended attend_into(AnyMutableView out, AnyView q, AnyView k, AnyView v, const 
 
 namespace {
 
-Gradients backward(const GradientViews& to, AnyView dout, const Request& request, AnyView out,
-                   const Rows& rows, View dlse) {
+Gradients backward(const GradientViews& to, const OutputGradients& given, const Request& request,
+                   const AttendedView& attended) {
+  const auto& [dout, dlse] = given;
+  const auto& [out, rows, global_rows] = attended;
   const FlushDenormals guard;
   const Attention& how = request.how;
-  const bool hashed = how.pattern.node()->has_lsh();
+  const bool hashed = node_of(how.pattern)->has_lsh();
   check(dlse.empty() || !hashed, request.where,
         ": a gradient of lse is given, expected none under lsh");
   validate(request);
@@ -120,39 +124,35 @@ Gradients backward(const GradientViews& to, AnyView dout, const Request& request
     run_lsh_backward(to, dout, request, out, rows);
     return {};
   }
-  // The gradient of a dense bias is a pass of its own, in f32.
-  const bool bf16 = dout.type() == Type::bf16 && !how.bias.dense && multiplies_bf16(request);
-  const Call call(request, bf16 ? kernels_of(request.context).pairs : nullptr);
+  const BackwardRoute& route = backward_route_of(request, dout);
+  const Call call(request);
   check_operand(request.where, "dout", dout, out_shape(request));
   check_operand(request.where, "out", out, out_shape(request));
   check_rows(call, rows);
   check_dlse(call, dlse);
   Gradients gradients = score_gradients(call);
-  const BackwardInput input(call, dout, unrounded(request.where, out, rows), rows, dlse);
-  std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
-                 [](double x) { return static_cast<float>(x); });
-  run_backward(call, input, to, gradients);
-  if (wants_dense(how)) run_dense_gradient(call, input, gradients.ddense);
+  route.run({call, dout, unrounded(request.where, attended), rows, dlse}, to, gradients);
   return gradients;
 }
 
 }  // namespace
 
-Gradients attend_backward_into(const GradientViews& to, AnyView dout, AnyView q, AnyView k,
-                               AnyView v, AnyView out, const Rows& rows, const Attention& how,
-                               const Context& context, View dlse) {
-  check_destinations(to, {{q, "q"}, {k, "k"}, {v, "v"}, {dout, "dout"}, {out, "out"}});
-  return backward(to, dout, {"attend_backward", q, k, v, how, context}, out, rows, dlse);
+Gradients attend_backward_into(const GradientViews& to, const OutputGradients& given, AnyView q,
+                               AnyView k, AnyView v, const AttendedView& attended,
+                               const Attention& how, const Context& context) {
+  check_destinations(to,
+                     {{q, "q"}, {k, "k"}, {v, "v"}, {given.dout, "dout"}, {attended.out, "out"}});
+  return backward(to, given, {"attend_backward", q, k, v, how, context}, attended);
 }
 
-Gradients attend_backward(AnyView dout, AnyView q, AnyView k, AnyView v, AnyView out,
-                          const Rows& rows, const Attention& how, const Context& context,
-                          View dlse) {
+Gradients attend_backward(const OutputGradients& given, AnyView q, AnyView k, AnyView v,
+                          const AttendedView& attended, const Attention& how,
+                          const Context& context) {
   Tensor dq = Tensor::uninitialized(q.shape(), q.type());
   Tensor dk = Tensor::uninitialized(k.shape(), k.type());
   Tensor dv = Tensor::uninitialized(v.shape(), v.type());
   Gradients gradients =
-      backward({dq, dk, dv}, dout, {"attend_backward", q, k, v, how, context}, out, rows, dlse);
+      backward({dq, dk, dv}, given, {"attend_backward", q, k, v, how, context}, attended);
   gradients.dq = std::move(dq);
   gradients.dk = std::move(dk);
   gradients.dv = std::move(dv);

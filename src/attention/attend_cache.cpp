@@ -5,31 +5,31 @@
 #include "base/views.h"
 
 namespace rapt {
+using namespace detail;
 
 Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
-                const Attention& how, const Context& context) {
+                const Attention& how) {
   const FlushDenormals guard;
-  validate_batch(q, cache, sequences, context);
+  validate_batch(q, cache, sequences);
   Attended attended = make_results({q.batch(), q.heads(), q.tokens()}, how.stats);
   attended.out = Tensor::uninitialized(
-      {q.batch(), q.heads(), q.tokens(), cache.options().value_dim}, q.type());
-  dispatch_cache(q, cache, sequences, how, context, output_of(attended, attended.out));
+      {q.batch(), q.heads(), q.tokens(), cache.options().filled_value_dim()}, q.type());
+  dispatch_cache(q, cache, sequences, how, output_of(attended, attended.out));
   return attended;
 }
 
 void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
-                 std::span<const KvCache::Sequence> sequences, const Attention& how,
-                 const Context& context) {
+                 std::span<const KvCache::Sequence> sequences, const Attention& how) {
   const FlushDenormals guard;
-  validate_batch(q, cache, sequences, context);
+  validate_batch(q, cache, sequences);
   check(!how.stats, over_cache,
         ": statistics are asked for where only the output is kept; expected attend, which returns "
         "them");
   check_output(over_cache, "out", out,
-               {q.batch(), q.heads(), q.tokens(), cache.options().value_dim});
+               {q.batch(), q.heads(), q.tokens(), cache.options().filled_value_dim()});
   check_apart(over_cache, out, q, "q");
   if (how.bias.dense) check_apart(over_cache, out, how.bias.dense->values, "the dense bias");
-  dispatch_cache(q, cache, sequences, how, context, {out, nullptr, nullptr, nullptr});
+  dispatch_cache(q, cache, sequences, how, {out, nullptr, nullptr, nullptr});
 }
 
 }  // namespace rapt

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Patterns can be tables of thousands of numbers.
@@ -26,23 +26,22 @@ std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Len
   return how.plan;
 }
 
-void check_factors(const char* where, const Attention& how, const Rule& rule) {
+void check_factors(const char* where, const Attention& how, const ScoreRule& rule) {
   check(factor_fits(rule.largest_scale()), where, ": the scale comes to ", rule.largest_scale(),
         ", expected 0 or a size from 2^-40 to 2^40");
-  check(factor_fits(how.softcap), where, ": softcap is ", how.softcap,
-        ", expected 0 (none) or 2^-40 to 2^40");
+  check(!how.softcap || factor_fits(*how.softcap), where, ": softcap is ", how.softcap.value_or(0),
+        ", expected 2^-40 to 2^40, or none");
 }
 
 }  // namespace
 
-Call::Call(const Request& request, const PairKernels* bf16)
+Call::Call(const Request& request)
     : q(request.q),
       k(request.k),
       v(request.v),
       how(request.how),
       context(request.context),
       kernels(kernels_of(context)),
-      pairs(bf16),
       batch(q.batch()),
       heads(q.heads()),
       kv_heads(k.heads()),
@@ -52,7 +51,7 @@ Call::Call(const Request& request, const PairKernels* bf16)
       dim(q.dim()),
       value_dim(v.dim()),
       plan(plan_of(request.where, how, {queries, keys})),
-      rule(how, *plan, heads, dim),
+      score_rule(how, *plan, heads, dim),
       relative(how.bias.keys ? std::make_unique<const RelativeTiles>(how.bias.keys->table,
                                                                      plan->lengths(), kernels)
                              : nullptr),
@@ -60,16 +59,16 @@ Call::Call(const Request& request, const PairKernels* bf16)
                           ? nullptr
                           : std::make_unique<const RelativeTiles>(how.relative_values,
                                                                   plan->lengths(), kernels)) {
-  check_factors(request.where, how, rule);
+  check_factors(request.where, how, score_rule);
 }
 
 AnyView stand_in(const Shape& shape, Type type) {
   static const float zero = 0;
-  if (shape.rank() == 4) return AnyView::trusted(&zero, type, shape, {0, 0, 0, 1});
+  if (shape.rank() == 4) return AnyView::unchecked(&zero, type, shape, {0, 0, 0, 1});
   Shape strides = shape;
   for (Index axis = 0; axis < shape.rank(); ++axis)
     strides[axis] = axis + 1 == shape.rank() ? 1 : 0;
-  return AnyView::trusted(&zero, type, shape, strides);
+  return AnyView::unchecked(&zero, type, shape, strides);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -13,14 +13,14 @@
 #include "base/views.h"
 #include "kernels/bf16_kernels.h"
 #include "kernels/context.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "rapt/attention.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Where the tokens of a call lie that meet in another order, perhaps several times: query or key i
-/// of the call is row rows[i] of its operand, negative: no token. Its results go to the same row;
-/// those of tokens from `adds_from` on are added to what is there.
+/// The order of tokens that are sorted, perhaps several times: query or key i of the call is row
+/// rows[i] of its operand, negative: no token. Its results go to the same row; those of tokens from
+/// `adds_from` on are added to what is there.
 struct TokenOrder {
   const std::int32_t* rows;
   Index adds_from;
@@ -30,21 +30,20 @@ struct TokenOrder {
 /// changes it.
 struct Call {
   /// Of a validated request. Throws std::invalid_argument if the pattern or the scale does not fit
-  /// its lengths. `bf16` multiplies the operands; null: they are widened to f32.
-  explicit Call(const Request& request, const PairKernels* bf16 = nullptr);
+  /// its lengths.
+  explicit Call(const Request& request);
 
   AnyView q, k, v;
   const Attention& how;
   const Context& context;
   const Kernels& kernels;
-  const PairKernels* pairs;             // multiplies the operands as bf16; null: widened to f32
   Index batch, heads, kv_heads, group;  // group: query heads per key head
   Index queries, keys, dim, value_dim;
   std::shared_ptr<const Plan> plan;
-  Rule rule;
+  ScoreRule score_rule;
   std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
   std::unique_ptr<const RelativeTiles> relative_values;  // likewise
-  const SlotRule* slots = nullptr;  // restricts the plan where tokens were sorted by their hashes
+  const SortedRule* sorted_rule = nullptr;  // restricts the plan where tokens are sorted by hash
   const TokenOrder* query_order = nullptr;  // null: in order
   const TokenOrder* key_order = nullptr;
   const double* key_factors = nullptr;  // what each key is multiplied with; null: nothing
@@ -70,12 +69,6 @@ struct Call {
   /// Tokens of a tile out of an operand that has rows for queries, or for keys.
   InputRows query_rows(const AnyView& operand, Index item, Index head, Index query_tile) const;
   InputRows key_rows(const AnyView& operand, Index item, Index kv_head, Index key_tile) const;
-  /// Numbers per packed row: a dimension in whole vectors.
-  Index padded(Index numbers) const {
-    return round_up(numbers, pairs == nullptr ? kernels.lanes : max_lanes);
-  }
-  /// dim as a depth of bf16 products.
-  Index pair_depth(Index numbers) const { return round_up(numbers, Index{32}); }
 };
 
 /// `count` tokens of one head, as the kernels take them.
@@ -99,8 +92,8 @@ inline InputRows Call::key_rows(const AnyView& operand, Index item, Index kv_hea
   return rows_of(operand, item, kv_head, key_tile * tile, tile_keys(key_tile), key_order);
 }
 
-/// Asks for rows that lie in no order before they are needed: packing would wait for each of them.
-inline void expect_rows(const InputRows& rows, Index numbers) {
+/// Prefetches rows that are in no order: packing would wait for each of them.
+inline void prefetch_rows(const InputRows& rows, Index numbers) {
   if (rows.order == nullptr) return;
   const Index number_bytes = static_cast<Index>(size_of(rows.type));
   for (Index i = 0; i < rows.count; ++i) {
@@ -113,11 +106,11 @@ inline void expect_rows(const InputRows& rows, Index numbers) {
 
 /// The same for numbers that are read and written.
 template <class T>
-void expect_to_write(const T* numbers, Index count) {
+void prefetch_numbers(const T* numbers, Index count) {
   prefetch_lines(numbers, count * static_cast<Index>(sizeof(T)));
 }
 
-/// The row that results of token i take, negative: none.
+/// The row of the results of token i, negative: none.
 inline Index place_of(const TokenOrder* order, Index i) {
   return order == nullptr ? i : Index{order->rows[i]};
 }
@@ -128,7 +121,7 @@ void write_row(const Kernels& kernels, Type type, void* to, Index count, const F
   if (type == Type::f32) return fill(static_cast<float*>(to));
   float row[max_dim];
   fill(row);
-  kernels.store_numbers(row, count, type, to);
+  kernels.vectors.store(row, count, type, to);
 }
 
 /// Lets fill(float*) make the result of token i and writes it to its row of one head, or adds it to
@@ -147,14 +140,14 @@ void deliver_row(const Kernels& kernels, const TokenOrder* order, const AnyMutab
   kernels.network->add(static_cast<float*>(row), share, to.dim());
 }
 
-/// Asks for the rows that `count` tokens will be added to.
-inline void expect_results(const TokenOrder* order, const AnyMutableView& to, Index first,
-                           Index count) {
+/// Prefetches the rows that `count` tokens will be added to.
+inline void prefetch_results(const TokenOrder* order, const AnyMutableView& to, Index first,
+                             Index count) {
   if (order == nullptr) return;
   for (Index i = first; i < first + count; ++i) {
     if (order->rows[i] < 0) continue;
-    expect_to_write(static_cast<const float*>(to.row(0, 0, order->rows[i])), to.dim());
+    prefetch_numbers(static_cast<const float*>(to.row(0, 0, order->rows[i])), to.dim());
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "attention/backward/backward.h"
 #include "attention/decode/decode.h"
 #include "attention/decode/short_context.h"
 #include "attention/forward/forward.h"
@@ -11,15 +12,15 @@
 #include "attention/lsh/lsh_decode.h"
 #include "attention/pattern/pattern_node.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 // As the reasons below say.
-static_assert(ThinPass::most_rows == 16 && lsh_query_block == 16 && tile == 64);
+static_assert(FullPage::max_rows == 16 && lsh_query_block == 16 && tile == 64);
 
 constexpr const char* no_lsh = "the pattern has no lsh leaf";
 
-bool has_lsh(const Request& r) { return r.how.pattern.node()->has_lsh(); }
+bool has_lsh(const Request& r) { return node_of(r.how.pattern)->has_lsh(); }
 
 bool has_padding(const CachedSequence& sequence) {
   return sequence.tokens != nullptr &&
@@ -49,7 +50,7 @@ const char* why_not_short_context(Request& r) {
   const Attention& how = r.how;
   if (how.strict) return "strict is set";
   if (how.stats) return "statistics are asked for";
-  if (how.softcap != 0 || has_bias(how.bias) || !how.relative_values.empty() || !how.sinks.empty())
+  if (how.softcap || has_bias(how.bias) || !how.relative_values.empty() || !how.sinks.empty())
     return "the score is more than a scaled product";
   if (how.dropout.rate != 0) return "dropout";
   r.short_context = short_context(r);
@@ -59,7 +60,7 @@ const char* why_not_short_context(Request& r) {
 const char* why_not_decode(Request& r) {
   const Attention& how = r.how;
   if (how.strict) return "strict is set";
-  if (r.rows_per_kv_head() > ThinPass::most_rows) return "more than 16 query rows per key head";
+  if (r.rows_per_kv_head() > FullPage::max_rows) return "more than 16 query rows per key head";
   if (r.q.batch() == 0 || r.rows_per_kv_head() == 0) return "no queries";
   if (how.stats) return "statistics are asked for";
   if (how.bias.keys || !how.relative_values.empty()) return "relative keys or values";
@@ -67,15 +68,14 @@ const char* why_not_decode(Request& r) {
   return how.dropout.rate > 0 ? "dropout" : nullptr;
 }
 
-/// Statistics want exact probabilities; relative keys and values are tables of f32.
+/// Statistics need exact probabilities; relative keys and values are tables of f32.
 const char* why_not_bf16_tiles(Request& r) {
   const auto is_bf16 = [](const AnyView& view) { return view.type() == Type::bf16; };
   if (!is_bf16(r.q) || !is_bf16(r.k) || !is_bf16(r.v)) return "q, k and v are not all bf16";
   if (r.how.stats) return "statistics need exact probabilities";
   if (r.how.bias.keys || !r.how.relative_values.empty())
     return "relative keys and values are tables of f32";
-  return kernels_of(r.context).pairs == nullptr ? "no bf16 kernels for this instruction set"
-                                                : nullptr;
+  return kernels_of(r.context).has_bf16() ? nullptr : "no bf16 kernels for this instruction set";
 }
 
 const char* always(Request&) { return nullptr; }
@@ -92,9 +92,23 @@ constexpr Route all_routes[] = {
      "threads",
      why_not_decode, run_decode, describe_decode},
     {"bf16-tiles", "64 x 64 tiles, products of bf16 summed in f32", why_not_bf16_tiles,
-     run_bf16_tiles, describe_tiles},
+     run_bf16_tiles, describe_bf16_tiles},
     {"f32-tiles", "64 x 64 tiles, products of f32; other types are widened as they are packed",
-     always, run_f32_tiles, describe_tiles},
+     always, run_f32_tiles, describe_f32_tiles},
+};
+
+/// Backward rounds logits as forward did, so bf16 needs forward's bf16 tiles.
+const char* why_not_bf16_backward(Request& r, const AnyView& dout) {
+  if (dout.type() != Type::bf16) return "dout is not bf16";
+  if (r.how.bias.dense) return "the gradient of a dense bias is a pass in f32";
+  return route_of(r).run == run_bf16_tiles ? nullptr : "forward does not multiply bf16 tiles";
+}
+
+const char* always_backward(Request&, const AnyView&) { return nullptr; }
+
+constexpr BackwardRoute all_backward_routes[] = {
+    {"bf16-tiles", why_not_bf16_backward, run_backward<Bf16>},
+    {"f32-tiles", always_backward, run_backward<float>},
 };
 
 }  // namespace
@@ -107,7 +121,11 @@ const Route& route_of(Request& request) {
   return *route;
 }
 
-bool multiplies_bf16(Request request) { return route_of(request).run == run_bf16_tiles; }
+const BackwardRoute& backward_route_of(Request request, const AnyView& dout) {
+  const BackwardRoute* route = all_backward_routes;
+  while (route->why_not(request, dout) != nullptr) ++route;
+  return *route;
+}
 
 void dispatch(std::span<Job> jobs) {
   if (jobs.empty()) return;
@@ -117,7 +135,7 @@ void dispatch(std::span<Job> jobs) {
   const Route& first = route_of(jobs.front().request);
   if (jobs.size() == 1 || std::all_of(jobs.begin() + 1, jobs.end(), takes(first)))
     return first.run(jobs);
-  // From the last: a short context has nothing left that it could refuse.
+  // From the last: short contexts have nothing left to refuse.
   for (auto route = std::rbegin(all_routes); route != std::rend(all_routes); ++route) {
     std::vector<Job> some;
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(some), takes(*route));
@@ -125,4 +143,4 @@ void dispatch(std::span<Job> jobs) {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 #include "attention/request.h"
 #include "attention/results.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A validated request and where its results go.
 struct Job {
@@ -14,7 +14,7 @@ struct Job {
   ForwardOutput output;
 };
 
-/// One way to compute attention.
+/// One algorithm for attention.
 struct Route {
   const char* name;
   const char* summary;  // for docs/internals/routes.md
@@ -37,7 +37,17 @@ const Route& route_of(Request& request);
 /// Computes every job by its own route, so that an item of a batch has the same bits in any batch.
 void dispatch(std::span<Job> jobs);
 
-/// Whether forward multiplies the operands as bf16. Backward has to round logits as forward did.
-bool multiplies_bf16(Request request);
+struct BackwardTask;  // attention/backward/backward.h
 
-}  // namespace rapt
+/// One algorithm for the gradients of a call without an lsh leaf.
+struct BackwardRoute {
+  const char* name;
+  /// Null if this route takes the request, else the reason why it does not.
+  const char* (*why_not)(Request& request, const AnyView& dout);
+  void (*run)(const BackwardTask& task, const GradientViews& to, Gradients& gradients);
+};
+
+/// The first route that takes the request.
+const BackwardRoute& backward_route_of(Request request, const AnyView& dout);
+
+}  // namespace rapt::detail

@@ -9,17 +9,18 @@
 #include "attention/validate.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 std::string score_text(const Call& call) {
   std::string text = "softmax of scaled products";
   if (call.relative) text += ", relative keys";
   if (call.relative_values) text += ", relative values";
-  if (call.rule.has_softcap()) text += ", soft-cap";
-  if (call.rule.has_diagonal()) text += ", bias by relative position";
-  if (call.rule.has_dense()) text += ", dense bias";
-  if (call.rule.has_sinks()) text += ", sinks";
-  if (call.rule.has_dropout()) text += ", dropout";
+  if (call.score_rule.has_softcap()) text += ", soft-cap";
+  if (call.score_rule.has_diagonal()) text += ", bias by relative position";
+  if (call.score_rule.has_dense()) text += ", dense bias";
+  if (call.score_rule.has_sinks()) text += ", sinks";
+  if (call.score_rule.has_dropout()) text += ", dropout";
   return text;
 }
 
@@ -35,7 +36,7 @@ std::string route_text(Request& request, const Route& route) {
 
 /// Patterns with an lsh leaf have no plan before the numbers are known.
 std::string plan_text(const Request& request) {
-  if (request.how.pattern.node()->has_lsh())
+  if (node_of(request.how.pattern)->has_lsh())
     return "pattern   " + request.how.pattern.text() + "\n" + "isa       " +
            kernels_of(request.context).name + "\n";
   const Call call(request);
@@ -43,7 +44,7 @@ std::string plan_text(const Request& request) {
   const Index visited = plan.whole_tiles() + plan.masked_tiles();
   std::ostringstream text;
   text << "isa       " << call.kernels.name << ", " << call.kernels.lanes << " lanes, micro-kernel "
-       << strip << " x " << call.kernels.panel << "\n"
+       << strip << " x " << call.kernels.tiles.panel << "\n"
        << "tiles     " << tile << " queries x " << tile << " keys; " << visited << " of "
        << plan.query_tiles() * plan.key_tiles() << " visited, " << plan.whole_tiles() << " whole, "
        << plan.masked_tiles() << " masked\n"
@@ -55,18 +56,17 @@ std::string plan_text(const Request& request) {
 
 std::string cache_text(const Request& request) {
   if (!request.cached) return {};
-  return "cache     " + text(request.cached->options.type) +
+  return "cache     " + to_string(request.cached->options.type) +
          (request.cached->options.lsh ? ", hashed, keys and values in rows\n"
                                       : ", pages of " + std::to_string(tile) + " tokens\n") +
-         "queries   " + text(request.q.type()) + "\n";
+         "queries   " + to_string(request.q.type()) + "\n";
 }
 
 /// Refuses what attend refuses: pages that a window let go.
 void check_pages(const Request& request) {
-  if (request.how.pattern.node()->has_lsh()) return;
+  if (node_of(request.how.pattern)->has_lsh()) return;
   const Call call(request);
-  CachedKeys(call, *request.cached->cache, *request.cached->tokens)
-      .check_visits(request.where, *call.plan);
+  check_visits(request.where, *request.cached->cache, *request.cached->tokens, *call.plan);
 }
 
 std::string explain(Request request) {
@@ -77,8 +77,8 @@ std::string explain(Request request) {
 
 }  // namespace
 
-std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how,
-                    const Context& context, Type type) {
+std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attention& how, Type type,
+                    const Context& context) {
   const Request request{"explain", stand_in(q, type), stand_in(k, type), stand_in(v, type), how,
                         context};
   validate(request);
@@ -86,23 +86,20 @@ std::string explain(const Shape& q, const Shape& k, const Shape& v, const Attent
 }
 
 std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, const Attention& how,
-                    const Context& context, Type type) {
-  CacheOptions options = cache;
-  if (options.value_dim == 0) options.value_dim = options.dim;
+                    Type type, const Context& context) {
   std::list<Attention> narrowed;
-  const Request request = cache_request(stand_in(q, type), {options}, tokens,
+  const Request request = cache_request(stand_in(q, type), {cache}, tokens,
                                         attention_among(how, tokens, narrowed), context);
   validate(request);
   return explain(request);
 }
 
 std::string explain(const Shape& q, const KvCache& cache,
-                    std::span<const KvCache::Sequence> sequences, const Attention& how,
-                    const Context& context, Type type) {
+                    std::span<const KvCache::Sequence> sequences, const Attention& how, Type type) {
   const AnyView queries = stand_in(q, type);
-  validate_batch(queries, cache, sequences, context);
-  Tensor nothing({q[0], q[1], 0, cache.options().value_dim});
-  CacheBatch batch(queries, cache, sequences, how, context, {nothing, nullptr, nullptr, nullptr});
+  validate_batch(queries, cache, sequences);
+  Tensor nothing({q[0], q[1], 0, cache.options().filled_value_dim()});
+  CacheBatch batch(queries, cache, sequences, how, {nothing, nullptr, nullptr, nullptr});
   std::map<std::pair<Index, const Route*>, std::vector<const Job*>> groups;
   for (Job& job : batch.jobs()) {
     check_pages(job.request);
@@ -117,7 +114,7 @@ std::string explain(const Shape& q, const KvCache& cache,
       text += (text.empty() ? "" : "\n") + std::string("sequences ") + list_text(numbers) + " of " +
               std::to_string(first.keys()) + " tokens\n";
     const AnyView all = stand_in({std::ssize(jobs), q[1], q[2], q[3]}, type);
-    text += explain(cache_request(all, *first.cached, first.keys(), first.how, context));
+    text += explain(cache_request(all, *first.cached, first.keys(), first.how, cache.context()));
   }
   return text.empty() ? "no sequences, nothing to do\n" : text;
 }

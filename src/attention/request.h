@@ -3,13 +3,13 @@
 #include "attention/cache/cache_pages.h"
 #include "attention/pattern/ranges.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The sequence of a cache that a request reads keys and values from.
 struct CachedSequence {
   const CacheOptions& options;
-  const KvCache::Body* cache = nullptr;           // null: `explain` was given options only
-  const KvCache::Body::Tokens* tokens = nullptr;  // likewise
+  const KvCache::Impl* cache = nullptr;           // null: `explain` was given options only
+  const KvCache::Impl::Tokens* tokens = nullptr;  // likewise
   std::optional<KvCache::Sequence> number = {};
 };
 
@@ -27,7 +27,7 @@ struct Request {
   const Attention& how;
   const Context& context;
   std::optional<CachedSequence> cached = {};
-  std::optional<ShortContext> short_context = {};  // kept by the route that asked for it
+  std::optional<ShortContext> short_context = {};  // kept by the route that needs it
 
   Index queries() const { return q.tokens(); }
   Index keys() const { return k.tokens(); }
@@ -38,4 +38,4 @@ struct Request {
 /// An operand of some shape whose numbers nobody reads.
 AnyView stand_in(const Shape& shape, Type type = Type::f32);
 
-}  // namespace rapt
+}  // namespace rapt::detail

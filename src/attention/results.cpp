@@ -2,7 +2,7 @@
 
 #include "attention/stats.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Attended make_results(const Shape& rows, bool stats) {
   const auto count = static_cast<std::size_t>(rows.elements());
@@ -18,4 +18,4 @@ ForwardOutput output_of(Attended& attended, const AnyMutableView& to) {
   return {to, &attended.lse, &attended.rows, attended.stats ? &*attended.stats : nullptr};
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

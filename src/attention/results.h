@@ -2,16 +2,16 @@
 
 #include "rapt/attention.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 class RoundSums;
 
 /// Where forward writes.
 struct ForwardOutput {
   AnyMutableView out;  // [batch, heads, queries, value_dim]
-  Tensor* lse;         // null with rows: not wanted
+  Tensor* lse;         // null, as rows are: not needed
   Rows* rows;
-  Stats* stats;                 // null unless asked for
+  Stats* stats;                 // null unless requested
   Index first_row = 0;          // where the call's rows begin in lse, rows and stats
   RoundSums* rounds = nullptr;  // takes all rows instead, where tokens meet in several rounds
 };
@@ -19,7 +19,7 @@ struct ForwardOutput {
 /// Memory for what a call returns besides its output; rows: [batch, heads, queries].
 Attended make_results(const Shape& rows, bool stats);
 
-/// `to` is where the output goes.
+/// `to` receives the output.
 ForwardOutput output_of(Attended& attended, const AnyMutableView& to);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Name of the route that computed last on this thread, written where it computes. Tests compare it
 /// with what `explain` says.
@@ -8,4 +8,4 @@ inline thread_local const char* last_route = nullptr;
 
 inline void note_route(const char* name) { last_route = name; }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Sums over outcomes with the largest one left out: what a saturated row needs to keep its last
@@ -72,24 +72,26 @@ void write_stats(const Call& call, const SoftmaxTile& state, const FinishedRow& 
   const auto put = [&](Tensor& into, double value) {
     into.data()[row.row] = static_cast<float>(value);
   };
-  if (state.reference[r] == -std::numeric_limits<float>::infinity()) return;
-  const double sink =
-      call.rule.has_sinks() ? std::exp2(call.rule.sink_log2(row.head) - row.max) / row.sum : 0;
-  const double factor = std::exp2(static_cast<double>(state.reference[r]) - row.max) / row.sum;
+  if (state.running_max[r] == -std::numeric_limits<float>::infinity()) return;
+  const double sink = call.score_rule.has_sinks()
+                          ? std::exp2(call.score_rule.sink_log2(row.head) - row.max) / row.sum
+                          : 0;
+  const double factor = std::exp2(static_cast<double>(state.running_max[r]) - row.max) / row.sum;
   Outcomes outcomes = key_outcomes(call, state, r, factor);
   put(stats.largest, outcomes.largest);
   put(stats.logit_variance, logit_variance(call, state, r));
   put(stats.reach, total(call, state, stat_distance, r) * factor);
-  put(stats.sink_mass, call.rule.has_sinks() ? sink : std::exp2(row.first_key - row.max) / row.sum);
+  put(stats.sink_mass,
+      call.score_rule.has_sinks() ? sink : std::exp2(row.first_key - row.max) / row.sum);
 
   // H = log Z - sum p z, everything measured from the row's shift.
   const double shift = static_cast<double>(state.shift[r]);
   double entropy = row.max - shift + std::log2(row.sum) - total(call, state, stat_pz, r) * factor;
-  if (sink > 0) entropy -= sink * (call.rule.sink_log2(row.head) - shift);
+  if (sink > 0) entropy -= sink * (call.score_rule.sink_log2(row.head) - shift);
   put(stats.entropy, std::max(0.0, entropy) * ln_2);
 
   if (sink > 0) outcomes.add(sink);
   put(stats.jacobian_norm, outcomes.jacobian_norm());
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

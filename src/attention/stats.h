@@ -2,7 +2,7 @@
 
 #include "attention/call.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// One finished query row, as the statistics need it.
 struct FinishedRow {
@@ -17,4 +17,4 @@ void write_stats(const Call& call, const SoftmaxTile& state, const FinishedRow& 
 /// Zeros, [batch, heads, queries].
 Stats make_stats(const Shape& shape);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 #include "base/views.h"
 #include "kernels/kernels.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 void check_dim(const char* where, const char* name, Index dim) {
@@ -79,8 +79,8 @@ void check_dense(const char* where, const View& bias, const Shape& full) {
 
 void check_score(const char* where, const Attention& how, const AnyView& q, const AnyView& k) {
   check_scale(where, how.scale);
-  check(std::isfinite(how.softcap) && how.softcap >= 0, where, ": softcap is ", how.softcap,
-        ", expected 0 (none) or a positive number");
+  check(!how.softcap || (std::isfinite(*how.softcap) && *how.softcap > 0), where, ": softcap is ",
+        how.softcap.value_or(0), ", expected a positive number, or none");
   const Index heads = q.heads();
   const auto count = [](const std::vector<float>& numbers) {
     return static_cast<Index>(numbers.size());
@@ -151,7 +151,7 @@ void validate(const Request& r) {
   } else {
     validate_operands(r.where, r.q, r.k, r.v, r.how);
   }
-  if (r.how.pattern.node()->has_lsh()) {
+  if (node_of(r.how.pattern)->has_lsh()) {
     if (!r.cached) validate_lsh(r);
     return;
   }
@@ -161,4 +161,4 @@ void validate(const Request& r) {
         ": an order of tokens is given, expected none without an lsh leaf in the pattern");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 
 #include "attention/request.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // What every route may rely on. Each function throws std::invalid_argument, and names what was
 // given and what was expected.
@@ -24,13 +24,13 @@ void validate_operands(const char* where, const AnyView& q, const AnyView& k, co
 /// Only that the score has no part that hashed attention does not know.
 void check_lsh_score(const char* where, const Attention& how);
 
-/// Only what a cache asks for: its lsh leaf, and no query before all keys that sees none because of
-/// that. More queries than tokens are fine where their positions do not matter, and for a query
-/// that sees something. Elsewhere the caller asked before appending, and would get zeros.
+/// Only what is special to a cache: its lsh leaf, and no query before all keys that sees none
+/// because of that. More queries than tokens are fine where their positions do not matter, and for
+/// a query that sees something. Elsewhere the caller asked before appending, and would get zeros.
 void validate_cached(const Request& request);
 
 /// That there is a sequence for each item, and a context that the cache was laid out for.
 void validate_batch(const AnyView& q, const KvCache& cache,
-                    std::span<const KvCache::Sequence> sequences, const Context& context);
+                    std::span<const KvCache::Sequence> sequences);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/views.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 bool fits(const Pattern& pattern, Lengths lengths) {
@@ -29,10 +29,10 @@ bool blind_for_position(const Pattern& given, Lengths lengths) {
   } else if (!fits(pattern, lengths)) {  // masks and documents without keys
     return false;
   }
-  std::vector<Ranges> scratch = scratch_for(*pattern.node());
+  std::vector<Ranges> scratch = scratch_for(*node_of(pattern));
   Ranges seen;
   const auto sees = [&](Index position) {
-    pattern.node()->keys_of({0, position, lengths.keys}, scratch, seen);
+    node_of(pattern)->keys_of({0, position, lengths.keys}, scratch, seen);
     return !seen.empty();
   };
   if (sees(lengths.position(0))) return false;
@@ -78,7 +78,7 @@ void validate_hashed(const Request& r) {
 }  // namespace
 
 void validate_cached(const Request& r) {
-  if (r.how.pattern.node()->has_lsh()) return validate_hashed(r);
+  if (node_of(r.how.pattern)->has_lsh()) return validate_hashed(r);
   check(!r.cached->options.lsh, r.where,
         ": the cache was made for an lsh leaf but the pattern has none, expected that of "
         "CacheOptions::lsh");
@@ -86,13 +86,10 @@ void validate_cached(const Request& r) {
 }
 
 void validate_batch(const AnyView& q, const KvCache& cache,
-                    std::span<const KvCache::Sequence> sequences, const Context& context) {
+                    std::span<const KvCache::Sequence> sequences) {
   check_readable(over_cache, "q", q);
   check(q.batch() == static_cast<Index>(sequences.size()), over_cache, ": q has batch ", q.batch(),
         " but ", sequences.size(), " sequences are given, expected one for each item");
-  check(&kernels_of(context) == &cache.body().kernels, over_cache, ": the cache was laid out for ",
-        cache.context().isa(), " but the context has ", context.isa(),
-        ", expected the same instruction set");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

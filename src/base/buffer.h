@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Uninitialised numbers on a 64-byte boundary, owned; move-only.
 template <class T>
@@ -57,4 +57,4 @@ class Buffer {
   Index size_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Shapes in messages: text is made only if there is one.
 inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
@@ -27,4 +27,4 @@ void check(bool ok, const Parts&... parts) {
     fail(parts...);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace rapt {
+namespace rapt::detail {
 
 /// While it lives, this thread flushes subnormal numbers to zero, rounds to nearest and traps on
 /// nothing. The word it found, sticky exception flags included, comes back in the destructor.
@@ -47,4 +47,4 @@ class FlushDenormals {
 #endif
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// While it lives, released blocks are kept for the next ones up to `bytes` in all: a training step
 /// needs the memory of the step before again, and fresh pages cost up to a tenth of it. The largest
@@ -18,4 +18,4 @@ class KeepMemory {
   std::size_t before_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

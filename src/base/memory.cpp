@@ -15,7 +15,7 @@
 #include "base/keep_memory.h"
 #include "base/memory_use.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
@@ -179,4 +179,4 @@ Index machine_memory() noexcept {
   return static_cast<Index>(about.totalram + about.totalswap) * static_cast<Index>(about.mem_unit);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

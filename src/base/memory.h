@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Uninitialised memory on a 64-byte boundary. Throws std::bad_alloc if memory is short.
 ///
@@ -23,4 +23,4 @@ struct ReleaseMemory {
   void operator()(void* memory) const noexcept { release_memory(memory, bytes); }
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Bytes of tensors and scratch that are held now, over all threads; blocks kept for later calls do
 /// not count.
@@ -15,4 +15,4 @@ void forget_memory_peak() noexcept;
 /// say.
 Index machine_memory() noexcept;
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,10 +2,10 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Raised by every change after which some result has other bits on the same instruction set.
 /// Checkpoints record it.
 inline constexpr Index numerics_revision = 1;
 
-}  // namespace rapt
+}  // namespace rapt::detail

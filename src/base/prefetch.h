@@ -2,7 +2,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Asks for the cache lines of so many bytes, into the second cache.
 ///
@@ -16,4 +16,4 @@ inline void prefetch_lines(const void* from, Index bytes) {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A permutation of 64 bits in which every input bit reaches every output bit (SplitMix64's).
 constexpr std::uint64_t scrambled(std::uint64_t x) {
@@ -74,4 +74,4 @@ class RandomOrder {
   int half_ = 3;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

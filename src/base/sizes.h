@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Product of sizes; throws std::invalid_argument if it does not fit 64 bits.
 inline Index checked_product(std::initializer_list<Index> factors) {
@@ -32,4 +32,4 @@ inline constexpr Index divide_down(Index number, Index part) {
 inline constexpr Index divide_up(Index size, Index part) { return (size + part - 1) / part; }
 inline constexpr Index round_up(Index size, Index part) { return divide_up(size, part) * part; }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -12,6 +12,7 @@
 #include "base/sizes.h"
 
 namespace rapt {
+using namespace detail;
 
 Shape::Shape(std::initializer_list<Index> sizes) : rank_(static_cast<Index>(sizes.size())) {
   check(rank_ <= max_rank, "shape: ", rank_, " axes given, at most ", max_rank, " are supported");
@@ -54,6 +55,8 @@ Shape Shape::row_major() const {
     elements();  // which says what is wrong
   return strides;
 }
+
+std::string to_string(const Shape& shape) { return shape.text(); }
 
 std::string Shape::text() const {
   std::ostringstream text;
@@ -106,7 +109,7 @@ BasicView<T>::BasicView(std::span<T> numbers, Shape shape, Shape strides)
 }
 
 template <class T>
-BasicView<T> BasicView<T>::trusted(T* data, Shape shape, Shape strides) {
+BasicView<T> BasicView<T>::unchecked(T* data, Shape shape, Shape strides) {
   BasicView view;
   view.data_ = data;
   view.shape_ = shape;
@@ -140,7 +143,7 @@ BasicAnyView<V>::BasicAnyView(Owner& tensor)
       strides_(tensor.shape().row_major()) {}
 
 template <class V>
-BasicAnyView<V> BasicAnyView<V>::trusted(V* data, Type type, Shape shape, Shape strides) {
+BasicAnyView<V> BasicAnyView<V>::unchecked(V* data, Type type, Shape shape, Shape strides) {
   BasicAnyView view;
   view.data_ = data;
   view.type_ = type;
@@ -214,7 +217,7 @@ Tensor Tensor::converted(Type type) const {
 }
 
 void Tensor::wrong_type(Type asked) const {
-  fail("tensor: numbers asked for as ", text(asked), " but they are ", text(type_));
+  fail("tensor: numbers asked for as ", to_string(asked), " but they are ", to_string(type_));
 }
 
 }  // namespace rapt

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace rapt {
+namespace rapt::detail {
 
 TorchRandom::TorchRandom(std::uint64_t seed) {
   state_[0] = static_cast<std::uint32_t>(seed);
@@ -66,4 +66,4 @@ void TorchRandom::normal(std::span<float> out) {
   normal_sixteen(last);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The numbers that torch's CPU generator draws from a seed: the Mersenne Twister, and two ways to
 /// make normal numbers of it.
@@ -26,4 +26,4 @@ class TorchRandom {
   std::size_t next_ = 624;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

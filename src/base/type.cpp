@@ -1,8 +1,9 @@
 #include "rapt/type.h"
 
-#include "base/check.h"
+#include "base/type_names.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 constexpr std::uint32_t sign_bit = 0x80000000;
@@ -39,14 +40,10 @@ F16::operator float() const {
   return sign != 0 ? -small : small;
 }
 
-std::string text(Type type) {
-  return type == Type::f32 ? "f32" : type == Type::bf16 ? "bf16" : "f16";
-}
-
-Type parse_type(const std::string& name) {
-  for (const Type type : {Type::f32, Type::bf16, Type::f16})
-    if (name == text(type)) return type;
-  fail("type: \"", name, "\" given, expected f32, bf16 or f16");
+std::string to_string(Type type) { return enum_name(type); }
+template <>
+Type from_string<Type>(std::string_view name) {
+  return enum_value<Type>(name);
 }
 
 }  // namespace rapt

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Bytes from the first to the last element, or nothing if that does not fit 64 bits.
@@ -90,7 +90,7 @@ bool has_memory(const char* where, const char* name, const AnyView& view) {
         " but no memory (null pointer)");
   if (reinterpret_cast<std::uintptr_t>(view.data()) % size_of(view.type()) != 0) {
     fail(where, ": ", name, " is not aligned to ", size_of(view.type()), " bytes, as ",
-         text(view.type()), " numbers must be");
+         to_string(view.type()), " numbers must be");
   }
   return true;
 }
@@ -150,4 +150,4 @@ void check_apart(const char* where, const AnyMutableView& out, const AnyView& in
         ", expected memory of its own");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // What the views of a caller must be; `where` opens the message of a std::invalid_argument.
 
@@ -18,4 +18,4 @@ void check_output(const char* where, const char* name, const AnyMutableView& vie
 /// Throws if the memory of `out` and `in` overlaps.
 void check_apart(const char* where, const AnyMutableView& out, const AnyView& in, const char* name);
 
-}  // namespace rapt
+}  // namespace rapt::detail

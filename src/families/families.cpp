@@ -4,10 +4,10 @@
 #include "base/io/input.h"
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 const std::vector<Family>& families() {
-  // DistilBERT has no token types, where BERT has to be written with one that adds nothing.
+  // DistilBERT first: it has no token types, while BERT would need one that adds zeros.
   static const std::vector<Family> all = {
       llama_family(),     mistral_family(),    qwen2_family(),   qwen3_family(),
       gpt2_family(),      distilbert_family(), bert_family(),    t5_family(),
@@ -49,7 +49,7 @@ std::string filled(std::string text, const std::string& prefix, const std::strin
 /// Rows of each part: queries, keys and values have those of their heads, the others are alike.
 std::vector<Index> row_counts(const ModelConfig& config, const std::string& ours, std::size_t parts,
                               Index rows) {
-  const Index q = config.heads * config.dim(), kv = config.kv_count() * config.dim();
+  const Index q = config.heads * config.dim(), kv = config.kv_head_count() * config.dim();
   if (parts == 3) return {q, kv, kv};
   if (parts == 2 && ours.ends_with("qk_v")) return {q, kv};
   return std::vector<Index>(parts, rows / static_cast<Index>(parts));
@@ -71,7 +71,8 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
     Index first = 0;
     for (std::size_t i = 0; i < row.theirs.size(); ++i) {
       parts.push_back({filled(row.theirs[i], prefix, layer) + (whole ? "" : ending),
-                       row.lies.empty() ? Lie::rows : row.lies[i], first, counts[i]});
+                       row.layouts.empty() ? TensorLayout::rows : row.layouts[i], first,
+                       counts[i]});
       first += counts[i];
     }
     check(first == shape[0], "families: ", parameter, " has ", shape[0], " rows, its parts ",
@@ -100,4 +101,4 @@ void must_be(Fields& fields, const char* key, const Json& value) {
     fields.fail(key, "expected " + value.dump() + ": nothing else is computed here");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,25 +7,25 @@
 #include "formats/config/fields.h"
 #include "rapt/model.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// How a tensor of a file lies against the rows of ours that it fills.
-enum class Lie {
-  rows,          // as ours
-  transposed,    // [in, out]: GPT-2
-  turned,        // rows of heads that rope turns: ours pair by pair, theirs by halves
-  by_head,       // queries, keys and values of each head one below the other: BLOOM
-  grid_rows,     // [rows, 1, width]: Reformer's axial tables
-  grid_columns,  // [1, rows, width]
+/// How a tensor of a file is laid out, compared with the rows of our parameter that it fills.
+enum class TensorLayout {
+  rows,             // the same
+  transposed,       // [in, out]: GPT-2
+  half_split_rope,  // rows of a head by halves; ours interleave the pairs that RoPE rotates
+  by_head,          // queries, keys and values of each head in turn: BLOOM
+  grid_rows,        // [rows, 1, width]: Reformer's axial tables
+  grid_columns,     // [1, rows, width]
 };
 
-/// What one of our parameters is called in files of a family: '*' is the number of the layer, '@'
-/// the prefix that a model without a head leaves out. Without an ending the row holds for .weight
-/// and .bias alike. Several names fill our rows one after the other.
+/// The names of one of our parameters in files of a family: '*' is the layer's number, '@' the
+/// prefix that a model without a head leaves out. Without a suffix the row is for .weight and .bias
+/// alike. Several names fill our rows one after the other.
 struct NameRow {
   std::string ours;
   std::vector<std::string> theirs;
-  std::vector<Lie> lies = {};  // of each name; empty: all rows
+  std::vector<TensorLayout> layouts = {};  // of each name; empty: all `rows`
 };
 
 /// A tensor with its name, '@' included.
@@ -34,58 +34,57 @@ struct DerivedTensor {
   Tensor numbers;
 };
 
-/// A family of models that others train: how its config.json and its tensors read.
+/// A family of pretrained models: how to read its config.json and its tensors.
 struct Family {
   const char* type;    // model_type of config.json
-  const char* prefix;  // what '@' stands for
+  const char* prefix;  // '@' in names
   ModelConfig (*read)(Fields& fields);
-  /// The reverse. May leave out what the config cannot say: whoever writes reads it back.
+  /// The reverse. May leave out what config.json cannot express: the writer reads it back to check.
   Json (*write)(const ModelConfig& config);
   std::vector<NameRow> (*names)(const ModelConfig& config);
-  /// Beginnings of names, after the prefix, of tensors that say nothing new: tables, copies.
+  /// Name prefixes, after `prefix`, of tensors without information of their own: tables, copies.
   std::vector<std::string> unused = {};
-  /// Tensors that follow from the config, which others expect in a file; null: none.
+  /// Tensors that follow from the config but that other libraries expect in a file; null: none.
   std::vector<DerivedTensor> (*derived)(const ModelConfig& config) = nullptr;
-  /// Whether its names hold for both layouts of rope, rows of queries and keys being moved.
-  bool turns = false;
-  /// Keys of config.json that change nothing that is computed here, beside those that every family
-  /// has.
+  /// Whether models of both RoPE layouts can be written, by moving rows of queries and keys.
+  bool any_rope_layout = false;
+  /// Keys of config.json that change nothing rapt computes, besides those of every family.
   std::vector<const char*> harmless = {};
-  /// Beginnings of names, after the prefix, of weights that only other tasks compute with.
+  /// Name prefixes, after `prefix`, of weights that only other tasks use.
   std::vector<std::string> other_tasks = {};
-  /// Whether a model without token types is written with one that adds nothing: others have no
-  /// words for none.
+  /// Whether a model without token types is written with one that adds zeros, because the family
+  /// cannot express none.
   bool blank_type = false;
 };
 
-/// All there are, the likeliest first.
+/// All families; the first that can express a model is the one it is saved as.
 const std::vector<Family>& families();
 /// Throws std::runtime_error, beginning with `source`, if there is no such family.
 const Family& family_of(const std::string& type, const std::string& source);
 
-/// A part of one of our parameters: a tensor of a file and the rows of ours that it holds.
+/// A tensor of a file and the rows of our parameter that it holds.
 struct StoredPart {
   std::string name;
-  Lie lie = Lie::rows;
+  TensorLayout layout = TensorLayout::rows;
   Index first = 0, rows = 0;
 };
-/// Where a parameter of a config stands in files of a family. `prefix` is what '@' becomes.
+/// The tensors of a family's files that make up a parameter. `prefix` replaces '@'.
 std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<NameRow>& names,
                                  const std::string& prefix, const std::string& parameter,
                                  const Shape& shape);
 
 // What several families share.
 
-/// Of layers; the deepest models that were published have a thousand.
+/// The deepest published models have a thousand layers.
 inline constexpr Bounds<Index> layer_counts = {1, 4096};
 
-/// Activations by the names that config.json has for them.
+/// Activations by their names in config.json.
 Activation activation_from(Fields& fields, const char* key, const char* otherwise);
 std::string activation_name(Activation activation);
-/// Refuses a key that is there and has another value: what it asks for does not exist here.
+/// Refuses a key that is present with another value, which rapt does not implement.
 void must_be(Fields& fields, const char* key, const Json& value);
-/// Looks at the keys that no family asks for: refuses those that would change the numbers, passes
-/// over those that are known to change nothing, and says which ones are left.
+/// Checks the keys that the family did not read: refuses those that would change the numbers, skips
+/// those known to change nothing, and returns the rest.
 std::vector<std::string> unknown_keys(Fields& fields, const Family& family);
 /// rope_theta and rope_scaling, or rope_parameters.
 void read_rope(Fields& fields, ModelConfig& config);
@@ -108,4 +107,4 @@ Family t5_family();
 Family bloom_family();
 Family reformer_family();
 
-}  // namespace rapt
+}  // namespace rapt::detail

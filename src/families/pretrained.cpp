@@ -6,12 +6,13 @@
 
 #include "base/io/input.h"
 #include "base/memory_use.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
-#include "model/parameters.h"
+#include "model/model_weights.h"
 #include "text/tokenizer/tokenizer_folder.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Digits in names are layers: "h.3.attn.bias" begins with "h.*.attn.bias".
@@ -29,7 +30,7 @@ bool begins(const std::string& name, const std::string& pattern) {
   return true;
 }
 
-/// What stands before the names of the body: the family's prefix, or nothing in a model that was
+/// What precedes the names of the base model: the family's prefix, or nothing in a model that was
 /// saved without a head.
 std::string prefix_in(const Family& family, const StoredTensors& tensors) {
   const std::string prefix = family.prefix;
@@ -38,32 +39,32 @@ std::string prefix_in(const Family& family, const StoredTensors& tensors) {
   return there ? prefix : "";
 }
 
-/// The config without what its head would need, if the file has no head.
+/// The config without a head, if the file has none.
 ///
-/// It may lack one if it says so, or is a body that was saved alone, or was made for another task.
+/// It may lack one if it says so, if the base model was saved alone, or if it was made for another
+/// task.
 ModelConfig without_missing_head(const FamilyConfig& what, const StoredTensors& tensors,
                                  const std::string& prefix) {
   ModelConfig config = what.config;
   const Family& family = *what.family;
   const bool alone = prefix.empty() && family.prefix[0] != '\0';
-  if (!config.masked_head && !alone && !what.architecture.ends_with("Model")) return config;
+  if (!config.mlm_head && !alone && !what.architecture.ends_with("Model")) return config;
   const ModelWeights plan = plan_weights(config);
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     const std::string& name = plan.parameters[i].name;
     if (!name.starts_with("head.")) continue;
     const auto parts = parts_of(config, family.names(config), prefix, name, plan.plans[i].shape);
     if (tensors.has(parts.front().name)) return config;
-    config.head = config.masked_head = config.head_bias = false;
+    config.head = config.mlm_head = config.head_bias = false;
     return config;
   }
   return config;
 }
 
-/// Tensors that nobody asked for: those of other tasks are left alone, the rest is told.
+/// Lists tensors that were not loaded, and warns unless they belong to other tasks.
 ///
-/// A layer or a bias that config.json does not speak of is no such tensor: the two do not belong
-/// together.
-void tell_unused(const Family& family, const std::vector<NameRow>& names, const std::string& prefix,
+/// A layer or a bias that config.json does not mention is an error: the two files do not match.
+void warn_unused(const Family& family, const std::vector<NameRow>& names, const std::string& prefix,
                  const StoredTensors& tensors, const std::set<std::string>& used,
                  Pretrained& made) {
   for (const std::string& name : tensors.names) {
@@ -81,10 +82,10 @@ void tell_unused(const Family& family, const std::vector<NameRow>& names, const 
       });
     };
     if (among(family.unused)) continue;
-    made.left_out.push_back(name);
+    made.unused_tensors.push_back(name);
     if (!among(family.other_tasks))
-      made.notices.push_back(tensors.source + ": " + printable(name).text() +
-                             " is not used by a model of type " + family.type);
+      made.warnings.push_back(tensors.source + ": " + printable(name).text() +
+                              " is not used by a model of type " + family.type);
   }
 }
 
@@ -103,20 +104,19 @@ StoredTensors tensors_of(std::shared_ptr<const Weights> weights, const std::stri
   return tensors;
 }
 
-/// Weights are what the files hold; config.json may say something else.
-void tell_type(const FamilyConfig& what, const Weights& weights, const std::string& source,
-               std::vector<std::string>& notices) {
+/// Warns if config.json names another type than the files have.
+void warn_type(const FamilyConfig& what, const Weights& weights, const std::string& source,
+               std::vector<std::string>& warnings) {
   const std::map<std::string, std::string> words = {
       {"F32", "float32"}, {"F16", "float16"}, {"BF16", "bfloat16"}};
   std::set<std::string> stored;
   for (const std::string& name : weights.names())
     if (const auto word = words.find(weights.find(name)->type); word != words.end())
       stored.insert(word->second);
-  const bool speaks =
-      what.dtype == "float32" || what.dtype == "float16" || what.dtype == "bfloat16";
-  if (speaks && !stored.empty() && !stored.contains(what.dtype))
-    notices.push_back(source + ": config.json says " + what.dtype + ", but the weights are " +
-                      *stored.begin() + ", which is what counts");
+  const bool known = what.dtype == "float32" || what.dtype == "float16" || what.dtype == "bfloat16";
+  if (known && !stored.empty() && !stored.contains(what.dtype))
+    warnings.push_back(source + ": config.json says " + what.dtype + ", but the weights are " +
+                       *stored.begin() + ", which is used");
 }
 
 bool same_numbers(const StoredTensors& tensors, const std::string& one, const std::string& other) {
@@ -126,67 +126,68 @@ bool same_numbers(const StoredTensors& tensors, const std::string& one, const st
   return std::equal(a.data(), a.data() + a.elements(), b.data());
 }
 
-/// A head that is stored beside the embedding and differs from it is the head, whatever config.json
-/// says of ties: so Transformers has it.
+/// A stored head that differs from the embedding is used even if config.json ties the two, as
+/// Transformers does.
 void untie_stored_head(ModelConfig& config, const StoredTensors& tensors,
-                       const std::string& embedding, std::vector<std::string>& notices) {
+                       const std::string& embedding, std::vector<std::string>& warnings) {
   const std::string head = "lm_head.weight";
-  if (!config.tied || !config.head || !tensors.has(head) || !tensors.has(embedding) ||
+  if (!config.tied_embeddings || !config.head || !tensors.has(head) || !tensors.has(embedding) ||
       same_numbers(tensors, head, embedding))
     return;
-  config.tied = false;
-  notices.push_back(tensors.source + ": config.json ties the head to the embedding, but " + head +
-                    " differs from " + embedding + "; it is used");
+  config.tied_embeddings = false;
+  warnings.push_back(tensors.source + ": config.json ties the head to the embedding, but " + head +
+                     " differs from " + embedding + "; it is used");
 }
 
 }  // namespace
 
-Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors, WeightForm weights) {
+Pretrained detail::model_from(const FamilyConfig& what, const StoredTensors& tensors,
+                              WeightType weight_type) {
   const Family& family = *what.family;
   const std::string prefix = prefix_in(family, tensors);
   check_layers(what.config, family.names(what.config), prefix, tensors);
-  check_memory(tensors, weights);
+  check_memory(tensors, weight_type);
   ModelConfig config = without_missing_head(what, tensors, prefix);
   const std::vector<NameRow> names = family.names(config);
-  std::vector<std::string> notices = what.notices;
+  std::vector<std::string> warnings = what.warnings;
   untie_stored_head(config, tensors,
                     parts_of(config, names, prefix, "embedding.weight", {1, 1}).front().name,
-                    notices);
+                    warnings);
   std::set<std::string> used = {"lm_head.weight"};
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, prefix, parameter.name, shape);
     for (const StoredPart& part : parts) used.insert(part.name);
-    take_weight(parameter, shape, tensors, parts, config, weights);
+    load_weight(parameter, shape, tensors, parts, config, weight_type);
   };
-  Pretrained made{family.type, Transformer(config, source), {}, what.special};
-  made.notices = std::move(notices);
-  tell_unused(family, names, prefix, tensors, used, made);
+  Pretrained made{family.type, Transformer(config, source), {}, what.special_tokens};
+  made.warnings = std::move(warnings);
+  warn_unused(family, names, prefix, tensors, used, made);
   return made;
 }
 
-void check_memory(const StoredTensors& tensors, WeightForm form) {
+void detail::check_memory(const StoredTensors& tensors, WeightType weight_type) {
   const auto numbers = [&](const std::string& name) {
     double count = 1;
     for (const Index size : tensors.shape(name)) count *= static_cast<double>(size);
     return count;
   };
-  const double per_number = form == WeightForm::f32    ? 4
-                            : form == WeightForm::bf16 ? 2
-                            : form == WeightForm::f16  ? 2
-                            : form == WeightForm::q8_0 ? 34 / 32.
-                            : form == WeightForm::q4_0 ? 18 / 32.
-                                                       : 20 / 32.;
-  double bytes = tensors.beside_bytes;
+  const double per_number = weight_type == WeightType::f32    ? 4
+                            : weight_type == WeightType::bf16 ? 2
+                            : weight_type == WeightType::f16  ? 2
+                            : weight_type == WeightType::q8_0 ? 34 / 32.
+                            : weight_type == WeightType::q4_0 ? 18 / 32.
+                                                              : 20 / 32.;
+  double bytes = tensors.extra_bytes;
   for (const std::string& name : tensors.names)
-    bytes += form == WeightForm::stored ? static_cast<double>(tensors.bytes(name))
-                                        : numbers(name) * per_number;
+    bytes += weight_type == WeightType::stored ? static_cast<double>(tensors.bytes(name))
+                                               : numbers(name) * per_number;
   const Index most = machine_memory();
   if (most > 0 && bytes > static_cast<double>(most))
     fail_input(tensors.source, ": the weights take ", bytes * 1e-9, " GB, this machine has ",
                static_cast<double>(most) * 1e-9, " GB of memory");
 }
 
-bool multiplied(const std::string& name) {
+bool detail::multiplied(const std::string& name) {
   return name.ends_with(".weight") && !name.ends_with("norm.weight") &&
          name.find("positions.") == std::string::npos && !name.starts_with("types.");
 }
@@ -206,45 +207,44 @@ Type shared_type(const StoredTensors& tensors, const std::vector<StoredPart>& pa
 
 }  // namespace
 
-void take_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
-                 const std::vector<StoredPart>& parts, const ModelConfig& config, WeightForm form) {
+void detail::load_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
+                         const std::vector<StoredPart>& parts, const ModelConfig& config,
+                         WeightType weight_type) {
   const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
-  const Type type = !matrix                      ? Type::f32
-                    : form == WeightForm::bf16   ? Type::bf16
-                    : form == WeightForm::f16    ? Type::f16
-                    : form == WeightForm::stored ? shared_type(tensors, parts)
-                                                 : Type::f32;
+  const Type type = !matrix                             ? Type::f32
+                    : weight_type == WeightType::bf16   ? Type::bf16
+                    : weight_type == WeightType::f16    ? Type::f16
+                    : weight_type == WeightType::stored ? shared_type(tensors, parts)
+                                                        : Type::f32;
   parameter.value = gather(tensors, parts, shape, config, type);
   if (!matrix) return;
-  if (form == WeightForm::q8_0) parameter.quantize(Quantization::q8_0);
-  if (form == WeightForm::q4_0) parameter.quantize(Quantization::q4_0);
-  if (form == WeightForm::q4_1) parameter.quantize(Quantization::q4_1);
+  if (weight_type == WeightType::q8_0) parameter.quantize(Quantization::q8_0);
+  if (weight_type == WeightType::q4_0) parameter.quantize(Quantization::q4_0);
+  if (weight_type == WeightType::q4_1) parameter.quantize(Quantization::q4_1);
 }
 
 namespace {
 
-/// A GGUF file holds a whole model, one of safetensors only its weights.
+/// A GGUF file holds a whole model, a safetensors file only its weights.
 bool is_folder(const std::string& path) {
   const bool folder = std::filesystem::is_directory(path);
   const bool bare = path.find('/') == std::string::npos && !path.ends_with(".gguf");
   check_input(folder || !bare || std::filesystem::exists(path), printable(path),
-              ": no such file or folder, expected the path of a model; find_model gives that of ",
-              "one that a name stands for");
+              ": no such file or folder, expected the path of a model");
   check_input(folder || !path.ends_with(".safetensors"), path,
               ": holds weights alone, expected the folder that has its config.json too");
   check_input(folder || !path.ends_with(".json"), path,
-              ": is one file of a model, expected the folder that it lies in");
+              ": is one file of a model, expected its folder");
   return folder;
 }
 
-/// What a tokenizer gives to its model, for those who read the model we write.
-std::vector<std::string> tokenizer_inputs_in(const std::string& path) {
+std::vector<std::string> input_names_in(const std::string& path) {
   if (!std::filesystem::exists(path)) return {};
   return Fields(read_json(path), path).texts("model_input_names", std::vector<std::string>());
 }
 
-/// Whether the files have any weight of a layer of "encoder" or "decoder"; nothing if no row speaks
-/// of its layers.
+/// Whether the files have any weight of a layer of "encoder" or "decoder"; none if no row names its
+/// layers.
 std::optional<bool> has_layer(const std::string& stack, Index layer,
                               const std::vector<NameRow>& names, const std::string& prefix,
                               const StoredTensors& tensors) {
@@ -263,43 +263,43 @@ std::optional<bool> has_layer(const std::string& stack, Index layer,
 
 }  // namespace
 
-Pretrained read_pretrained(const std::string& path, const LoadOptions& options) {
-  if (!is_folder(path)) return read_gguf_model(path, options);
+Pretrained load_pretrained(const std::string& path, const LoadOptions& options) {
+  if (!is_folder(path)) return load_gguf_model(path, options);
   const auto weights = std::make_shared<const Weights>(path);
   StoredTensors tensors = tensors_of(weights, path);
   tensors.finite = !options.allow_non_finite;
-  tensors.beside_bytes = dense_bytes(path);
+  tensors.extra_bytes = dense_bytes(path);
   const FamilyConfig what = read_family_config(path);
-  Pretrained made = model_from(what, tensors, options.weights);
-  tell_type(what, *weights, path, made.notices);
-  made.notices.insert(made.notices.end(), weights->notices().begin(), weights->notices().end());
-  made.pooling = read_pooling(path, made.model.config().width, options);
-  made.chat_template = read_chat_template(path, made.notices);
+  Pretrained made = model_from(what, tensors, options.weight_type);
+  warn_type(what, *weights, path, made.warnings);
+  made.warnings.insert(made.warnings.end(), weights->notices().begin(), weights->notices().end());
+  made.pooling = read_pooling(path, made.model.config().hidden_size, options);
+  made.chat_template = read_chat_template(path, made.warnings);
   if (std::filesystem::exists(path + "/tokenizer.json")) {
-    TokenizerFolder found = read_tokenizer_folder(path);
+    TokenizerFolder found = load_tokenizer_folder(path);
     made.tokenizer = found.tokenizer;
-    made.tokenizer_max_tokens = found.max_tokens;
-    made.tokenizer_inputs = tokenizer_inputs_in(path + "/tokenizer_config.json");
-    made.notices.insert(made.notices.end(), found.notices.begin(), found.notices.end());
+    made.model_max_length = found.model_max_length;
+    made.model_input_names = input_names_in(path + "/tokenizer_config.json");
+    made.warnings.insert(made.warnings.end(), found.warnings.begin(), found.warnings.end());
   }
   return made;
 }
 
-void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
-                  const std::string& prefix, const StoredTensors& tensors) {
+void detail::check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
+                          const std::string& prefix, const StoredTensors& tensors) {
   for (const std::string stack : {"encoder", "decoder"}) {
     const bool second = stack == "encoder" && config.kind == ModelConfig::Kind::encoder_decoder;
     const Index layers = second ? config.encoder_layers : config.layers;
-    // The last one first: a config may speak of many more than there are.
+    // The last one first: a config may name many more than there are.
     for (Index layer = layers - 1; layer >= 0; --layer)
       if (has_layer(stack, layer, names, prefix, tensors) == false)
         fail_input(tensors.source, ": there is no weight of layer ", layer, " of the ", layers,
-                   " that the config speaks of");
+                   " in the config");
   }
 }
 
-void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
-                   const std::string& prefix, const StoredTensors& tensors) {
+void detail::check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
+                           const std::string& prefix, const StoredTensors& tensors) {
   const ModelWeights plan = plan_weights(config);
   for (std::size_t i = 0; i < plan.parameters.size(); ++i)
     for (const StoredPart& part :
@@ -307,18 +307,18 @@ void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
       check_part(tensors, part, plan.plans[i].shape);
 }
 
-PretrainedOutline outline_pretrained(const std::string& path) {
-  if (!is_folder(path)) return outline_gguf(path);
+PretrainedInfo pretrained_info(const std::string& path) {
+  if (!is_folder(path)) return gguf_info(path);
   const FamilyConfig what = read_family_config(path);
   const auto weights = std::make_shared<const Weights>(path);
   const StoredTensors tensors = tensors_of(weights, path);
   const std::string prefix = prefix_in(*what.family, tensors);
   check_layers(what.config, what.family->names(what.config), prefix, tensors);
-  PretrainedOutline made{what.family->type, without_missing_head(what, tensors, prefix), {}};
+  PretrainedInfo made{what.family->type, without_missing_head(what, tensors, prefix), {}};
   check_tensors(made.config, what.family->names(made.config), prefix, tensors);
   for (const std::string& name : tensors.names) {
     const StoredTensor* tensor = weights->find(name);
-    PretrainedOutline::Stored& stored = made.stored[tensor->type];
+    PretrainedInfo::Stored& stored = made.stored[tensor->type];
     ++stored.tensors;
     stored.bytes += tensor->bytes;
   }

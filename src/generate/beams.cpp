@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "generate/continuation.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 struct Beam {
@@ -32,21 +32,22 @@ class BeamSearch {
  public:
   BeamSearch(const Transformer& model, const std::vector<std::int32_t>& prompt,
              const GenerateOptions& options, const Context& context)
-      : options_(options), on_(make_continuation(model, options, context)) {
+      : options_(options), continuation_(make_continuation(model, options, context)) {
     const bool translates = model.config().kind == ModelConfig::Kind::encoder_decoder;
-    Beam first{on_->add(), {}, 0};
-    if (translates) on_->read_source(first.sequence, prompt);
-    const std::vector<std::int32_t> start = translates ? std::vector{options.start} : prompt;
+    Beam first{continuation_->add(), {}, 0};
+    if (translates) continuation_->read_source(first.sequence, prompt);
+    const std::vector<std::int32_t> start =
+        translates ? std::vector{options.decoder_start_token} : prompt;
     length_ = static_cast<Index>(start.size());
     const Index sequence = first.sequence;
     beams_.push_back(std::move(first));
     if (full(0)) return;
-    take(on_->extend(Tokens::one(start), std::span(&sequence, 1)));
+    advance(continuation_->extend(Tokens::one(start), std::span(&sequence, 1)));
   }
 
   Generated run(const GenerateEvents& events) {
     if (full(0)) return finished(Generated::Finish::context);
-    for (Index i = 1; i < options_.tokens && !beams_.empty() && !decided(); ++i) {
+    for (Index i = 1; i < options_.max_new_tokens && !beams_.empty() && !decided(); ++i) {
       if (events.cancelled && events.cancelled()) return finished(Generated::Finish::cancelled);
       if (full(i)) return finished(Generated::Finish::context);
       extend();
@@ -55,19 +56,19 @@ class BeamSearch {
   }
 
  private:
-  /// No room for one token more behind so many new ones.
-  bool full(Index tokens) const {
-    return options_.context > 0 && options_.overflow == GenerateOptions::Overflow::stop &&
-           length_ + tokens >= options_.context;
+  /// Whether the context is full after this many new tokens.
+  bool full(Index new_tokens) const {
+    return options_.context_size && options_.overflow == GenerateOptions::Overflow::stop &&
+           length_ + new_tokens >= *options_.context_size;
   }
   double rank(double score, std::size_t length) const {
     return score /
            std::pow(static_cast<double>(std::max<std::size_t>(1, length)), options_.length_penalty);
   }
-  /// No beam under way can overtake what is finished: scores only fall.
+  /// Whether no unfinished beam can overtake the best finished one: scores only fall.
   bool decided() const {
-    if (best_.finish != Generated::Finish::end) return false;
-    const auto most = static_cast<std::size_t>(options_.tokens);
+    if (best_.finish_reason != Generated::Finish::eos) return false;
+    const auto most = static_cast<std::size_t>(options_.max_new_tokens);
     return std::all_of(beams_.begin(), beams_.end(), [&](const Beam& beam) {
       const std::size_t length = options_.length_penalty > 0 ? most : beam.ids.size() + 1;
       return rank(beam.score, length) <= best_rank_;
@@ -82,18 +83,18 @@ class BeamSearch {
       tokens.lengths.push_back(1);
       sequences.push_back(beam.sequence);
     }
-    take(on_->extend(tokens, sequences));
+    advance(continuation_->extend(tokens, sequences));
   }
 
-  /// The best continuations of all beams, so many that enough are left if each beam may end.
+  /// The best next tokens of all beams: enough of them even if each beam ends.
   std::vector<Step> steps(const Tensor& logits) const {
-    const auto entries = static_cast<std::size_t>(logits.shape()[1]);
+    const auto vocab_size = static_cast<std::size_t>(logits.shape()[1]);
     const std::size_t wanted =
-        static_cast<std::size_t>(options_.beams) * (1 + options_.ends.size());
+        static_cast<std::size_t>(options_.num_beams) * (1 + options_.stop_tokens.size());
     std::vector<Step> all;
     for (std::size_t b = 0; b < beams_.size(); ++b) {
       const std::span<const float> row =
-          choosable(logits.numbers().subspan(b * entries, entries), options_);
+          allowed_logits(logits.numbers().subspan(b * vocab_size, vocab_size), options_);
       const double most = static_cast<double>(*std::max_element(row.begin(), row.end()));
       check(std::all_of(row.begin(), row.end(), [](float x) { return !std::isnan(x); }) &&
                 std::isfinite(most),
@@ -111,41 +112,40 @@ class BeamSearch {
     return all;
   }
 
-  void take(const Tensor& logits) {
+  void advance(const Tensor& logits) {
+    const std::vector<std::int32_t>& stop = options_.stop_tokens;
     std::vector<Beam> next;
     for (const Step& step : steps(logits)) {
       const Beam& from = beams_[step.beam];
-      const bool ends =
-          std::find(options_.ends.begin(), options_.ends.end(), step.id) != options_.ends.end();
-      if (ends) {
+      if (std::find(stop.begin(), stop.end(), step.id) != stop.end()) {
         keep_finished(from.ids, step.score);
-      } else if (static_cast<Index>(next.size()) < options_.beams) {
-        next.push_back({on_->fork(from.sequence), from.ids, step.score});
+      } else if (static_cast<Index>(next.size()) < options_.num_beams) {
+        next.push_back({continuation_->fork(from.sequence), from.ids, step.score});
         next.back().ids.push_back(step.id);
       }
     }
-    for (const Beam& beam : beams_) on_->remove(beam.sequence);
+    for (const Beam& beam : beams_) continuation_->remove(beam.sequence);
     beams_ = std::move(next);
   }
 
   void keep_finished(const std::vector<std::int32_t>& ids, double score) {
     const double here = rank(score, ids.size() + 1);
-    if (best_.finish == Generated::Finish::end && here <= best_rank_) return;
-    best_ = {ids, Generated::Finish::end, score};
+    if (best_.finish_reason == Generated::Finish::eos && here <= best_rank_) return;
+    best_ = {ids, Generated::Finish::eos, score};
     best_rank_ = here;
   }
 
-  /// The best that ended, or the best under way if none did.
+  /// The best finished beam, or the best unfinished one.
   Generated finished(Generated::Finish why) {
-    if (best_.finish == Generated::Finish::end || beams_.empty()) return best_;
+    if (best_.finish_reason == Generated::Finish::eos || beams_.empty()) return best_;
     const Beam& beam = beams_.front();
     return {beam.ids, why, beam.score};
   }
 
   const GenerateOptions& options_;
-  std::unique_ptr<Continuation> on_;
-  std::vector<Beam> beams_;  // the likeliest first
-  Index length_ = 0;         // tokens that were there from the start
+  std::unique_ptr<Continuation> continuation_;
+  std::vector<Beam> beams_;  // the most likely first
+  Index length_ = 0;         // tokens of the prompt
   Generated best_;
   double best_rank_ = -std::numeric_limits<double>::infinity();
 };
@@ -158,4 +158,4 @@ Generated search_beams(const Transformer& model, const std::vector<std::int32_t>
   return BeamSearch(model, prompt, options, context).run(events);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

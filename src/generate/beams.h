@@ -2,11 +2,11 @@
 
 #include "rapt/generate.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// The likeliest text after one prompt among `beams` that are followed side by side.
+/// The most likely text after one prompt, by beam search.
 Generated search_beams(const Transformer& model, const std::vector<std::int32_t>& prompt,
                        const GenerateOptions& options, const GenerateEvents& events,
                        const Context& context);
 
-}  // namespace rapt
+}  // namespace rapt::detail

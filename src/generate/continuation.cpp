@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// [sequences, width]: the last row of each sequence.
@@ -21,9 +21,10 @@ Tensor last_rows(const Tensor& hidden, std::span<const Index> lengths) {
   return last;
 }
 
-class Cached : public Continuation {
+class CachedContinuation : public Continuation {
  public:
-  Cached(const Transformer& model, const GenerateOptions& options, const Context& context)
+  CachedContinuation(const Transformer& model, const GenerateOptions& options,
+                     const Context& context)
       : model_(model), cache_(model, cache_options(options), context), context_(context) {}
 
   Index add() override { return cache_.add(); }
@@ -40,9 +41,9 @@ class Cached : public Continuation {
  private:
   static ModelCache::Options cache_options(const GenerateOptions& options) {
     ModelCache::Options made;
-    made.type = options.cache;
+    made.type = options.cache_type;
     if (options.overflow == GenerateOptions::Overflow::slide) {
-      made.window = options.context - options.pinned;
+      made.window = options.context_size.value() - options.pinned;
       made.pinned = options.pinned;
     }
     return made;
@@ -53,39 +54,40 @@ class Cached : public Continuation {
   Context context_;
 };
 
-class Reread : public Continuation {
+class UncachedContinuation : public Continuation {
  public:
-  Reread(const Transformer& model, const GenerateOptions& options, const Context& context)
+  UncachedContinuation(const Transformer& model, const GenerateOptions& options,
+                       const Context& context)
       : model_(model), context_(context) {
     check(options.overflow == GenerateOptions::Overflow::stop,
-          "generate: this model reads its context anew for every token, so it cannot slide over "
-          "it; expected overflow = stop");
+          "generate: this model reads its whole context again for every token, so the context "
+          "cannot slide; expected overflow = stop");
   }
 
   Index add() override {
-    said_[next_];
+    ids_[next_];
     return next_++;
   }
   Index fork(Index sequence) override {
-    said_[next_] = said_.at(sequence);
+    ids_[next_] = ids_.at(sequence);
     return next_++;
   }
-  void remove(Index sequence) override { said_.erase(sequence); }
+  void remove(Index sequence) override { ids_.erase(sequence); }
   /// One sequence after the other: hashed layers would sort the tokens of all together.
   Tensor extend(const Tokens& tokens, std::span<const Index> sequences) override {
-    const Index entries = model_.config().vocabulary;
-    Tensor all = Tensor::uninitialized({static_cast<Index>(sequences.size()), entries});
+    const Index vocab_size = model_.config().vocab_size.value_or(0);
+    Tensor all = Tensor::uninitialized({static_cast<Index>(sequences.size()), vocab_size});
     auto from = tokens.ids.begin();
     float* to = all.data();
     for (std::size_t i = 0; i < sequences.size(); ++i) {
-      std::vector<std::int32_t>& said = said_.at(sequences[i]);
-      said.insert(said.end(), from, from + tokens.lengths[i]);
+      std::vector<std::int32_t>& ids = ids_.at(sequences[i]);
+      ids.insert(ids.end(), from, from + tokens.lengths[i]);
       from += tokens.lengths[i];
       Tape tape(Tape::Mode::forward, context_);
-      const Tensor hidden = Tape::take(model_.forward(tape, Tokens::one(said)));
+      const Tensor hidden = Tape::take(model_.forward(tape, Tokens::one(ids)));
       const Index length[] = {hidden.shape()[0]};
       const Tensor logits = model_.logits(last_rows(hidden, length), context_);
-      to = std::copy_n(logits.data(), entries, to);
+      to = std::copy_n(logits.data(), vocab_size, to);
     }
     return all;
   }
@@ -96,23 +98,24 @@ class Reread : public Continuation {
  private:
   const Transformer& model_;
   Context context_;
-  std::map<Index, std::vector<std::int32_t>> said_;
+  std::map<Index, std::vector<std::int32_t>> ids_;  // by sequence
   Index next_ = 0;
 };
 
 }  // namespace
 
-std::span<const float> choosable(std::span<const float> logits, const GenerateOptions& options) {
-  const auto entries = static_cast<std::size_t>(options.entries);
-  return entries == 0 || entries >= logits.size() ? logits : logits.first(entries);
+std::span<const float> allowed_logits(std::span<const float> logits,
+                                      const GenerateOptions& options) {
+  if (!options.vocab_size || *options.vocab_size >= std::ssize(logits)) return logits;
+  return logits.first(static_cast<std::size_t>(*options.vocab_size));
 }
 
 std::unique_ptr<Continuation> make_continuation(const Transformer& model,
                                                 const GenerateOptions& options,
                                                 const Context& context) {
   if (why_no_cache(model.config()).empty())
-    return std::make_unique<Cached>(model, options, context);
-  return std::make_unique<Reread>(model, options, context);
+    return std::make_unique<CachedContinuation>(model, options, context);
+  return std::make_unique<UncachedContinuation>(model, options, context);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,10 +6,10 @@
 
 #include "rapt/generate.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Sequences that a model goes on with. One knows keys and values of what was said; models whose
-/// attention cannot be continued read everything again for every token.
+/// Sequences that a model continues. One implementation keeps a KV cache; models that cannot use
+/// one read the whole context again for every token.
 class Continuation {
  public:
   virtual ~Continuation() = default;
@@ -20,7 +20,7 @@ class Continuation {
   /// Appends tokens to sequences, at least one each, and gives the logits after the last of each:
   /// [sequences, vocabulary].
   virtual Tensor extend(const Tokens& tokens, std::span<const Index> sequences) = 0;
-  /// Of an encoder-decoder: what a new sequence is about.
+  /// Of an encoder-decoder: the source of a new sequence.
   virtual void read_source(Index sequence, const std::vector<std::int32_t>& source) = 0;
 };
 
@@ -28,7 +28,8 @@ std::unique_ptr<Continuation> make_continuation(const Transformer& model,
                                                 const GenerateOptions& options,
                                                 const Context& context);
 
-/// The logits of tokens that may be chosen.
-std::span<const float> choosable(std::span<const float> logits, const GenerateOptions& options);
+/// The logits of the first GenerateOptions::vocab_size tokens.
+std::span<const float> allowed_logits(std::span<const float> logits,
+                                      const GenerateOptions& options);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,19 +11,20 @@
 #include "nn/rows.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-/// Weights whose sum is kept, so that a draw looks into one block only.
+/// Weights per block sum: a draw looks into one block only.
 constexpr std::size_t block = 512;
-/// Tokens of a group, of which the largest logit is found first.
+/// Tokens per group; the largest logit of each is found first.
 constexpr std::size_t group = 16;
 /// Tokens that are few enough to be sorted.
 constexpr std::ptrdiff_t few = 64;
 
-/// Finite: the likeliest token is 0 below itself at any temperature.
-/// Never 0: it would turn a logit of -inf into no number.
+/// Finite, so that the most likely token has logit 0 at any temperature. Never 0, which would turn
+/// -inf into NaN.
 float inverse_of(double temperature) {
   return static_cast<float>(std::clamp(1 / temperature, 1e-30, 1e30));
 }
@@ -37,22 +38,26 @@ double share_of(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0
 
 void Sampling::check() const {
   const auto need = [](bool ok, const char* name, double number, const char* expected) {
-    rapt::check(ok, "sampling: ", name, " is ", number, ", expected ", expected);
+    detail::check(ok, "sampling: ", name, " is ", number, ", expected ", expected);
   };
   need(temperature >= 0 && std::isfinite(temperature), "temperature", temperature, "0 or more");
-  need(top_k >= 0, "top_k", static_cast<double>(top_k), "0 (all) or more");
+  need(!top_k || *top_k >= 1, "top_k", static_cast<double>(top_k.value_or(0)),
+       "1 or more, or none to keep all tokens");
   need(top_p > 0 && top_p <= 1, "top_p", top_p, "more than 0, at most 1");
   need(min_p >= 0 && min_p <= 1, "min_p", min_p, "0 to 1");
-  need(repetition > 0 && std::isfinite(repetition), "repetition", repetition, "more than 0");
-  need(lately >= 0, "lately", static_cast<double>(lately), "0 (all) or more");
+  need(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty",
+       repetition_penalty, "more than 0");
+  need(!repetition_window || *repetition_window >= 1, "repetition_window",
+       static_cast<double>(repetition_window.value_or(0)), "1 or more, or none for all tokens");
 }
 
 Sampler::Sampler(const Context& context) : kernels_(network_kernels_of(context)) {}
 
 void Sampler::penalize(std::span<const std::int32_t> so_far, const Sampling& sampling) {
-  if (sampling.repetition == 1) return;
-  if (sampling.lately > 0 && static_cast<Index>(so_far.size()) > sampling.lately)
-    so_far = so_far.last(static_cast<std::size_t>(sampling.lately));
+  const double penalty = sampling.repetition_penalty;
+  if (penalty == 1) return;
+  if (sampling.repetition_window && std::ssize(so_far) > *sampling.repetition_window)
+    so_far = so_far.last(static_cast<std::size_t>(*sampling.repetition_window));
   seen_.assign(so_far.begin(), so_far.end());
   std::sort(seen_.begin(), seen_.end());
   seen_.erase(std::unique(seen_.begin(), seen_.end()), seen_.end());
@@ -60,12 +65,11 @@ void Sampler::penalize(std::span<const std::int32_t> so_far, const Sampling& sam
     const auto at = static_cast<std::size_t>(id);
     if (at >= numbers_.size()) continue;
     const auto logit = static_cast<double>(numbers_[at]);
-    numbers_[at] =
-        static_cast<float>(logit > 0 ? logit / sampling.repetition : logit * sampling.repetition);
+    numbers_[at] = static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
   }
 }
 
-/// Of all tokens.
+/// Starts from all tokens.
 void Sampler::keep_at_least(float least) {
   kept_.resize(numbers_.size());
   std::size_t count = 0;
@@ -76,13 +80,13 @@ void Sampler::keep_at_least(float least) {
   kept_.resize(count);
 }
 
-/// What is not less likely than `last`.
+/// Drops tokens less likely than `last`.
 void Sampler::keep_down_to(const Kept& last) {
   std::erase_if(kept_, [&](const Kept& each) { return likelier(last, each); });
 }
 
-/// The `count` largest of all tokens. As many groups have a number of at least the count-th largest
-/// of their largest ones, so nothing below that has to be looked at twice.
+/// The `count` largest of all tokens. `count` groups have a maximum of at least the count-th
+/// largest group maximum, so smaller numbers can be dropped before the selection.
 void Sampler::keep_likeliest(Index count) {
   const std::size_t groups = numbers_.size() / group;
   float least = minus_infinity;
@@ -102,16 +106,16 @@ void Sampler::keep_likeliest(Index count) {
   keep_down_to(*last);
 }
 
-/// The likeliest of what is kept that weigh `enough` together. Weights are at most 1; their leading
-/// bits sort them into bins, and those of the bin in which it is enough are halved, likelier ones
-/// first, until few are in question.
-void Sampler::keep_nucleus(double enough) {
+/// The fewest of the kept tokens that weigh `mass` together, most likely first. Weights are at most
+/// 1; their leading bits sort them into bins. The bin where the sum reaches `mass` is halved,
+/// larger weights first, until few candidates are left.
+void Sampler::keep_nucleus(double mass) {
   bin_sums_.assign(bin_of(1) + 1, 0);
   for (const Kept& each : kept_) bin_sums_[bin_of(each.number)] += static_cast<double>(each.number);
   std::size_t bin = bin_sums_.size() - 1;
   double before = 0;
-  while (bin > 0 && before + bin_sums_[bin] < enough) before += bin_sums_[bin--];
-  // Sums of bins and of kept numbers are rounded apart: an empty bin is not where it is enough.
+  while (bin > 0 && before + bin_sums_[bin] < mass) before += bin_sums_[bin--];
+  // Sums over bins round differently than the sum of all: step back from an empty bin.
   while (bin + 1 < bin_sums_.size() && bin_sums_[bin] == 0) before -= bin_sums_[++bin];
   ranked_.clear();
   for (const Kept& each : kept_)
@@ -125,7 +129,7 @@ void Sampler::keep_nucleus(double enough) {
     std::nth_element(begin, middle, end, likelier);
     double with_half = before;
     for (auto each = begin; each != middle; ++each) with_half = add(with_half, *each);
-    if (with_half >= enough) {
+    if (with_half >= mass) {
       end = middle;
     } else {
       begin = middle;
@@ -134,12 +138,12 @@ void Sampler::keep_nucleus(double enough) {
   }
   std::sort(begin, end, likelier);
   auto last = begin;
-  for (before = add(before, *last); before < enough && last + 1 != end; before = add(before, *last))
+  for (before = add(before, *last); before < mass && last + 1 != end; before = add(before, *last))
     ++last;
   keep_down_to(*last);
 }
 
-/// All numbers become weights; their sum.
+/// Turns all logits into weights and returns their sum.
 double Sampler::weigh_all(float most, double temperature) {
   const float inverse = inverse_of(temperature);
   for (float& number : numbers_) number = (number - most) * inverse;
@@ -167,7 +171,7 @@ double Sampler::sum_of_kept() const {
   return sum;
 }
 
-/// The token at which the weights so far exceed `left`.
+/// The token at which the running sum of weights exceeds `left`.
 std::int32_t Sampler::choose(double left) const {
   std::size_t at = 0;
   while (at + 1 < block_sums_.size() && left >= block_sums_[at]) left -= block_sums_[at++];
@@ -193,18 +197,18 @@ std::int32_t Sampler::choose_kept(double left) const {
   return last;
 }
 
-/// Where some tokens are left out, the likeliest having the logit `most`.
+/// With top_k, min_p or top_p; `most` is the largest logit.
 std::int32_t Sampler::draw_among_kept(float most, const Sampling& sampling, double share) {
   const auto min_p = static_cast<float>(sampling.min_p);
   double sum = 0;
-  if (sampling.top_k > 0 && sampling.top_k < std::ssize(numbers_)) {
-    keep_likeliest(sampling.top_k);
+  if (sampling.top_k && *sampling.top_k < std::ssize(numbers_)) {
+    keep_likeliest(*sampling.top_k);
     weigh_kept(most, sampling.temperature);
     std::erase_if(kept_, [&](const Kept& each) { return each.number < min_p; });
     sum = sum_of_kept();
   } else {
     sum = weigh_all(most, sampling.temperature);
-    // All that weigh less than this together weigh less than what top_p leaves out.
+    // Tokens below this weigh less in all than what top_p drops.
     const double least = 0.999 * (1 - sampling.top_p) * sum / static_cast<double>(numbers_.size());
     keep_at_least(min_p > 0 ? min_p : static_cast<float>(least));
     if (min_p > 0) sum = sum_of_kept();
@@ -226,7 +230,7 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::span<const std::i
   check(most > minus_infinity ||
             !std::all_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }),
         "sampling: no logit is a number");
-  if (sampling.temperature == 0 || sampling.top_k == 1) {
+  if (sampling.temperature == 0 || sampling.top_k == Index{1}) {
     std::size_t first = 0;
     while (numbers_[first] != most || std::isnan(logits[first])) ++first;
     return static_cast<std::int32_t>(first);
@@ -234,7 +238,7 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::span<const std::i
   check(std::isfinite(most), "sampling: the largest logit is ", most, ", expected a finite number");
   const double share = share_of(random_bits(
       sampling.seed, {static_cast<Index>(sequence), static_cast<Index>(so_far.size())}));
-  const bool all = (sampling.top_k == 0 || sampling.top_k >= std::ssize(logits)) &&
+  const bool all = sampling.top_k.value_or(std::ssize(logits)) >= std::ssize(logits) &&
                    sampling.top_p >= 1 && sampling.min_p == 0;
   if (!all) return draw_among_kept(most, sampling, share);
   return choose(share * weigh_all(most, sampling.temperature));
@@ -250,6 +254,7 @@ double Sampler::log_probability(std::span<const float> logits, std::int32_t id) 
 
 std::int32_t draw_token(std::span<const float> logits, std::span<const std::int32_t> so_far,
                         const Sampling& sampling, std::uint64_t sequence) {
+  sampling.check();
   return Sampler(Context()).draw(logits, so_far, sampling, sequence);
 }
 

@@ -3,12 +3,12 @@
 #include <span>
 #include <vector>
 
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "rapt/generate.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Draws tokens from rows of logits. Memory is asked for by the first row and kept for the others.
+/// Draws tokens from rows of logits. Memory is allocated for the first row and reused.
 ///
 /// Probabilities are computed in f32, exp by the kernels of the context's instruction set, and
 /// added up in f64: each is within (2 + |logit - largest| / temperature) units of rounding of its
@@ -26,7 +26,7 @@ class Sampler {
  private:
   struct Kept {
     std::int32_t id;
-    float number;  // its logit, then its weight relative to the likeliest
+    float number;  // its logit, then its weight relative to the most likely token
   };
   static bool likelier(const Kept& a, const Kept& b) {
     return a.number != b.number ? a.number > b.number : a.id < b.id;
@@ -35,7 +35,7 @@ class Sampler {
   void penalize(std::span<const std::int32_t> so_far, const Sampling& sampling);
   void keep_at_least(float least);
   void keep_likeliest(Index count);
-  void keep_nucleus(double enough);
+  void keep_nucleus(double mass);
   void keep_down_to(const Kept& last);
   double weigh_all(float most, double temperature);
   void weigh_kept(float most, double temperature);
@@ -54,4 +54,4 @@ class Sampler {
   std::vector<std::int32_t> seen_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

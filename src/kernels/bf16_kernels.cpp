@@ -9,7 +9,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/nn/bf16_gemm-inl.h"
-#include "kernels/nn/rope_words-inl.h"
+#include "kernels/nn/bf16_rope-inl.h"
 #include "kernels/peak/bf16_peak-inl.h"
 #include "kernels/tiles/bf16_backward-inl.h"
 #include "kernels/tiles/bf16_left-inl.h"
@@ -17,73 +17,84 @@
 #include "kernels/tiles/bf16_softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 
-using RotateRows = void (*)(const RotaryRows& rows) noexcept;
-
-template <class Engine, class Pairs>
-constexpr RotateRows Rotation() {
-#if HWY_TARGET == HWY_AVX3
-  if constexpr (!std::is_same_v<Engine, PortablePairs>) return RotateWords<Pairs>;
-#endif
-  return nullptr;
-}
+template <class Engine>
+inline constexpr TileKernels<Bf16> bf16_tile_kernels = {
+    .depth_unit = 32,
+    .width_unit = max_lanes,
+    .pack_strips = PackBf16Strips,
+    .pack_columns = PackBf16Columns,
+    .pack_panels = PackBf16Panels,
+    .pack_rows = PackBf16Rows,
+    .scores = Bf16Scores<Engine>,
+    .accumulate_values = Bf16AccumulateValues<Engine>,
+    .accumulate_transposed = Bf16AccumulateTransposed<Engine>,
+    .scale = ScaleRows,
+    .online_softmax = Bf16OnlineSoftmax,
+    .zero_dropped = ZeroDropped,
+    .forward = Bf16Forward<Engine>,
+    .backward = Bf16Backward<Engine>,
+    .softmax_backward = Bf16SoftmaxBackward,
+    .pack_scores = PackBf16Scores,
+    .pack_interleaved = PackBf16Interleaved,
+    .transpose = TransposeColumns,
+};
 
 template <class Engine>
-inline constexpr PairKernels pair_kernels = {
+inline constexpr Bf16Kernels bf16_kernels = {
     .engine = Engine::name,
     .begin = Engine::Begin,
     .end = Engine::End,
-    .pack_left = PackLeft,
-    .pack_columns = PackColumns,
-    .scores = PairScores<Engine>,
-    .gather = PairGather<Engine>,
-    .gather_columns = PairGatherColumns<Engine>,
-    .scale = ScaleRows,
-    .absorb = AbsorbPairs,
-    .erase = ErasePairs,
-    .visit = VisitPairs<Engine>,
-    .differentiate = DifferentiatePairs<Engine>,
-    .differentiate_logits = DifferentiateLogits,
-    .pack_numbers = PackNumbers,
-    .pack_natural = PackNatural,
+    .tiles = bf16_tile_kernels<Engine>,
     .matrix = {.strip = block_rows,
                .panel = Engine::panel,
-               .unit = pair_tile,
-               .depth = pair_depth,
-               .depth_unit = 2 * pair_tile,
-               .pack_strips = PackPairStrips<Engine>,
-               .pack_panels = PackPairPanels<Engine>,
-               .product = PairMatrixProduct<Engine>},
-    .rotate_far = Rotation<Engine, FarPairs>(),
-    .rotate_near = Rotation<Engine, NearPairs>(),
-    .transpose = TransposeColumns,
+               .unit = bf16_square,
+               .depth = bf16_block_depth,
+               .depth_unit = 2 * bf16_square,
+               .pack_strips = PackBf16MatrixStrips<Engine>,
+               .pack_panels = PackBf16MatrixPanels<Engine>,
+               .product = Bf16MatrixProduct<Engine>},
     .peak_loop = Engine::PeakLoop,
 };
 
-const PairKernels* PairKernelsOfTarget(PairEngine engine) {
+const Bf16Kernels* Bf16KernelsOfTarget(Bf16Engine engine) {
 #if HWY_TARGET == HWY_AVX3
-  if (engine == PairEngine::tiles) return &pair_kernels<TilePairs>;
-  if (engine == PairEngine::vectors) return &pair_kernels<VectorPairs>;
+  if (engine == Bf16Engine::amx) return &bf16_kernels<AmxBf16>;
+  if (engine == Bf16Engine::avx512) return &bf16_kernels<Avx512Bf16>;
 #endif
-  return engine == PairEngine::portable ? &pair_kernels<PortablePairs> : nullptr;
+  return engine == Bf16Engine::portable ? &bf16_kernels<PortableBf16> : nullptr;
+}
+
+const RopeKernels* RopeKernelsOfTarget() {
+#if HWY_TARGET == HWY_AVX3
+  static constexpr RopeKernels kernels = {RotateBf16<HalfSplitPairs>, RotateBf16<InterleavedPairs>};
+  return &kernels;
+#else
+  return nullptr;
+#endif
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace rapt {
+namespace rapt::detail {
 
-HWY_EXPORT(PairKernelsOfTarget);
+HWY_EXPORT(Bf16KernelsOfTarget);
+HWY_EXPORT(RopeKernelsOfTarget);
 
-const PairKernels* pair_kernels_of(PairEngine engine) {
-  const bool usable = engine == PairEngine::portable ||
-                      (engine == PairEngine::tiles ? amx().usable : has_avx512_bf16());
-  return usable ? HWY_DYNAMIC_DISPATCH(PairKernelsOfTarget)(engine) : nullptr;
+const Bf16Kernels* bf16_kernels_of(Bf16Engine engine) {
+  const bool usable = engine == Bf16Engine::portable ||
+                      (engine == Bf16Engine::amx ? amx().usable : has_avx512_bf16());
+  return usable ? HWY_DYNAMIC_DISPATCH(Bf16KernelsOfTarget)(engine) : nullptr;
 }
 
-}  // namespace rapt
+const RopeKernels* bf16_rope_kernels() {
+  return has_avx512_bf16() ? HWY_DYNAMIC_DISPATCH(RopeKernelsOfTarget)() : nullptr;
+}
+
+}  // namespace rapt::detail
 #endif

@@ -9,6 +9,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 std::string joined(const std::vector<std::string>& names) {
@@ -49,38 +50,38 @@ const Kernels& kernels_from(const std::string& text) {
   return text.empty() ? *supported_kernels().front() : kernels_named(text, "RAPT_ISA");
 }
 
-/// One body for all default contexts, so that `attend(q, k, v)` in a loop starts no threads anew.
-std::shared_ptr<Context::Body> default_body() {
+/// One impl for all default contexts, so that `attend(q, k, v)` in a loop starts no threads again.
+std::shared_ptr<Context::Impl> default_impl() {
   static std::mutex mutex;
-  static std::shared_ptr<Context::Body> body;
+  static std::shared_ptr<Context::Impl> impl;
   static std::string made_from;
   const std::string threads = environment("RAPT_THREADS");
   const std::string isa = environment("RAPT_ISA");
   const std::lock_guard lock(mutex);
   const std::string wanted = threads + "\n" + isa;
-  if (!body || made_from != wanted) {
-    body = std::make_shared<Context::Body>(threads_from(threads), kernels_from(isa));
+  if (!impl || made_from != wanted) {
+    impl = std::make_shared<Context::Impl>(threads_from(threads), kernels_from(isa));
     made_from = wanted;
   }
-  return body;
+  return impl;
 }
 
-std::shared_ptr<Context::Body> body_of(Index threads, std::string_view isa) {
+std::shared_ptr<Context::Impl> impl_for(Index threads, std::string_view isa) {
   check(threads >= 0, "context: ", threads, " threads given, expected 0 (the default) or more");
-  if (threads == 0 && isa.empty()) return default_body();
+  if (threads == 0 && isa.empty()) return default_impl();
   const Kernels& kernels =
       isa.empty() ? kernels_from(environment("RAPT_ISA")) : kernels_named(isa, "context");
-  return std::make_shared<Context::Body>(
+  return std::make_shared<Context::Impl>(
       threads == 0 ? threads_from(environment("RAPT_THREADS")) : threads, kernels);
 }
 
 }  // namespace
 
-Context::Context() : body_(default_body()) {}
-Context::Context(Index threads, std::string_view isa) : body_(body_of(threads, isa)) {}
+Context::Context() : impl_(default_impl()) {}
+Context::Context(Index threads, std::string_view isa) : impl_(impl_for(threads, isa)) {}
 
-Index Context::threads() const { return body_->threads.count(); }
-const std::string& Context::isa() const { return body_->isa_name; }
+Index Context::threads() const { return impl_->threads.count(); }
+const std::string& Context::isa() const { return impl_->isa_name; }
 
 std::vector<std::string> supported_isas() {
   std::vector<std::string> names;

@@ -5,14 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/access.h"
 #include "base/threads/threads.h"
 #include "kernels/kernels.h"
 #include "rapt/context.h"
 
 namespace rapt {
+using namespace detail;
 
-struct Context::Body {
-  Body(Index count, const Kernels& chosen)
+struct Context::Impl {
+  Impl(Index count, const Kernels& chosen)
       : threads(count), kernels(&chosen), isa_name(chosen.name) {}
 
   Threads threads;
@@ -20,16 +22,20 @@ struct Context::Body {
   std::string isa_name;
 };
 
-inline const Kernels& kernels_of(const Context& context) { return *context.body().kernels; }
-inline const Threads& threads_of(const Context& context) { return context.body().threads; }
-inline Index workers(const Context& context) { return threads_of(context).count(); }
+}  // namespace rapt
+
+namespace rapt::detail {
+
+inline const Kernels& kernels_of(const Context& context) { return *impl_of(context).kernels; }
+inline const Threads& threads_of(const Context& context) { return impl_of(context).threads; }
+inline Index worker_count(const Context& context) { return threads_of(context).count(); }
 
 /// One worker for each thread that takes part in a loop, made when it first does: a call with few
 /// tasks does not pay for many threads.
 template <class Worker>
-class Crew {
+class Workers {
  public:
-  explicit Crew(const Context& context)
+  explicit Workers(const Context& context)
       : workers_(static_cast<std::size_t>(threads_of(context).count())) {}
 
   template <class... Arguments>
@@ -52,4 +58,4 @@ inline void for_each_task_at_home(const Context& context, Index tasks,
   threads_of(context).for_each_task_at_home(tasks, run);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

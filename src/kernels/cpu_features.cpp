@@ -9,7 +9,7 @@
 #include <cstring>
 #endif
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -20,8 +20,8 @@ std::uint64_t enabled_state() {
   return std::uint64_t{high} << 32 | low;
 }
 
-/// Leaf 7 and the system's word are trusted; the leaves that describe the tiles are not asked,
-/// because some hypervisors hide them.
+/// Asks leaf 7 and the system. The leaves that describe the tiles are not read: some hypervisors
+/// hide them.
 std::string why_not() {
   constexpr unsigned osxsave = 1u << 27, tiles = 1u << 24, bf16_products = 1u << 22;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -31,13 +31,13 @@ std::string why_not() {
   constexpr std::uint64_t tile_state = 3u << 17;
   if ((enabled_state() & tile_state) != tile_state)
     return "the system does not keep the state of AMX tiles";
-  constexpr int ask_for_permission = 0x1023, tile_data = 18;
-  if (syscall(SYS_arch_prctl, ask_for_permission, tile_data) != 0)
+  constexpr int request_permission = 0x1023, tile_data = 18;
+  if (syscall(SYS_arch_prctl, request_permission, tile_data) != 0)
     return std::string("the system refused permission to use AMX: ") + std::strerror(errno);
   return "";
 }
 
-bool vector_pairs() {
+bool find_avx512_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5) != 0;
 }
@@ -49,16 +49,16 @@ bool made_by_amd() {
   return std::memcmp(name, "AuthenticAMD", sizeof name) == 0;
 }
 
-bool vector_fours() {
+bool find_avx512_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (c & 1u << 11) != 0;
 }
 
 #else
 
-bool vector_pairs() { return false; }
+bool find_avx512_bf16() { return false; }
 bool made_by_amd() { return false; }
-bool vector_fours() { return false; }
+bool find_avx512_vnni() { return false; }
 std::string why_not() { return "AMX is used on x86-64 Linux only"; }
 
 #endif
@@ -75,7 +75,7 @@ std::string why_not() { return "AMX is used on x86-64 Linux only"; }
 }
 
 bool has_avx512_bf16() {
-  static const bool found = vector_pairs();
+  static const bool found = find_avx512_bf16();
   return found;
 }
 
@@ -85,7 +85,7 @@ bool avx512_bf16_pays() {
 }
 
 bool has_avx512_vnni() {
-  static const bool found = vector_fours();
+  static const bool found = find_avx512_vnni();
   return found;
 }
 
@@ -110,4 +110,4 @@ void Tiles::configure() noexcept { asm volatile("ldtilecfg %0" : : "m"(whole_til
 
 #endif
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,22 +4,22 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Whether this process may use the tile unit. The permission is asked for once.
+/// Whether this process may use AMX. The permission is requested once.
 struct Amx {
   bool usable;
-  std::string why_not;  // "" if it is
+  std::string why_not;  // "" if usable
 };
 const Amx& amx();
 
-/// Whether this CPU multiplies pairs of bf16 in its vectors (AVX512-BF16).
+/// Whether this CPU multiplies bf16 in its vectors (AVX512-BF16).
 bool has_avx512_bf16();
 /// Whether those products are faster than f32 multiply-adds over the same numbers: AMD's are twice
 /// as fast, Intel's half as fast.
 bool avx512_bf16_pays();
 
-/// Whether this CPU multiplies bytes in fours (AVX512-VNNI).
+/// Whether this CPU multiplies int8 in its vectors (AVX512-VNNI).
 bool has_avx512_vnni();
 
 #if defined(__x86_64__)
@@ -34,7 +34,7 @@ struct Tiles {
   static void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(t));
   }
-  /// Rows lie `stride` bytes apart, each on a boundary of 64 bytes: others cost six times as much.
+  /// Rows are `stride` bytes apart, each aligned to 64 bytes: others cost six times as much.
   template <int t>
   static void load(const void* from, Index stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(t) : "memory");
@@ -52,4 +52,4 @@ struct Tiles {
 
 #endif
 
-}  // namespace rapt
+}  // namespace rapt::detail

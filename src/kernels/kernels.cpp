@@ -32,7 +32,7 @@
 #include "kernels/tiles/sorted_masks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
@@ -50,97 +50,121 @@ inline constexpr const char* target_name = "scalar";
     "This version of Highway has a target that rapt does not know: name it here, or disable it above."
 #endif
 
-extern const NetworkKernels network_kernels;  // nn_kernels.cpp
+extern const NetworkKernels network_kernels;  // network_kernels.cpp
 #if HWY_TARGET == HWY_AVX3
-extern const ByteKernels byte_kernels;  // int8_kernels.cpp
-inline constexpr const ByteKernels* bytes = &byte_kernels;
-#else
-inline constexpr const ByteKernels* bytes = nullptr;
+extern const DecodeKernels::Int8Products int8_products;  // int8_kernels.cpp
 #endif
 
-inline constexpr Kernels kernels = {
-    .name = target_name,
-    .lanes = lane_count,
+inline constexpr VectorKernels vector_kernels = {
+    .load = LoadNumbers,
+    .store = StoreNumbers,
+    .widen = Widen<Store::add>,
+    .widen_first = Widen<Store::set>,
+    .narrow = Narrow,
+    .exp2 = Exp2Numbers,
+    .tanh = TanhNumbers,
+};
+
+inline constexpr TileKernels<float> f32_tile_kernels = {
     .panel = panel_columns,
+    .depth_unit = 1,
+    .width_unit = lane_count,
     .pack_strips = PackStrips,
     .pack_panels = PackPanels,
     .pack_rows = PackRows,
-    .load_numbers = LoadNumbers,
-    .store_numbers = StoreNumbers,
-    .unpack_key_quads = UnpackKeyQuads,
-    .unpack_value_quads = UnpackValueQuads,
-    .pack_key_pairs = PackKeyPairs,
-    .pack_value_pairs = PackValuePairs,
-    .unpack_key_pairs = UnpackKeyPairs,
-    .unpack_value_pairs = UnpackValuePairs,
     .scores = Scores,
-    .gather = Gather,
-    .gather_columns = GatherColumns,
-    .thin = {{ThinScores<StoredFloats>, ThinGather<StoredFloats>},
-             {ThinScores<StoredPairs>, ThinGather<StoredPairs>},
-             {ThinScores<StoredQuads>, ThinGather<StoredQuads>}},
-    .open = {{OpenScores<float>, OpenGather<float>},
-             {OpenScores<Bf16>, OpenGather<Bf16>},
-             {OpenScores<std::int8_t>, OpenGather<std::int8_t>}},
-    .row_scores = RowScores,
-    .row_gather = RowGather,
-    .attend_few = AttendFew,
-    .matrix = {.strip = matrix_strip,
-               .panel = matrix_panel,
-               .unit = lane_count,
-               .depth = matrix_depth,
-               .depth_unit = 1,
-               .pack_strips = PackGroups<matrix_strip, matrix_strip>,
-               .pack_panels = PackGroups<matrix_panel, lane_count>,
-               .product = MatrixProduct<float>},
-    .matrix_rows = MatrixRows,
+    .accumulate_values = AccumulateValues,
+    .accumulate_transposed = AccumulateTransposed,
+    .online_softmax = OnlineSoftmax,
+    .online_softmax_stats = OnlineSoftmaxStats,
+    .softmax_backward = SoftmaxBackward,
+};
+
+inline constexpr ScoreKernels score_kernels = {
     .softcap = Softcap,
     .add_diagonal = AddDiagonal,
     .add_tile = AddTile,
     .add_band = AddBand,
-    .absorb = Absorb,
-    .absorb_stats = AbsorbStats,
+    .softcap_backward = SoftcapBackward,
+    .sum_diagonals = SumDiagonals,
+    .dropout = Drop,
     .flush = Flush,
     .finish = Finish,
-    .drop = Drop,
-    .differentiate = Differentiate,
-    .uncap = Uncap,
-    .widen = Widen<Store::add>,
-    .widen_first = Widen<Store::set>,
-    .narrow = Narrow,
-    .sum_diagonals = SumDiagonals,
-    .rotate_far = Rotate<FarPairs>,
-    .rotate_near = Rotate<NearPairs>,
-    .signed_argmax = SignedArgmax,
-    .slot_words = SlotWords,
-    .scattered = {{ScatteredScores<float>, ScatteredSum<float>},
-                  {ScatteredScores<Bf16>, ScatteredSum<Bf16>},
-                  {ScatteredScores<std::int8_t>, ScatteredSum<std::int8_t>}},
-    .fma_loop = FmaLoop,
-    .exp2 = Exp2Numbers,
-    .tanh = TanhNumbers,
-    .read_loop = ReadLoop,
-    .network = &network_kernels,
-    .thin_pass = {PassTile<StoredFloats>, PassTile<StoredPairs>, PassTile<StoredQuads>},
-    .bytes = bytes,
-    .matrix_f16 = MatrixProduct<F16>,
-    .matrix_bf16 = MatrixProduct<Bf16>,
 };
 
-const Kernels* KernelsOfTarget() { return &kernels; }
+inline constexpr PageKernels page_kernels = {
+    .pack_bf16_keys = PackBf16Panels,
+    .pack_bf16_values = PackBf16Rows,
+    .unpack_bf16_keys = UnpackBf16Panels,
+    .unpack_bf16_values = UnpackBf16Rows,
+    .unpack_int8_keys = UnpackInt8Panels,
+    .unpack_int8_values = UnpackInt8Rows,
+};
+
+template <class Stored>
+inline constexpr DecodeKernels::Page decode_page = {
+    PageScores<Stored>, PageAccumulateValues<Stored>, AttendPage<Stored>};
+template <class Number>
+inline constexpr DecodeKernels::Scattered decode_scattered = {ScatteredScores<Number>,
+                                                              ScatteredAccumulateValues<Number>};
+
+inline constexpr DecodeKernels decode_kernels = {
+    .rows = {RowScores, RowAccumulateValues},
+    .page = {decode_page<StoredF32>, decode_page<StoredBf16>, decode_page<StoredInt8>},
+    .scattered = {decode_scattered<float>, decode_scattered<Bf16>, decode_scattered<std::int8_t>},
+    .attend_short_context = AttendShortContext,
+};
+
+inline constexpr MatrixKernels<float> f32_matrix_kernels = {
+    .strip = matrix_strip,
+    .panel = matrix_panel,
+    .unit = lane_count,
+    .depth = matrix_depth,
+    .depth_unit = 1,
+    .pack_strips = PackGroups<matrix_strip, matrix_strip>,
+    .pack_panels = PackGroups<matrix_panel, lane_count>,
+    .product = MatrixProduct<float>,
+};
+
+inline constexpr Kernels target_kernels = {
+    .name = target_name,
+    .lanes = lane_count,
+    .vectors = vector_kernels,
+    .tiles = f32_tile_kernels,
+    .score = score_kernels,
+    .pages = page_kernels,
+    .decode = decode_kernels,
+    .matrix = f32_matrix_kernels,
+    .weights = {.gemv = MatrixRows,
+                .product_f16 = MatrixProduct<F16>,
+                .product_bf16 = MatrixProduct<Bf16>},
+    .rope = {Rotate<HalfSplitPairs>, Rotate<InterleavedPairs>},
+    .lsh = {SignedArgmax, SortedMasks},
+    .peak = {FmaLoop, ReadLoop},
+    .network = &network_kernels,
+};
+
+/// With the int8 products of AVX512-VNNI where the CPU has them.
+Kernels KernelsOfTarget() {
+  Kernels kernels = target_kernels;
+#if HWY_TARGET == HWY_AVX3
+  if (has_avx512_vnni()) kernels.decode.use(int8_products);
+#endif
+  return kernels;
+}
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 HWY_EXPORT(KernelsOfTarget);
 
-std::vector<const Kernels*> list_targets() {
-  std::vector<const Kernels*> list;
+std::vector<Kernels> list_targets() {
+  std::vector<Kernels> list;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
@@ -151,30 +175,36 @@ std::vector<const Kernels*> list_targets() {
   return list;
 }
 
-/// The best target with an engine for bf16 on top.
-Kernels with_pairs(const Kernels& best, const char* name, const PairKernels* pairs) {
+/// The best target with an engine for bf16.
+Kernels with_bf16(const Kernels& best, const char* name, const Bf16Kernels* bf16) {
   Kernels kernels = best;
   kernels.name = name;
-  kernels.pairs = pairs;
-  if (pairs->rotate_far != nullptr && has_avx512_bf16()) {
-    kernels.rotate_far = pairs->rotate_far;
-    kernels.rotate_near = pairs->rotate_near;
-  }
+  kernels.bf16 = bf16;
+  return kernels;
+}
+
+/// The same, for an engine of the CPU: such a CPU may also round to bf16 by itself.
+Kernels with_native_bf16(const Kernels& best, const char* name, const Bf16Kernels* bf16) {
+  Kernels kernels = with_bf16(best, name, bf16);
+  if (const RopeKernels* rope = bf16_rope_kernels()) kernels.rope = *rope;
   return kernels;
 }
 
 std::vector<const Kernels*> list_kernels() {
-  std::vector<const Kernels*> list = list_targets();
-  const Kernels& best = *list.front();
-  if (const PairKernels* vectors = pair_kernels_of(PairEngine::vectors)) {
-    static const Kernels kernels = with_pairs(best, "AVX512-BF16", vectors);
+  static const std::vector<Kernels> targets = list_targets();
+  std::vector<const Kernels*> list;
+  for (const Kernels& target : targets) list.push_back(&target);
+  const Kernels& best = targets.front();
+  if (const Bf16Kernels* avx512 = bf16_kernels_of(Bf16Engine::avx512)) {
+    static const Kernels kernels = with_native_bf16(best, "AVX512-BF16", avx512);
     list.insert(list.begin() + (avx512_bf16_pays() ? 0 : 1), &kernels);
   }
-  if (const PairKernels* tiles = pair_kernels_of(PairEngine::tiles)) {
-    static const Kernels kernels = with_pairs(best, "AMX", tiles);
+  if (const Bf16Kernels* amx = bf16_kernels_of(Bf16Engine::amx)) {
+    static const Kernels kernels = with_native_bf16(best, "AMX", amx);
     list.insert(list.begin(), &kernels);
   }
-  static const Kernels portable = with_pairs(best, "pairs", pair_kernels_of(PairEngine::portable));
+  static const Kernels portable =
+      with_bf16(best, "portable-bf16", bf16_kernels_of(Bf16Engine::portable));
   list.push_back(&portable);
   return list;
 }
@@ -186,5 +216,5 @@ std::span<const Kernels* const> supported_kernels() {
   return list;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail
 #endif

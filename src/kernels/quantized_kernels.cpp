@@ -6,13 +6,13 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/nn/quantized-inl.h"
-#include "kernels/nn/quantized_wide-inl.h"
+#include "kernels/nn/quantized_vnni-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 
-// nn_kernels.cpp puts the first into the table of its target.
+// network_kernels.cpp puts the first into the table of its target.
 extern const QuantizedKernels quantized_kernels;
 const QuantizedKernels quantized_kernels = {
     .round = RoundActivations,
@@ -23,16 +23,16 @@ const QuantizedKernels quantized_kernels = {
 };
 
 #if HWY_TARGET == HWY_AVX3
-extern const QuantizedKernels quantized_fours;
-const QuantizedKernels quantized_fours = {
+extern const QuantizedKernels quantized_vnni;
+const QuantizedKernels quantized_vnni = {
     .round = RoundActivations,
-    .product = {QuantizedProductWide<CodeBits::eight, Shift::none>,
-                QuantizedProductWide<CodeBits::eight, Shift::own>,
-                QuantizedProductWide<CodeBits::four, Shift::none>,
-                QuantizedProductWide<CodeBits::four, Shift::own>},
+    .product = {QuantizedProductVnni<CodeBits::eight, Shift::none>,
+                QuantizedProductVnni<CodeBits::eight, Shift::own>,
+                QuantizedProductVnni<CodeBits::four, Shift::none>,
+                QuantizedProductVnni<CodeBits::four, Shift::own>},
 };
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();

@@ -2,14 +2,13 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-// Weights of 4 or 8 bits and what they are multiplied with. A row is cut into blocks of 32 numbers;
-// eight rows lie together, block after block:
+// Weights of 4 or 8 bits and the activations they are multiplied with. A row is split into blocks
+// of 32 numbers; eight rows are stored together, block after block:
 //   8 scales, f16; 8 shifts, f16, if the weights have any; the codes of the block.
-// Codes of 8 bits: [8 quads][8 rows][4], signed. Codes of 4 bits: [4][8 rows][4] bytes, quad i in
-// the lower halves and quad i + 4 in the upper ones, unsigned. A quad is four numbers that are
-// neighbours in their row.
+// Codes of 8 bits: [8 fours][8 rows][4], signed. Codes of 4 bits: [4][8 rows][4] bytes, four i in
+// the lower halves and four i + 4 in the upper ones, unsigned. A four is four neighbours of a row.
 
 inline constexpr Index quantized_block = 32, quantized_rows = 8;
 
@@ -20,15 +19,15 @@ struct ActivationBlock {
   std::int32_t codes_sum;  // the sum of the codes
 };
 
-/// Activations, block after block, so that the rows of a tile lie side by side.
+/// Activations, block after block, so that the rows of a tile are next to each other.
 struct ActivationRows {
   const std::int8_t* codes;       // [blocks][step][32]
   const ActivationBlock* blocks;  // [blocks][step]
   Index rows, blocks_per_row;
-  Index step;  // rows there is room for: at least as many as there are
+  Index step;  // rows that were allocated: at least as many as there are
 };
 
-/// Where a product of eight weight rows after the other goes.
+/// The result of a product with groups of eight weight rows.
 struct QuantizedResult {
   float* data;
   Index stride;       // between rows
@@ -49,4 +48,4 @@ struct QuantizedKernels {
                      const QuantizedResult& to) noexcept;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,6 +7,7 @@
 #include "rapt/attention.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// What an experiment may use.
 struct Lab {
@@ -26,6 +27,6 @@ Section why_square_root(const Lab& lab);
 Section where_gradients_die(const Lab& lab);
 Section long_inputs(const Lab& lab);
 Section how_sparse(const Lab& lab);
-Section where_tokens_stand(const Lab& lab);
+Section position_schemes(const Lab& lab);
 
 }  // namespace rapt::lab

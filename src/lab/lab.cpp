@@ -7,6 +7,7 @@
 #include "lab/experiment.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 struct Experiment {
@@ -24,7 +25,7 @@ constexpr std::array experiments = {
     Experiment{"sparsity", "How sparse is attention, and what may be left out?", 0.18,
                lab::how_sparse},
     Experiment{"positions", "How does attention know where a token is?", 0.02,
-               lab::where_tokens_stand}};
+               lab::position_schemes}};
 
 std::string known_names() {
   std::string names;
@@ -69,7 +70,7 @@ std::vector<lab::Word> words() {
        "without a model start from such queries and keys."},
       {"gradient",
        "How much the result would change if a number changed a little. Training follows it; where "
-       "it is 0, nothing is learnt."},
+       "it is 0, nothing is learned."},
       {"pattern",
        "Which keys a query may see: all (dense), those before it (causal), near ones (window), "
        "those in the same hash bucket (LSH)."}};
@@ -82,9 +83,8 @@ lab::Page empty_page(const LabOptions& options, const Context& context) {
           "Attention lets every token of a text look at the others and take what it needs. This "
           "page shows what decides how well that works: the scale of the scores, the softmax "
           "over them, the length of the text, who may look at whom, and how positions are "
-          "told. Everything was measured with rapt's own kernels on this machine. Move the "
-          "sliders, hover over the marks; each figure has its numbers and the command that "
-          "makes it again.",
+          "encoded. Everything was measured with rapt's own kernels on this machine. Move the "
+          "sliders, hover over the marks; each figure has its numbers.",
       .facts = {"rapt " + version() + ", " + context.isa() + ", " +
                 std::to_string(context.threads()) +
                 (context.threads() == 1 ? " thread" : " threads") + ", seed " +
@@ -113,9 +113,7 @@ LabReport run_lab(const LabOptions& options, const Context& context) {
     };
     tell(0);
     page.sections.push_back(experiment->run({context, options.seed, tell}));
-    page.sections.back().command =
-        std::string("rapt lab ") + experiment->name + " --out " + experiment->name +
-        (options.seed == 1 ? "" : " --seed " + std::to_string(options.seed));
+    if (options.command) page.sections.back().command = options.command(experiment->name);
     before += experiment->share;
   }
   return {lab::html_of(page), lab::json_of(page).dump(1)};

@@ -6,6 +6,7 @@
 
 // The figures that sections are put together from.
 namespace rapt::lab {
+using namespace detail;
 
 /// How many values of bf16 a row of probabilities uses.
 Figure resolution_figure(const Lab& lab);

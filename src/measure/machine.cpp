@@ -12,6 +12,7 @@
 #include "kernels/cpu_features.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,9 +27,9 @@ double best_rate(const Context& context, double seconds, const Work& work) {
   double best = 0;
   const Clock::time_point start = Clock::now();
   do {
-    std::vector<double> done(static_cast<std::size_t>(workers(context)));
+    std::vector<double> done(static_cast<std::size_t>(worker_count(context)));
     const Clock::time_point begin = Clock::now();
-    for_each_task(context, workers(context),
+    for_each_task(context, worker_count(context),
                   [&](Index task, Index) { done[static_cast<std::size_t>(task)] = work(task); });
     double total = 0;
     for (const double part : done) total += part;
@@ -45,7 +46,7 @@ double measure_exp_gops(const Context& context, double seconds) {
     alignas(64) float x[count];
     alignas(64) float y[count];
     for (Index i = 0; i < count; ++i) x[i] = -0.01f * static_cast<float>(i);
-    for (Index i = 0; i < repeats; ++i) kernels.exp2(x, count, y);
+    for (Index i = 0; i < repeats; ++i) kernels.vectors.exp2(x, count, y);
     return static_cast<double>(count * repeats);
   });
   return rate / 1e9;
@@ -55,21 +56,22 @@ double measure_exp_gops(const Context& context, double seconds) {
 
 double measure_read_gbytes(const Context& context, Index bytes, double seconds) {
   const Index numbers = bytes / Index{sizeof(float)};
-  const Index share = std::max(tile, numbers / workers(context) / tile * tile);
-  Buffer<float> memory(share * workers(context));
+  const Index share = std::max(tile, numbers / worker_count(context) / tile * tile);
+  Buffer<float> memory(share * worker_count(context));
   std::fill(memory.begin(), memory.end(), 1.0f);
   std::atomic<float> sink{0};
   const Kernels& kernels = kernels_of(context);
   const double rate = best_rate(context, seconds, [&](Index task) {
-    sink.store(kernels.read_loop(memory.data() + task * share, share), std::memory_order_relaxed);
+    sink.store(kernels.peak.read_loop(memory.data() + task * share, share),
+               std::memory_order_relaxed);
     return static_cast<double>(share) * sizeof(float);
   });
   return rate / 1e9;
 }
 
 double measure_copy_gbytes(const Context& context, Index bytes, double seconds) {
-  const Index share = std::max<Index>(64, bytes / workers(context));
-  Buffer<std::byte> from(share * workers(context)), to(share * workers(context));
+  const Index share = std::max<Index>(64, bytes / worker_count(context));
+  Buffer<std::byte> from(share * worker_count(context)), to(share * worker_count(context));
   std::fill(from.begin(), from.end(), std::byte{1});
   std::fill(to.begin(), to.end(), std::byte{0});
   const double rate = best_rate(context, seconds, [&](Index task) {
@@ -82,16 +84,16 @@ double measure_copy_gbytes(const Context& context, Index bytes, double seconds) 
 
 double measure_fma_gflops(const Context& context, double seconds) {
   const Kernels& kernels = kernels_of(context);
-  return best_rate(context, seconds, [&](Index) { return kernels.fma_loop(100000); }) / 1e9;
+  return best_rate(context, seconds, [&](Index) { return kernels.peak.fma_loop(100000); }) / 1e9;
 }
 
 double measure_bf16_gflops(const Context& context, double seconds) {
-  const PairKernels* pairs = kernels_of(context).pairs;
-  if (pairs == nullptr) return 0;
+  const Kernels& kernels = kernels_of(context);
+  if (!kernels.has_bf16()) return 0;
   return best_rate(context, seconds,
                    [&](Index) {
-                     const PairSession session(pairs);
-                     return pairs->peak_loop(10000);
+                     const ProductSession<Bf16> session(kernels);
+                     return kernels.bf16->peak_loop(10000);
                    }) /
          1e9;
 }

@@ -5,7 +5,7 @@
 #include "rapt/lsh.h"
 #include "rapt/plan.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 double pairs_of(const Pattern& pattern, Lengths lengths) {
   if (const std::optional<Lsh> hashed = lsh_part(pattern))
@@ -17,4 +17,4 @@ double forward_flops(const Transformer& model, Index items, Index tokens) {
   return inspect(model.config(), {.batch = items, .tokens = tokens}).flops;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

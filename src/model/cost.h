@@ -2,7 +2,7 @@
 
 #include "rapt/model.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Pairs of a query and a key that one head of attention multiplies. Hashed ones are counted as if
 /// every chunk were full.
@@ -12,4 +12,4 @@ double pairs_of(const Pattern& pattern, Lengths lengths);
 /// an encoder-decoder): see inspect. A training step takes three times as much.
 double forward_flops(const Transformer& model, Index items, Index tokens);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,12 +4,13 @@
 #include <functional>
 
 #include "base/check.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "model/cost.h"
-#include "model/parameters.h"
+#include "model/model_weights.h"
 #include "rapt/lsh.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 constexpr Index number_bytes = sizeof(float);
@@ -41,15 +42,15 @@ class Inspector {
       : config_(config),
         weights_(plan_weights(config)),
         here_{options.batch, options.tokens},
-        sources_{options.batch, options.sources == 0 ? options.tokens : options.sources},
-        stream_(config.reversible ? 2 * config.width : config.width) {}
+        sources_{options.batch, options.sources.value_or(options.tokens)},
+        stream_(config.reversible ? 2 * config.hidden_size : config.hidden_size) {}
 
   Inspection run();
 
  private:
-  using Body = std::function<void()>;
+  using Content = std::function<void()>;
 
-  void part(const std::string& name, Index repeats, const Body& body);
+  void part(const std::string& name, Index repeats, const Content& content);
   InspectLine& line(const std::string& name, const Shape& output);
   InspectLine& line(const std::string& name, const Shape& output, const Parameter* weight,
                     const Parameter* bias = nullptr);
@@ -68,24 +69,26 @@ class Inspector {
   void head();
   void count_memory();
 
-  Index stream_bytes(const Extent& x) const { return x.rows() * config_.width * number_bytes; }
-  bool norms_before() const { return config_.norm_place == ModelConfig::NormPlace::before; }
+  Index stream_bytes(const Extent& x) const {
+    return x.rows() * config_.hidden_size * number_bytes;
+  }
+  bool norms_before() const { return config_.norm_position == ModelConfig::NormPosition::pre; }
 
   const ModelConfig& config_;
   const ModelWeights weights_;
   const Extent here_, sources_;
-  const Index stream_;  // numbers of a token behind the last layer
+  const Index stream_;  // numbers of a token after the last layer
   Index depth_ = 0;
   Index layers_kept_ = 0, layer_inputs_ = 0, orders_kept_ = 0;
   Index most_of_layer_ = 0, most_of_part_ = 0;
   Inspection made_;
 };
 
-void Inspector::part(const std::string& name, Index repeats, const Body& body) {
+void Inspector::part(const std::string& name, Index repeats, const Content& content) {
   const std::size_t at = made_.lines.size();
   made_.lines.push_back({.depth = depth_, .name = name, .repeats = repeats});
   ++depth_;
-  body();
+  content();
   --depth_;
   InspectLine& whole = made_.lines[at];
   for (std::size_t i = at + 1; i < made_.lines.size(); ++i) {
@@ -131,8 +134,8 @@ void Inspector::norm(const std::string& name, const NormWeights& weights, const 
 }
 
 void Inspector::embedding() {
-  const Shape stream{here_.batch, here_.tokens, config_.width};
-  if (config_.vocabulary == 0) {
+  const Shape stream{here_.batch, here_.tokens, config_.hidden_size};
+  if (!config_.vocab_size) {
     line("input", stream).note = "vectors: there is no vocabulary";
     return;
   }
@@ -150,7 +153,8 @@ void Inspector::embedding() {
     if (config_.positions == ModelConfig::Positions::sinusoidal)
       line("positions", stream).note = "sinusoidal";
     if (config_.embedding_norm)
-      norm("norm", weights_.embedding_norm, {here_.batch, readers / here_.batch}, config_.width);
+      norm("norm", weights_.embedding_norm, {here_.batch, readers / here_.batch},
+           config_.hidden_size);
   });
 }
 
@@ -158,8 +162,8 @@ void Inspector::self_attention(const AttentionWeights& weights, const Extent& x,
                                const Pattern& pattern) {
   linear(weights.shared_key ? "qk_v" : "qkv", weights.in, x, stream_bytes(x));
   projection(weights.shared_key ? "q = k" : "q", weights.query_norm, x, config_.heads);
-  if (!weights.shared_key) projection("k", weights.key_norm, x, config_.kv_count());
-  projection("v", {}, x, config_.kv_count());
+  if (!weights.shared_key) projection("k", weights.key_norm, x, config_.kv_head_count());
+  projection("v", {}, x, config_.kv_head_count());
   if (weights.global.weight != nullptr) {
     line("global qkv", {}, weights.global.weight, weights.global.bias).note =
         "of tokens that are global";
@@ -172,8 +176,8 @@ void Inspector::cross_attention(const AttentionWeights& weights, const Extent& x
   linear("query", weights.in, x, stream_bytes(x));
   projection("q", weights.query_norm, x, config_.heads);
   linear("key_value", weights.sources, sources_, 0);
-  projection("k", weights.key_norm, sources_, config_.kv_count());
-  projection("v", {}, sources_, config_.kv_count());
+  projection("k", weights.key_norm, sources_, config_.kv_head_count());
+  projection("v", {}, sources_, config_.kv_head_count());
   attended(x, sources_, full());
   linear("out", weights.out, x, 0);
 }
@@ -188,7 +192,7 @@ void Inspector::projection(const std::string& name, const NormWeights& head_norm
     made.parameters = dim;
     made.kept_bytes = 2 * bytes + x.rows() * heads * static_cast<Index>(sizeof(RowMoments));
   }
-  made.weights = std::to_string(heads) + " of " + Shape{dim, config_.width}.text();
+  made.weights = std::to_string(heads) + " of " + Shape{dim, config_.hidden_size}.text();
   made.kept_bytes += bytes;
 }
 
@@ -197,7 +201,7 @@ void Inspector::attended(const Extent& queries, const Extent& keys, const Patter
   const double pairs = pairs_of(pattern, {queries.tokens, keys.tokens});
   const double products = 2 * pairs * static_cast<double>(dim * heads * queries.batch);
   InspectLine& scores = line("scores", {queries.batch, heads, queries.tokens, keys.tokens});
-  scores.note = "never stored; " + pattern.text();
+  scores.note = "never stored; " + to_string(pattern);
   scores.flops = products;
   InspectLine& out = line("heads", {queries.batch, heads, queries.tokens, dim});
   out.flops = products;
@@ -214,7 +218,7 @@ void Inspector::attended(const Extent& queries, const Extent& keys, const Patter
 }
 
 void Inspector::ffn(const LayerWeights& weights, const Extent& x) {
-  const Index hidden = config_.hidden(), bytes = x.rows() * hidden * number_bytes;
+  const Index hidden = config_.ffn_dim(), bytes = x.rows() * hidden * number_bytes;
   linear("up", weights.up, x, stream_bytes(x));
   line(config_.gated ? "gate" : "activation", {x.batch, x.tokens, hidden}).kept_bytes =
       config_.gated ? 2 * bytes : bytes;
@@ -223,11 +227,12 @@ void Inspector::ffn(const LayerWeights& weights, const Extent& x) {
 
 void Inspector::layer(const LayerWeights& weights, const Extent& x) {
   const std::size_t from = made_.lines.size();
-  const auto residual = [&](const std::string& name, const NormWeights& norms, const Body& body) {
+  const auto residual = [&](const std::string& name, const NormWeights& norms,
+                            const Content& content) {
     const std::string norm_name = name + " norm";
-    if (norms_before()) norm(norm_name, norms, x, config_.width);
-    part(name, 1, body);
-    if (!norms_before()) norm(norm_name, norms, x, config_.width);
+    if (norms_before()) norm(norm_name, norms, x, config_.hidden_size);
+    part(name, 1, content);
+    if (!norms_before()) norm(norm_name, norms, x, config_.hidden_size);
   };
   residual("attention", weights.self.norm,
            [&] { self_attention(weights.self, x, weights.pattern); });
@@ -265,7 +270,8 @@ void Inspector::stack(const StackWeights& weights, const Extent& x, bool last) {
     }
     norm("norm", weights.final_norm, x, stream_);
     // What the layers of a decoder read the sources from.
-    if (!last) line("sources", {x.batch, x.tokens, config_.width}).kept_bytes = stream_bytes(x);
+    if (!last)
+      line("sources", {x.batch, x.tokens, config_.hidden_size}).kept_bytes = stream_bytes(x);
   });
 }
 
@@ -273,17 +279,17 @@ void Inspector::stack(const StackWeights& weights, const Extent& x, bool last) {
 /// and the head's.
 void Inspector::head() {
   if (weights_.head.weight == nullptr) return;
-  if (config_.masked_head) {
+  if (config_.mlm_head) {
     linear("head transform", weights_.head_transform, here_, stream_bytes(here_));
-    line("head activation", {here_.batch, here_.tokens, config_.width}).kept_bytes =
+    line("head activation", {here_.batch, here_.tokens, config_.hidden_size}).kept_bytes =
         stream_bytes(here_);
-    norm("head norm", weights_.head_norm, here_, config_.width);
+    norm("head norm", weights_.head_norm, here_, config_.hidden_size);
   }
-  InspectLine& made = line("head", {here_.batch, here_.tokens, config_.vocabulary},
+  InspectLine& made = line("head", {here_.batch, here_.tokens, *config_.vocab_size},
                            weights_.head.weight, weights_.head.bias);
   const Index numbers = made.parameters;
   made.note = "logits of 256 rows at a time";
-  if (config_.tied) {
+  if (config_.tied_embeddings) {
     made.note = "the embedding; " + made.note;
     made.parameters = weights_.shape_of(weights_.head.bias).elements();
   }
@@ -306,7 +312,7 @@ void Inspector::count_memory() {
                      : config_.recompute ? made_.recomputed
                                          : made_.plain;
   if (config_.kind != ModelConfig::Kind::encoder)
-    made_.cache_bytes = 2 * config_.layers * config_.kv_count() * config_.dim() * number_bytes;
+    made_.cache_bytes = 2 * config_.layers * config_.kv_head_count() * config_.dim() * number_bytes;
 }
 
 Inspection Inspector::run() {
@@ -323,9 +329,9 @@ Inspection Inspector::run() {
 }  // namespace
 
 Inspection inspect(const ModelConfig& config, const InspectOptions& options) {
-  check(options.batch >= 1 && options.tokens >= 1 && options.sources >= 0, "inspect: batch ",
-        options.batch, ", tokens ", options.tokens, ", sources ", options.sources,
-        ", expected at least 1, 1 and 0");
+  const Index sources = options.sources.value_or(options.tokens);
+  check(options.batch >= 1 && options.tokens >= 1 && sources >= 1, "inspect: batch ", options.batch,
+        ", tokens ", options.tokens, ", sources ", sources, ", expected at least 1 of each");
   return Inspector(config, options).run();
 }
 

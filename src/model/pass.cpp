@@ -8,7 +8,7 @@
 #include "nn/elementwise.h"
 #include "rapt/positions.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 DropoutKey key_of(const DropoutKey& key, Index layer) { return {key.seed, key.step, layer, 0}; }
@@ -24,8 +24,8 @@ Pass::Pass(const ModelConfig& config, ModelWeights& weights, const PassOptions& 
 Variable Pass::norm(Tape& tape, const Variable& x, const NormWeights& weights) {
   if (weights.gain == nullptr) return x;
   if (config_.norm == ModelConfig::Norm::rms)
-    return rms_norm(tape, x, *weights.gain, config_.epsilon);
-  return layer_norm(tape, x, *weights.gain, weights.shift, config_.epsilon);
+    return rms_norm(tape, x, *weights.gain, config_.norm_epsilon);
+  return layer_norm(tape, x, *weights.gain, weights.shift, config_.norm_epsilon);
 }
 
 Variable Pass::linear(Tape& tape, const Variable& x, const LinearWeights& weights) {
@@ -51,8 +51,8 @@ std::vector<Index> Pass::positions_of(const SequenceLayout& layout) const {
   return positions;
 }
 
-/// Of the table of learned positions. Tokens of padding have the row before the first, and take no
-/// position from those after them.
+/// Rows of the table of learned positions. Padding tokens have the row before the first and are not
+/// counted.
 std::vector<std::int32_t> Pass::learned_rows(const Tokens& tokens,
                                              const SequenceLayout& layout) const {
   std::vector<std::int32_t> rows;
@@ -61,14 +61,14 @@ std::vector<std::int32_t> Pass::learned_rows(const Tokens& tokens,
   for (const Index length : layout.lengths()) {
     Index position = first_position(sequence++);
     for (Index t = 0; t < length; ++t) {
-      const bool padding = tokens.ids[at++] == config_.padding;
+      const bool padding = tokens.ids[at++] == config_.pad_token;
       last = std::max(last, position - (padding ? 1 : 0));
       rows.push_back(
-          static_cast<std::int32_t>(config_.first_position + (padding ? -1 : position++)));
+          static_cast<std::int32_t>(config_.position_offset + (padding ? -1 : position++)));
     }
   }
-  check(last < config_.max_tokens, "forward: position ", last, ", but positions are learnt for ",
-        config_.max_tokens, " tokens (max_tokens)");
+  check(last < config_.max_positions, "forward: position ", last,
+        ", but positions are learned for ", config_.max_positions, " tokens (max_positions)");
   return rows;
 }
 
@@ -76,7 +76,7 @@ Variable Pass::with_positions(Tape& tape, Variable x, const Tokens& tokens,
                               const SequenceLayout& layout) {
   using enum ModelConfig::Positions;
   if (config_.positions == sinusoidal) {
-    Tensor table = rapt::sinusoidal({.dim = config_.width}, positions_of(layout));
+    Tensor table = rapt::sinusoidal({.dim = config_.hidden_size}, positions_of(layout));
     return add(tape, x, tape.input(std::move(table)));
   }
   if (config_.positions == learned)
@@ -86,14 +86,14 @@ Variable Pass::with_positions(Tape& tape, Variable x, const Tokens& tokens,
 }
 
 Variable Pass::with_types(Tape& tape, Variable x, const Tokens& tokens) {
-  check(tokens.types.empty() || tokens.types.size() == tokens.ids.size(),
-        "forward: ", tokens.types.size(), " types of ", tokens.ids.size(), " tokens");
-  check(tokens.types.empty() || weights_.types != nullptr,
-        "forward: types of tokens, but the model has none");
+  check(tokens.type_ids.empty() || tokens.type_ids.size() == tokens.ids.size(),
+        "forward: ", tokens.type_ids.size(), " type_ids for ", tokens.ids.size(), " tokens");
+  check(tokens.type_ids.empty() || weights_.types != nullptr,
+        "forward: type_ids, but the model has no token types");
   if (weights_.types == nullptr) return x;
   const std::vector<std::int32_t> none(tokens.ids.size());
   return add(tape, x,
-             rapt::embed(tape, *weights_.types, tokens.types.empty() ? none : tokens.types));
+             rapt::embed(tape, *weights_.types, tokens.type_ids.empty() ? none : tokens.type_ids));
 }
 
 /// The rows and columns of the grid as one operation.
@@ -102,13 +102,13 @@ Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
   const auto axial = [&rows, &columns] { return Axial{rows.value, columns.value}; };
   const auto count = static_cast<Index>(positions.size());
   const Tensor batch = axial_positions(axial(), {1, count}, Positions::list(positions));
-  Tensor flat = Tensor::uninitialized({count, config_.width});
+  Tensor flat = Tensor::uninitialized({count, config_.hidden_size});
   std::copy_n(batch.data(), batch.elements(), flat.data());
   const auto undo = [=, &rows, &columns, context = tape.context()](const Tensor& gradient) {
     const Shape shape{1, count, gradient.shape()[1]};
     const AxialGradients g =
-        axial_positions_backward(View::trusted(gradient.data(), shape, shape.row_major()), axial(),
-                                 Positions::list(positions));
+        axial_positions_backward(View::unchecked(gradient.data(), shape, shape.row_major()),
+                                 axial(), Positions::list(positions));
     add_to(rows.wanted_gradient(), g.drows, context);
     add_to(columns.wanted_gradient(), g.dcolumns, context);
   };
@@ -117,11 +117,12 @@ Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
 
 Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout,
                      Stream stream) {
-  check(weights_.embedding != nullptr, "forward: the model has no vocabulary, expected one");
+  check(weights_.embedding != nullptr, "forward: the model has no vocab_size, expected one");
   check(static_cast<Index>(tokens.ids.size()) == layout.rows(), "forward: ", tokens.ids.size(),
         " ids in sequences of ", layout.rows(), " tokens");
   Variable x = rapt::embed(tape, *weights_.embedding, tokens.ids);
-  if (config_.scaled_embedding) x = scale(tape, x, std::sqrt(static_cast<double>(config_.width)));
+  if (config_.scale_embeddings)
+    x = scale(tape, x, std::sqrt(static_cast<double>(config_.hidden_size)));
   x = with_types(tape, std::move(x), tokens);
   x = with_positions(tape, std::move(x), tokens, layout);
   x = norm(tape, x, weights_.embedding_norm);
@@ -130,7 +131,7 @@ Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& lay
 
 Variable Pass::residual(Tape& tape, const Variable& x, const NormWeights& weights, const Part& part,
                         const DropoutKey& key) {
-  const bool before = config_.norm_place == ModelConfig::NormPlace::before;
+  const bool before = config_.norm_position == ModelConfig::NormPosition::pre;
   Variable y = drop(tape, part(before ? norm(tape, x, weights) : x), key);
   y = add(tape, x, y);
   return before ? y : norm(tape, y, weights);
@@ -160,13 +161,13 @@ Variable Pass::layer(Tape& tape, Variable x, const StackInput& in, Index index) 
   return residual(tape, x, weights.ffn_norm, transform, at.dropout.at(site_ffn));
 }
 
-/// Keeps what goes into the layer and nothing of what it makes; backward runs it once more.
+/// Keeps the input of the layer and none of its results; backward runs it again.
 Variable Pass::recomputed(Tape& tape, const Variable& x, const StackInput& in, Index index) {
   Tape once(Tape::Mode::forward, tape.context());
   Tensor value = Tape::take(layer(once, x, in, index));
   const auto undo = [self = shared_from_this(), x, in, index,
                      context = tape.context()](Tensor gradient) {
-    self->options_.stats = nullptr;  // forward has told
+    self->options_.stats = nullptr;  // forward has reported them
     Tape again(Tape::Mode::train, context);
     const Variable inner = again.apart(x);
     StackInput inside = in;
@@ -190,4 +191,4 @@ Variable Pass::layers(Tape& tape, Variable x, const StackInput& in) {
   return x;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

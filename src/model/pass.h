@@ -1,17 +1,17 @@
 #pragma once
 
-#include "model/cache.h"
-#include "model/layout.h"
-#include "model/parameters.h"
+#include "model/model_cache.h"
+#include "model/model_weights.h"
+#include "model/sequence_layout.h"
 #include "rapt/attention_layer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// What a stack of layers is told: where its rows belong, and what it may look at.
+/// Input of a stack of layers: to which sequences its rows belong, and what they may attend to.
 struct StackInput {
   const StackWeights* weights;
   std::shared_ptr<const SequenceLayout> layout;
-  std::vector<Rope> ropes = {};  // one for all sequences or one for each; none: nothing is turned
+  std::vector<Rope> ropes = {};  // one for all sequences or one for each; none: nothing is rotated
   Variable sources = {};         // of cross-attention; empty: none
   std::shared_ptr<const SequenceLayout> source_layout = nullptr;
   Index first_layer = 0;                  // counted over all stacks, for dropout
@@ -22,7 +22,7 @@ struct StackInput {
   }
 };
 
-/// Keys and values that a pass goes on from, one sequence of the cache for each of its own.
+/// Keys and values that a pass continues, one sequence of the cache for each of its own.
 struct CacheUse {
   ModelCache* cache = nullptr;
   std::span<const Index> sequences = {};
@@ -38,7 +38,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
   /// Whose embedding it is: a layer of its own for dropout.
   enum Stream : Index { stream_sources = -2, stream_tokens = -1 };
-  /// [rows, width]: what goes into the first layer.
+  /// [rows, hidden_size]: the input of the first layer.
   Variable embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout,
                  Stream stream = stream_tokens);
   /// What the last layer makes of it.
@@ -59,8 +59,8 @@ class Pass : public std::enable_shared_from_this<Pass> {
   struct LayerPlace {
     Index layer;  // of its stack
     DropoutKey dropout;
-    /// The layer's hashed order of every sequence that is sorted apart: found if there is none, met
-    /// again if there is. Null: nobody asks.
+    /// The layer's hashed order of every sequence that is sorted on its own: forward fills it,
+    /// backward uses it. Null: not needed.
     std::vector<std::shared_ptr<const LshOrder>>* orders = nullptr;
   };
   using Part = std::function<Variable(const Variable&)>;
@@ -96,7 +96,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
     HeadColumns q, k, v;
   };
   Heads heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at);
-  Variable turned(Tape& tape, Variable x, const StackInput& in, Index heads) const;
+  Variable rotated(Tape& tape, Variable x, const StackInput& in, Index heads) const;
   Heads source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights);
   Attention score(const StackInput& in, const LayerPlace& at) const;
   /// Attention over the rows of the pass themselves.
@@ -127,4 +127,4 @@ class Pass : public std::enable_shared_from_this<Pass> {
   PlanBook plans_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,21 +8,22 @@
 #include "model/pass.h"
 #include "rapt/lsh.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// [1, heads, tokens, dim] of some rows of [rows, width].
 View heads_in(const Tensor& x, Index first_row, Index tokens, const HeadShape& shape, Index first) {
   const Index width = x.shape()[1];
-  return View::trusted(x.data() + first_row * width + first, {1, shape.heads, tokens, shape.dim},
-                       {0, shape.dim, width, 1});
+  return View::unchecked(x.data() + first_row * width + first, {1, shape.heads, tokens, shape.dim},
+                         {0, shape.dim, width, 1});
 }
 
 }  // namespace
 
-/// Queries, keys and values of a projection's columns: normed and turned where the config says so.
+/// Queries, keys and values of a projection's columns: normalized and rotated if the config says
+/// so.
 Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const LayerPlace& at) {
-  const Index q = config_.heads * config_.dim(), kv = config_.kv_count() * config_.dim();
+  const Index q = config_.heads * config_.dim(), kv = config_.kv_head_count() * config_.dim();
   const AttentionWeights& weights = in.layer(at.layer).self;
   const Index items = in.layout->items();
   Heads heads{{qkv, 0}, {qkv, weights.shared_key ? 0 : q}, {}};
@@ -31,12 +32,13 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
     // Columns that are normed become variables of their own.
     const auto normed = [&](Index first, Index count, const NormWeights& norm) {
       return head_norm(tape, {qkv, first}, {items, count, config_.dim()}, *norm.gain,
-                       config_.epsilon);
+                       config_.norm_epsilon);
     };
     heads.v = {qkv, values};
     heads.q = {normed(0, config_.heads, weights.query_norm), 0};
-    heads.k = weights.shared_key ? heads.q
-                                 : HeadColumns{normed(q, config_.kv_count(), weights.key_norm), 0};
+    heads.k = weights.shared_key
+                  ? heads.q
+                  : HeadColumns{normed(q, config_.kv_head_count(), weights.key_norm), 0};
   }
   if (config_.positions != ModelConfig::Positions::rope) {
     heads.v = {qkv, values};
@@ -44,24 +46,25 @@ Pass::Heads Pass::heads_of(Tape& tape, Variable qkv, const StackInput& in, const
   }
   if (config_.qk_norm) {
     if (weights.shared_key) heads.k = {};
-    heads.q = {turned(tape, std::move(heads.q.of), in, config_.heads), 0};
-    heads.k = weights.shared_key
-                  ? heads.q
-                  : HeadColumns{turned(tape, std::move(heads.k.of), in, config_.kv_count()), 0};
+    heads.q = {rotated(tape, std::move(heads.q.of), in, config_.heads), 0};
+    heads.k =
+        weights.shared_key
+            ? heads.q
+            : HeadColumns{rotated(tape, std::move(heads.k.of), in, config_.kv_head_count()), 0};
     return heads;
   }
-  // Queries and keys are neighbours: one sweep turns both, in place.
-  const Index count = config_.heads + (weights.shared_key ? 0 : config_.kv_count());
+  // Queries and keys are neighbours: one pass rotates both, in place.
+  const Index count = config_.heads + (weights.shared_key ? 0 : config_.kv_head_count());
   heads = {};
-  const Variable all = turned(tape, std::move(qkv), in, count);
+  const Variable all = rotated(tape, std::move(qkv), in, count);
   return {{all, 0}, {all, weights.shared_key ? 0 : q}, {all, values}};
 }
 
-/// The first heads of every row, turned to where it stands.
-Variable Pass::turned(Tape& tape, Variable x, const StackInput& in, Index heads) const {
+/// The first heads of every row, rotated by its position.
+Variable Pass::rotated(Tape& tape, Variable x, const StackInput& in, Index heads) const {
   const HeadShape shape{in.layout->items(), heads, config_.dim()};
   if (in.ropes.size() > 1)
-    return rotate_apart(tape, std::move(x), shape, in.layout->lengths(), in.ropes);
+    return rotate_varlen(tape, std::move(x), shape, in.layout->lengths(), in.ropes);
   const bool cached = use_.cache != nullptr;
   const std::vector<Index> positions = cached ? positions_of(*in.layout) : in.layout->positions();
   return rotate(tape, std::move(x), shape, in.ropes.front(), positions);
@@ -111,17 +114,18 @@ void Pass::keep_stats(const std::string& layer, const Attended& attended, Index&
 
 AttentionExtras Pass::extras(const StackInput& in, const LayerPlace& at, const char* part) const {
   const std::string name = in.weights->name + ".layers." + std::to_string(at.layer) + part;
-  AttentionExtras made{in.weights->table,
-                       [this, name, counted = Index{0}](const Attended& attended) mutable {
-                         if (attended.stats) keep_stats(name, attended, counted);
-                       }};
+  AttentionExtras made{
+      .table = in.weights->table,
+      .after_call = [this, name, counted = Index{0}](const Attended& attended) mutable {
+        if (attended.stats) keep_stats(name, attended, counted);
+      }};
   show_call(name, made);
   return made;
 }
 
 void Pass::show_call(const std::string& layer, AttentionExtras& extras) const {
   if (!options_.attention) return;
-  extras.asked = [this, layer](const View& q, const View& k, const View& v, Attention& how) {
+  extras.before_call = [this, layer](const View& q, const View& k, const View& v, Attention& how) {
     AttentionCall call{layer, q, k, v, how};
     options_.attention(call);
     how = std::move(call.how);
@@ -135,9 +139,9 @@ Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, con
     return linear(tape, over_longformer_rows(tape, x, qkv, in, at), weights.out);
   const Heads heads = heads_of(tape, std::move(qkv), in, at);
   if (use_.cache != nullptr) {
-    KvCache& cache = use_.cache->body().layers[static_cast<std::size_t>(at.layer)];
+    KvCache& cache = impl_of(*use_.cache).layers[static_cast<std::size_t>(at.layer)];
     Attention how = score(in, at);
-    how.pattern = use_.cache->body().pattern(in.layer(at.layer).pattern);
+    how.pattern = impl_of(*use_.cache).pattern(in.layer(at.layer).pattern);
     append(cache, heads.k, heads.v, *in.layout);
     return linear(tape, over_cache(tape, heads.q, cache, how, *in.layout), weights.out);
   }
@@ -149,9 +153,9 @@ Variable Pass::over_rows(Tape& tape, const Heads& heads, const StackInput& in,
   const Pattern& pattern = in.layer(at.layer).pattern;
   if (lsh_part(pattern)) return over_hashed_rows(tape, heads, in, at);
   const HeadShape shape{1, config_.heads, config_.dim()};
-  return attention_apart(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(),
-                         calls_of(score(in, at), pattern, runs_of(*in.layout, *in.layout)),
-                         extras(in, at, ".attention"));
+  return attention_varlen(tape, heads.q, heads.k, heads.v, shape, config_.kv_head_count(),
+                          calls_of(score(in, at), pattern, runs_of(*in.layout, *in.layout)),
+                          extras(in, at, ".attention"));
 }
 
 /// A call for each run; what it drops has a seed of its own.
@@ -195,14 +199,16 @@ Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput
   const auto order = [&](std::size_t i) { return again ? (*at.orders)[i] : nullptr; };
   AttentionExtras extras;
   if (at.orders != nullptr && !again)
-    extras.seen = [&at](const Attended& attended) { at.orders->push_back(attended.rows.order); };
+    extras.after_call = [&at](const Attended& attended) {
+      at.orders->push_back(attended.rows.order);
+    };
   show_call(in.weights->name + ".layers." + std::to_string(at.layer) + ".attention", extras);
   const HeadShape shape{layout.items(), config_.heads, config_.dim()};
   const Pattern& pattern = in.layer(at.layer).pattern;
   if (!layout.packed()) {
     how.pattern = among(pattern, layout.tokens());
     how.order = order(0);
-    return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), how, extras);
+    return attention(tape, heads.q, heads.k, heads.v, shape, config_.kv_head_count(), how, extras);
   }
   std::vector<SequenceCall> calls;
   for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
@@ -211,7 +217,8 @@ Variable Pass::over_hashed_rows(Tape& tape, const Heads& heads, const StackInput
     calls.back().how.order = order(i);
     calls.back().how.dropout.seed = random_bits(how.dropout.seed, {static_cast<Index>(i)});
   }
-  return attention_apart(tape, heads.q, heads.k, heads.v, shape, config_.kv_count(), calls, extras);
+  return attention_varlen(tape, heads.q, heads.k, heads.v, shape, config_.kv_head_count(), calls,
+                          extras);
 }
 
 Attention Pass::cross_score(const LayerPlace& at) const {
@@ -231,10 +238,10 @@ Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, cons
   const HeadShape shape{1, config_.heads, config_.dim()};
   Variable q = linear(tape, x, weights.in);
   if (config_.qk_norm)
-    q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.epsilon);
+    q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.norm_epsilon);
   const Attention how = cross_score(at);
   if (use_.cache != nullptr) {
-    const KvCache& cache = use_.cache->body().sources[static_cast<std::size_t>(at.layer)];
+    const KvCache& cache = impl_of(*use_.cache).sources[static_cast<std::size_t>(at.layer)];
     return linear(tape, over_cache(tape, {q, 0}, cache, how, queries), weights.out);
   }
   check(!in.sources.empty(), "forward: an encoder-decoder without sources");
@@ -242,31 +249,31 @@ Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, cons
   AttentionExtras more = extras(in, at, ".cross_attention");
   more.table = nullptr;
   const Variable y =
-      attention_apart(tape, {q, 0}, heads.k, heads.v, shape, config_.kv_count(),
-                      calls_of(how, full(), runs_of(queries, *in.source_layout)), more);
+      attention_varlen(tape, {q, 0}, heads.k, heads.v, shape, config_.kv_head_count(),
+                       calls_of(how, full(), runs_of(queries, *in.source_layout)), more);
   return linear(tape, y, weights.out);
 }
 
 /// Keys and values of what the encoder read.
 Pass::Heads Pass::source_heads(Tape& tape, const Variable& read, const AttentionWeights& weights) {
   const Variable kv = linear(tape, read, weights.sources);
-  const HeadShape keys{1, config_.kv_count(), config_.dim()};
-  Heads heads{{}, {kv, 0}, {kv, config_.kv_count() * config_.dim()}};
+  const HeadShape keys{1, config_.kv_head_count(), config_.dim()};
+  Heads heads{{}, {kv, 0}, {kv, config_.kv_head_count() * config_.dim()}};
   if (config_.qk_norm)
-    heads.k = {head_norm(tape, heads.k, keys, *weights.key_norm.gain, config_.epsilon), 0};
+    heads.k = {head_norm(tape, heads.k, keys, *weights.key_norm.gain, config_.norm_epsilon), 0};
   return heads;
 }
 
 void Pass::keep_sources(Tape& tape, const Variable& read, const SequenceLayout& layout) {
   for (std::size_t i = 0; i < weights_.stack.layers.size(); ++i) {
     const Heads heads = source_heads(tape, read, *weights_.stack.layers[i].cross);
-    append(use_.cache->body().sources[i], heads.k, heads.v, layout);
+    append(impl_of(*use_.cache).sources[i], heads.k, heads.v, layout);
   }
 }
 
 void Pass::append(KvCache& cache, const HeadColumns& k, const HeadColumns& v,
                   const SequenceLayout& layout) const {
-  const HeadShape keys{1, config_.kv_count(), config_.dim()};
+  const HeadShape keys{1, config_.kv_head_count(), config_.dim()};
   Index row = 0;
   for (std::size_t i = 0; i < layout.lengths().size(); ++i) {
     const Index tokens = layout.lengths()[i];
@@ -287,13 +294,13 @@ Variable Pass::over_cache(Tape& tape, const HeadColumns& q, const KvCache& cache
     how.pattern = among(pattern, cache.tokens(use_.sequences[i]));
     const Index width = shape.heads * shape.dim;
     const auto to =
-        MutableView::trusted(out.data() + row * width, {1, shape.heads, tokens, shape.dim},
-                             {tokens * width, shape.dim, width, 1});
+        MutableView::unchecked(out.data() + row * width, {1, shape.heads, tokens, shape.dim},
+                               {tokens * width, shape.dim, width, 1});
     attend_into(to, heads_in(q.of.value(), row, tokens, shape, q.first), cache,
-                use_.sequences.subspan(i, 1), how, tape.context());
+                use_.sequences.subspan(i, 1), how);
     row += tokens;
   }
   return tape.input(std::move(out));
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

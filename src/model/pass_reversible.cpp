@@ -2,7 +2,7 @@
 #include "model/pass.h"
 #include "nn/elementwise.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 Tensor copy_of(View x) {
@@ -35,8 +35,8 @@ ReversibleStreams split(const Tensor& both) {
 
 }  // namespace
 
-/// A norm and one part of the layer, run anew in backward. Hashed layers meet the order of forward
-/// again, which rounding could change.
+/// A norm and one part of the layer, run again in backward. Hashed layers reuse the order of
+/// forward, which rounding could change.
 Residual Pass::reversible_part(Index site, const StackInput& in, Index index,
                                const Context& context) {
   auto orders = std::make_shared<std::vector<std::shared_ptr<const LshOrder>>>();
@@ -77,7 +77,7 @@ Variable Pass::reversible(Tape& tape, const Variable& x, const StackInput& in) {
   auto kept = std::make_shared<Variable>();
   const auto undo = [self = shared_from_this(), parts, kept, slot = x.slot(),
                      context = tape.context()](const Tensor& gradient) {
-    self->options_.stats = nullptr;  // forward has told
+    self->options_.stats = nullptr;  // forward has reported them
     ReversibleGradients g = reversible_backward(*parts, split(kept->value()), split(gradient));
     add_to(g.dx.x1, g.dx.x2, context);
     slot.add(std::move(g.dx.x1));
@@ -87,4 +87,4 @@ Variable Pass::reversible(Tape& tape, const Variable& x, const StackInput& in) {
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,9 +3,10 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "model/body.h"
+#include "model/transformer_impl.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 std::optional<Rope> rope_of(const ModelConfig& config) {
@@ -20,23 +21,23 @@ std::optional<Rope> rope_of(const ModelConfig& config) {
 
 }  // namespace
 
-Transformer::Body::Body(const ModelConfig& given, ModelWeights made)
+Transformer::Impl::Impl(const ModelConfig& given, ModelWeights made)
     : config(given), weights(std::move(made)), rope(rope_of(config)) {}
 
 Transformer::Transformer(const ModelConfig& config)
-    : body_(std::make_unique<Body>(config, make_weights(config))) {
+    : impl_(std::make_unique<Impl>(config, make_weights(config))) {
   refresh();
 }
 
 Transformer::Transformer(const ModelConfig& config, const WeightSource& source)
-    : body_(std::make_unique<Body>(config, plan_weights(config))) {
+    : impl_(std::make_unique<Impl>(config, plan_weights(config))) {
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     Parameter& parameter = parameters()[i];
-    const Shape& shape = body_->weights.plans[i].shape;
+    const Shape& shape = impl_->weights.plans[i].shape;
     source(parameter, shape);
     const Type type = parameter.value.type();
     check(parameter.shape() == shape && (type == Type::f32 || shape.rank() == 2),
-          "model: ", parameter.name, " is ", text(type), " of shape ", parameter.shape(),
+          "model: ", parameter.name, " is ", to_string(type), " of shape ", parameter.shape(),
           ", expected f32, or any type if it is a matrix, of shape ", shape);
   }
   refresh();
@@ -45,9 +46,9 @@ Transformer::~Transformer() = default;
 Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
-const ModelConfig& Transformer::config() const { return body_->config; }
-std::span<Parameter> Transformer::parameters() { return body_->weights.parameters; }
-std::span<const Parameter> Transformer::parameters() const { return body_->weights.parameters; }
+const ModelConfig& Transformer::config() const { return impl_->config; }
+std::span<Parameter> Transformer::parameters() { return impl_->weights.parameters; }
+std::span<const Parameter> Transformer::parameters() const { return impl_->weights.parameters; }
 
 Parameter& Transformer::parameter(const std::string& name) {
   for (Parameter& parameter : parameters())
@@ -63,10 +64,10 @@ Index Transformer::count() const {
 
 /// Vectors stay as they are: they are few, and norms multiply by them.
 void Transformer::refresh() {
-  if (body_->config.weights == Type::f32) return;
+  if (impl_->config.weight_type == Type::f32) return;
   for (Parameter& parameter : parameters())
     if (parameter.value.shape().rank() == 2)  // a quantized one has no value
-      parameter.working = parameter.value.converted(body_->config.weights);
+      parameter.working = parameter.value.converted(impl_->config.weight_type);
 }
 
 namespace {
@@ -98,7 +99,7 @@ std::vector<Parameter*> product_weights(ModelWeights& weights) {
 }  // namespace
 
 void Transformer::pack(const Context& context) {
-  for (Parameter* weight : product_weights(body_->weights))
+  for (Parameter* weight : product_weights(impl_->weights))
     if (!weight->value.empty() && weight->working.empty()) weight->pack(context);
 }
 
@@ -107,58 +108,58 @@ void Transformer::unpack() {
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const PassOptions& options) const {
-  check(!body_->weights.encoder, "forward: an encoder-decoder without sources, expected some");
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
+  check(!impl_->weights.encoder, "forward: an encoder-decoder without sources, expected some");
+  const auto pass = std::make_shared<Pass>(impl_->config, impl_->weights, options);
   if (tape.records()) pass->train();
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  check(tokens.global.empty() ||
-            (body_->config.global_projections && tokens.global.size() == tokens.ids.size()),
-        "forward: ", tokens.global.size(), " marks of global tokens for ", tokens.ids.size(),
+  const std::vector<std::uint8_t>& global = tokens.global_attention_mask;
+  check(global.empty() || (impl_->config.global_projections && global.size() == tokens.ids.size()),
+        "forward: a global_attention_mask of ", global.size(), " for ", tokens.ids.size(),
         " tokens, expected as many, and a model with global_projections");
-  StackInput in{&body_->weights.stack, layout, body_->ropes_for(tokens.lengths)};
-  in.global = tokens.global;
+  StackInput in{&impl_->weights.stack, layout, impl_->ropes_for(tokens.lengths)};
+  in.global = global;
   return pass->stack(tape, pass->embed(tape, tokens, *layout), in);
 }
 
 Variable Transformer::forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
                               const PassOptions& options) const {
-  check(body_->weights.encoder.has_value(), "forward: sources for a model without an encoder");
+  check(impl_->weights.encoder.has_value(), "forward: sources for a model without an encoder");
   check(tokens.lengths.size() == sources.lengths.size(), "forward: ", tokens.lengths.size(),
         " sequences and sources of ", sources.lengths.size(), ", expected as many");
-  const auto pass = std::make_shared<Pass>(body_->config, body_->weights, options);
+  const auto pass = std::make_shared<Pass>(impl_->config, impl_->weights, options);
   if (tape.records()) pass->train();
   const auto source_layout = std::make_shared<const SequenceLayout>(sources.lengths);
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
   const Variable read =
       pass->stack(tape, pass->embed(tape, sources, *source_layout, Pass::stream_sources),
-                  {&*body_->weights.encoder, source_layout, body_->ropes_for(sources.lengths)});
+                  {&*impl_->weights.encoder, source_layout, impl_->ropes_for(sources.lengths)});
   return pass->stack(tape, pass->embed(tape, tokens, *layout),
-                     {&body_->weights.stack, layout, body_->ropes_for(tokens.lengths), read,
-                      source_layout, body_->config.encoder_layers});
+                     {&impl_->weights.stack, layout, impl_->ropes_for(tokens.lengths), read,
+                      source_layout, impl_->config.encoder_layers});
 }
 
 TokenLoss Transformer::loss(Tape& tape, const Variable& hidden,
                             std::span<const std::int32_t> targets, const CrossEntropy& how) const {
   CrossEntropy with_bias = how;
-  with_bias.bias = body_->weights.head.bias;
-  return cross_entropy(tape, body_->head_rows(tape, hidden), body_->head(), targets, with_bias);
+  with_bias.bias = impl_->weights.head.bias;
+  return cross_entropy(tape, impl_->head_rows(tape, hidden), impl_->head(), targets, with_bias);
 }
 
-Variable Transformer::Body::head_rows(Tape& tape, Variable x) {
-  if (config.scaled_head) x = scale(tape, x, 1 / std::sqrt(static_cast<double>(config.width)));
-  if (!config.masked_head) return x;
+Variable Transformer::Impl::head_rows(Tape& tape, Variable x) {
+  if (config.scale_head) x = scale(tape, x, 1 / std::sqrt(static_cast<double>(config.hidden_size)));
+  if (!config.mlm_head) return x;
   x = linear(tape, x, *weights.head_transform.weight, weights.head_transform.bias);
   x = activate(tape, x, config.activation);
-  return layer_norm(tape, x, *weights.head_norm.gain, weights.head_norm.shift, config.epsilon);
+  return layer_norm(tape, x, *weights.head_norm.gain, weights.head_norm.shift, config.norm_epsilon);
 }
 
 Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
-  Parameter& head = body_->head();
+  Parameter& head = impl_->head();
   check(hidden.shape().rank() == 2 && hidden.shape()[1] == head.shape()[1], "logits: rows ",
         hidden.shape(), ", expected [rows, ", head.shape()[1], "]");
   Tape tape(Tape::Mode::forward, context);
-  const Variable rows = body_->head_rows(tape, tape.input(hidden.clone()));
-  return Tape::take(linear(tape, rows, head, body_->weights.head.bias));
+  const Variable rows = impl_->head_rows(tape, tape.input(hidden.clone()));
+  return Tape::take(linear(tape, rows, head, impl_->weights.head.bias));
 }
 
 }  // namespace rapt

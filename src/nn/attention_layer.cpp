@@ -10,6 +10,7 @@
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 struct RowsAndWidth {
@@ -29,8 +30,8 @@ RowsAndWidth rows_of(const char* where, const Tensor& x, const HeadShape& shape)
 template <class T>
 BasicView<T> heads_in(T* data, RowsAndWidth rows, const HeadShape& shape, Index first) {
   const Index tokens = rows.count / shape.items;
-  return BasicView<T>::trusted(data + first, {shape.items, shape.heads, tokens, shape.dim},
-                               {tokens * rows.width, shape.dim, rows.width, 1});
+  return BasicView<T>::unchecked(data + first, {shape.items, shape.heads, tokens, shape.dim},
+                                 {tokens * rows.width, shape.dim, rows.width, 1});
 }
 
 View view_of(const HeadColumns& columns, const HeadShape& shape) {
@@ -67,11 +68,11 @@ struct Kept {
 
 /// The same place in other memory.
 MutableView moved(const View& view, const Tensor& from, float* to) {
-  return MutableView::trusted(to + (view.data() - from.data()), view.shape(), view.strides());
+  return MutableView::unchecked(to + (view.data() - from.data()), view.shape(), view.strides());
 }
 
 /// Where gradients of columns go: one tensor for each variable that is read, however many of its
-/// columns are. Columns that nobody reads have none.
+/// columns are. Columns that nothing reads have none.
 class ColumnGradients {
  public:
   /// Memory for the gradient of what a view shows of a variable, which must not be asked for twice.
@@ -113,15 +114,15 @@ void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradi
   const MutableView dk = shared ? apart.view() : sums.of(kept.k, call.k);
   const Gradients g =
       attend_backward_into({dq, dk, dv}, moved(call.out, kept.out.value(), gradient.data()), call.q,
-                           call.k, call.v, call.out, call.rows, call.how, context);
+                           call.k, call.v, {call.out, call.rows}, call.how, context);
   if (shared) add_rows(dk, dq);
   if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable, context);
 }
 
 /// Runs calls that write into `out`: short ones side by side, each on threads of its own too.
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
-  if (extras.asked)
-    for (Call& call : given.calls) extras.asked(call.q, call.k, call.v, call.how);
+  if (extras.before_call)
+    for (Call& call : given.calls) extras.before_call(call.q, call.k, call.v, call.how);
   std::vector<Attended> attended(given.calls.size());
   for_each_task(tape.context(), std::ssize(given.calls), [&](Index task, Index) {
     const auto i = static_cast<std::size_t>(task);
@@ -129,7 +130,7 @@ Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) 
     attended[i] = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
   });
   for (std::size_t i = 0; i < attended.size(); ++i) {
-    if (extras.seen) extras.seen(attended[i]);
+    if (extras.after_call) extras.after_call(attended[i]);
     given.calls[i].rows = std::move(attended[i].rows);
   }
   if (!tape.records()) return tape.input(std::move(out));
@@ -147,8 +148,8 @@ Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) 
 template <class T>
 BasicView<T> tokens_of(const BasicView<T>& x, Index first, Index count, Index items = 1) {
   const Index step = x.strides()[2];
-  return BasicView<T>::trusted(x.data() + first * step, {items, x.heads(), count, x.dim()},
-                               {count * step, x.strides()[1], step, 1});
+  return BasicView<T>::unchecked(x.data() + first * step, {items, x.heads(), count, x.dim()},
+                                 {count * step, x.strides()[1], step, 1});
 }
 
 }  // namespace
@@ -164,13 +165,11 @@ Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k, const
   return run(tape, std::move(out), {q, k, v, {std::move(call)}, extras.table}, extras);
 }
 
-Variable attention_apart(Tape& tape, const HeadColumns& q, const HeadColumns& k,
-                         const HeadColumns& v, const HeadShape& shape, Index kv_heads,
-                         const std::vector<SequenceCall>& sequences,
-                         const AttentionExtras& extras) {
-  const auto keys_of = [](const SequenceCall& call) {
-    return call.keys == 0 ? call.tokens : call.keys;
-  };
+Variable attention_varlen(Tape& tape, const HeadColumns& q, const HeadColumns& k,
+                          const HeadColumns& v, const HeadShape& shape, Index kv_heads,
+                          const std::vector<SequenceCall>& sequences,
+                          const AttentionExtras& extras) {
+  const auto keys_of = [](const SequenceCall& call) { return call.keys.value_or(call.tokens); };
   Index query_rows = 0, key_rows = 0;
   for (const SequenceCall& call : sequences) {
     query_rows += call.items * call.tokens;
@@ -204,38 +203,38 @@ Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope
   check(positions.empty() || static_cast<Index>(positions.size()) == rows.count,
         "rotate: ", positions.size(), " positions of ", rows.count, " rows");
   const GradientSlot slot = x.slot();
-  Tensor turned = Tape::take(std::move(x));
+  Tensor rotated = Tape::take(std::move(x));
   const auto where = [=](const std::vector<Index>& list) {
     return list.empty() ? Positions(first) : Positions::list(list);
   };
-  rope.apply(heads_in(turned.data(), rows, shape, 0), where(positions), tape.context());
-  if (!tape.records()) return tape.input(std::move(turned));
-  return tape.made(std::move(turned), [=, context = tape.context()](Tensor gradient) {
+  rope.apply(heads_in(rotated.data(), rows, shape, 0), where(positions), tape.context());
+  if (!tape.records()) return tape.input(std::move(rotated));
+  return tape.made(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
     rope.apply_backward(heads_in(gradient.data(), rows, shape, 0), where(positions), context);
     slot.add(std::move(gradient));
   });
 }
 
-Variable rotate_apart(Tape& tape, Variable x, const HeadShape& shape,
-                      const std::vector<Index>& lengths, const std::vector<Rope>& ropes) {
+Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
+                       const std::vector<Index>& lengths, const std::vector<Rope>& ropes) {
   check_apart("rotate", x.value(), shape,
               std::accumulate(lengths.begin(), lengths.end(), Index{0}));
   check(ropes.size() == lengths.size(), "rotate: ", ropes.size(), " ropes for ", lengths.size(),
         " sequences, expected as many");
   const GradientSlot slot = x.slot();
-  Tensor turned = Tape::take(std::move(x));
-  const auto each = [=, rows = rows_of("rotate", turned, shape)](Tensor& all, const auto& turn) {
+  Tensor rotated = Tape::take(std::move(x));
+  const auto each = [=, rows = rows_of("rotate", rotated, shape)](Tensor& all, const auto& rotate) {
     const MutableView heads = heads_in(all.data(), rows, shape, 0);
     Index first = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
-      turn(ropes[i], tokens_of(heads, first, lengths[i]));
+      rotate(ropes[i], tokens_of(heads, first, lengths[i]));
       first += lengths[i];
     }
   };
-  each(turned,
+  each(rotated,
        [&](const Rope& rope, const MutableView& some) { rope.apply(some, {}, tape.context()); });
-  if (!tape.records()) return tape.input(std::move(turned));
-  return tape.made(std::move(turned), [=, context = tape.context()](Tensor gradient) {
+  if (!tape.records()) return tape.input(std::move(rotated));
+  return tape.made(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
     each(gradient, [&](const Rope& rope, const MutableView& some) {
       rope.apply_backward(some, {}, context);
     });

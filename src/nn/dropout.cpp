@@ -11,6 +11,7 @@
 #include "nn/elementwise.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Rows of 64 numbers that one task takes.
@@ -18,7 +19,7 @@ constexpr Index rows_per_task = 1024;
 
 /// The generator of attention's dropout, whose tiles are 64 columns wide: number i of a tensor is
 /// column i % 64 of row i / 64.
-DropTile tile_of(double rate, const DropoutKey& key, Index first_row) {
+DropoutTile tile_of(double rate, const DropoutKey& key, Index first_row) {
   const std::uint64_t seed = key.mixed();
   return {.key = {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
           .stream = 0,
@@ -44,24 +45,24 @@ struct Stretch {
 };
 
 /// f32 numbers change where they are; what is not a whole row, or of another type, in a copy.
-void drop_block(const AnyMutableView& x, const Stretch& where, DropTile how,
+void drop_block(const AnyMutableView& x, const Stretch& where, DropoutTile how,
                 const Kernels& kernels) {
   auto* at =
       static_cast<std::byte*>(x.data()) + where.first * static_cast<Index>(size_of(x.type()));
   Index done = 0;
   if (x.type() == Type::f32) {
     const Index rows = where.count / tile;
-    kernels.drop(reinterpret_cast<float*>(at), rows, how);
+    kernels.score.dropout(reinterpret_cast<float*>(at), rows, how);
     done = rows * tile;
     how.row += static_cast<std::uint32_t>(rows);
   }
-  for (float room[tile]; done < where.count; done += tile, ++how.row) {
+  for (float scratch[tile]; done < where.count; done += tile, ++how.row) {
     const Index here = std::min(tile, where.count - done);
     void* from = at + done * static_cast<Index>(size_of(x.type()));
-    std::fill(room, room + tile, 0.0f);
-    kernels.load_numbers(from, x.type(), here, room);
-    kernels.drop(room, 1, how);
-    kernels.store_numbers(room, here, x.type(), from);
+    std::fill(scratch, scratch + tile, 0.0f);
+    kernels.vectors.load(from, x.type(), here, scratch);
+    kernels.score.dropout(scratch, 1, how);
+    kernels.vectors.store(scratch, here, x.type(), from);
   }
 }
 
@@ -81,7 +82,8 @@ void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& c
   });
 }
 
-Tensor dropped(const Tensor& x, double rate, const DropoutKey& key, const Context& context) {
+Tensor detail::dropped(const Tensor& x, double rate, const DropoutKey& key,
+                       const Context& context) {
   Tensor y = Tensor::uninitialized(x.shape());
   const AnyMutableView all(y);
   for_each_row_block(context, x.elements(), [&](Index row, Index first, Index numbers) {

@@ -1,11 +1,12 @@
 #include "nn/elementwise.h"
 
 #include "base/check.h"
+#include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "nn/shapes.h"
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 void scale_numbers(const Tensor& x, float factor, Tensor& y, const Context& context) {
@@ -17,7 +18,7 @@ void scale_numbers(const Tensor& x, float factor, Tensor& y, const Context& cont
 
 }  // namespace
 
-void add_to(Tensor& to, const Tensor& more, const Context& context) {
+void detail::add_to(Tensor& to, const Tensor& more, const Context& context) {
   check(to.shape() == more.shape(), "add: shapes ", to.shape(), " and ", more.shape(),
         ", expected the same");
   const NetworkKernels& kernels = network_kernels_of(context);
@@ -26,7 +27,7 @@ void add_to(Tensor& to, const Tensor& more, const Context& context) {
   });
 }
 
-void scale_in_place(Tensor& x, double factor, const Context& context) {
+void detail::scale_in_place(Tensor& x, double factor, const Context& context) {
   scale_numbers(x, static_cast<float>(factor), x, context);
 }
 

@@ -4,7 +4,7 @@
 #include "rapt/dropout.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// to += more, both f32 and row-major of one shape.
 void add_to(Tensor& to, const Tensor& more, const Context& context);
@@ -14,4 +14,4 @@ void scale_in_place(Tensor& x, double factor, const Context& context = {});
 /// What `drop` makes of a copy of f32 numbers, in one pass.
 Tensor dropped(const Tensor& x, double rate, const DropoutKey& key, const Context& context = {});
 
-}  // namespace rapt
+}  // namespace rapt::detail

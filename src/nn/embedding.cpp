@@ -4,25 +4,26 @@
 #include "kernels/context.h"
 #include "nn/matmul/packed_matrix.h"
 #include "nn/matmul/weight.h"
+#include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "nn/shapes.h"
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
 
 void check_ids(const Parameter& table, const Ids& ids) {
   check(table.shape().rank() == 2, "embed: ", table.name, " has shape ", table.shape(),
-        ", expected [entries, width]");
-  const Index entries = table.shape()[0];
+        ", expected [vocab_size, width]");
+  const Index vocab_size = table.shape()[0];
   for (std::size_t i = 0; i < ids.size(); ++i)
-    check(0 <= ids[i] && ids[i] < entries, "embed: id ", i, " is ", ids[i], ", but ", table.name,
-          " has ", entries, " entries");
+    check(0 <= ids[i] && ids[i] < vocab_size, "embed: id ", i, " is ", ids[i], ", but ", table.name,
+          " has ", vocab_size, " rows");
 }
 
-/// A table row may be wanted many times: whoever owns a column adds all its numbers, in order.
+/// A table row may be used many times: the task that owns a column adds all its numbers, in order.
 void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Context& context) {
   const Index width = dtable.shape()[1];
   const NetworkKernels& kernels = network_kernels_of(context);
@@ -34,13 +35,13 @@ void add_rows_back(const Tensor& dy, const Ids& ids, Tensor& dtable, const Conte
 }
 
 void copy_row(const Parameter& table, Index row, float* to, const Context& context) {
-  if (!table.quantized.empty()) return table.quantized.body().expand_row(row, to);
+  if (!table.quantized.empty()) return impl_of(table.quantized).expand_row(row, to);
   if (table.packed != nullptr) return table.packed->expand_row(row, to);
   const Tensor& value = table.value;
   const Index width = value.shape()[1];
   const auto* from = static_cast<const std::byte*>(value.memory()) +
                      row * width * static_cast<Index>(size_of(value.type()));
-  kernels_of(context).load_numbers(from, value.type(), width, to);
+  kernels_of(context).vectors.load(from, value.type(), width, to);
 }
 
 }  // namespace

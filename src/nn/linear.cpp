@@ -6,9 +6,10 @@
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
-/// A tensor [rows, columns] as it lies.
+/// A tensor [rows, columns] as it is in memory.
 Matrix matrix_of(const Tensor& x) {
   return {x.memory(), x.type(), x.shape()[0], x.shape()[1], x.shape()[1], 1};
 }
@@ -17,13 +18,13 @@ void check_linear(const Tape& tape, const Tensor& x, const Parameter& parameter,
                   const Parameter* bias) {
   const Shape weight = parameter.shape();
   check(x.shape().rank() == 2 && x.type() == Type::f32, "linear: x has shape ", x.shape(),
-        " and type ", text(x.type()), ", expected [rows, in] and f32");
+        " and type ", to_string(x.type()), ", expected [rows, in] and f32");
   check(weight.rank() == 2 && weight[1] == x.shape()[1], "linear: weight has shape ", weight,
         ", expected [out, ", x.shape()[1], "] for x ", x.shape());
   if (tape.records()) check_trainable("linear", parameter);
   if (bias == nullptr) return;
   check(bias->value.shape() == Shape{weight[0]} && bias->value.type() == Type::f32,
-        "linear: bias has shape ", bias->value.shape(), " and type ", text(bias->value.type()),
+        "linear: bias has shape ", bias->value.shape(), " and type ", to_string(bias->value.type()),
         ", expected [", weight[0], "] and f32");
 }
 

@@ -7,6 +7,7 @@
 #include "rapt/attention_layer.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Queries, keys and values of one sequence, or of several of one length, in a projection's rows.
@@ -14,9 +15,9 @@ LongformerOperands operands_of(const Tensor& qkv, const Tensor* global_qkv, Inde
                                Index tokens, const SequenceHeads& shape) {
   const Index inner = shape.heads * shape.dim, width = 3 * inner;
   const auto part = [&](const Tensor& of, Index index) {
-    return View::trusted(of.data() + row * width + index * inner,
-                         {items, shape.heads, tokens, shape.dim},
-                         {tokens * width, shape.dim, width, 1});
+    return View::unchecked(of.data() + row * width + index * inner,
+                           {items, shape.heads, tokens, shape.dim},
+                           {tokens * width, shape.dim, width, 1});
   };
   LongformerOperands made{part(qkv, 0), part(qkv, 1), part(qkv, 2)};
   if (global_qkv == nullptr) return made;
@@ -40,7 +41,7 @@ void put_heads(const Tensor& from, float* to, Index width) {
 struct Call {
   Index row, items, tokens;
   Longformer how;
-  LongformerAttended attended = {};
+  Attended attended = {};
 };
 
 std::vector<Call> calls_of(const SequenceHeads& shape, const Longformer& how) {
@@ -66,10 +67,11 @@ void undo(const Call& call, const Tensor& gradient, const Variable& qkv, const V
   const LongformerOperands operands =
       operands_of(qkv.value(), global.empty() ? nullptr : &global.value(), call.row, call.items,
                   call.tokens, shape);
-  const View dout = View::trusted(gradient.data() + call.row * inner,
-                                  {call.items, shape.heads, call.tokens, shape.dim},
-                                  {call.tokens * inner, shape.dim, inner, 1});
-  const LongformerGradients g = attend_backward(dout, operands, call.attended, call.how, context);
+  const View dout = View::unchecked(gradient.data() + call.row * inner,
+                                    {call.items, shape.heads, call.tokens, shape.dim},
+                                    {call.tokens * inner, shape.dim, inner, 1});
+  const LongformerGradients g =
+      attend_longformer_backward(dout, operands, call.attended, call.how, context);
   const Tensor* local[] = {&g.dq, &g.dk, &g.dv};
   for (Index i = 0; i < 3; ++i)
     put_heads(*local[i], dqkv.data() + call.row * width + i * inner, width);
@@ -95,10 +97,10 @@ Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& g
   Tensor out = Tensor::uninitialized({rows, inner});
   auto calls = std::make_shared<std::vector<Call>>(calls_of(shape, how));
   for (Call& call : *calls) {
-    call.attended =
-        attend(operands_of(qkv.value(), global_qkv.empty() ? nullptr : &global_qkv.value(),
-                           call.row, call.items, call.tokens, shape),
-               call.how, tape.context());
+    call.attended = attend_longformer(
+        operands_of(qkv.value(), global_qkv.empty() ? nullptr : &global_qkv.value(), call.row,
+                    call.items, call.tokens, shape),
+        call.how, tape.context());
     put_heads(call.attended.out, out.data() + call.row * inner, inner);
   }
   if (!tape.records()) return tape.input(std::move(out));

@@ -6,11 +6,12 @@
 #include "base/buffer.h"
 #include "nn/elementwise.h"
 #include "nn/matmul/weight.h"
+#include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "nn/shapes.h"
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// A row whose target counts.
@@ -46,7 +47,7 @@ class LossRun {
 
  private:
   void run_chunk(Index first, Index count);
-  /// The rows of x side by side: themselves, or a copy if others lie between them.
+  /// The rows of x side by side: x itself, or a copy if other rows are between them.
   const float* gathered(Index first, Index count);
   RowLoss take_row(float* logits, std::int32_t target) const;
   void add_gradients(const float* rows, Index first, Index count);
@@ -56,11 +57,11 @@ class LossRun {
   const Parameter& head_;
   const Parameter* bias_;
   const std::vector<Target> targets_;
-  const Index entries_, width_;
+  const Index vocab_size_, width_;
   const double smoothing_, divisor_;
   const Index chunk_;
   Tensor dx_, dhead_, dbias_;
-  Buffer<float> logits_, room_;
+  Buffer<float> logits_, rows_;
   Buffer<RowLoss> losses_;
 };
 
@@ -71,13 +72,13 @@ LossRun::LossRun(Tape& tape, const Variable& x, const Parameter& head, std::vect
       head_(head),
       bias_(how.bias),
       targets_(std::move(targets)),
-      entries_(head_.shape()[0]),
+      vocab_size_(head_.shape()[0]),
       width_(head_.shape()[1]),
       smoothing_(how.label_smoothing),
-      divisor_(how.divisor != 0 ? how.divisor : static_cast<double>(targets_.size())),
+      divisor_(how.divisor.value_or(static_cast<double>(targets_.size()))),
       chunk_(std::min(how.chunk, static_cast<Index>(targets_.size()))),
-      logits_(checked_product({chunk_, entries_})),
-      room_(checked_product({chunk_, width_})),
+      logits_(checked_product({chunk_, vocab_size_})),
+      rows_(checked_product({chunk_, width_})),
       losses_(static_cast<Index>(targets_.size())) {
   if (!tape.records()) return;
   if (x.tracked()) dx_ = Tensor(x_.shape());
@@ -106,12 +107,12 @@ void LossRun::run_chunk(Index first, Index count) {
   const float* rows = gathered(first, count);
   multiply_weight(matrix(rows, count, width_), head_,
                   {.data = logits_.data(),
-                   .stride = entries_,
+                   .stride = vocab_size_,
                    .bias = bias_ == nullptr ? nullptr : bias_->value.data()},
                   context_);
-  for_each_row_block(context_, count, entries_, [&](Index begin, Index some) {
+  for_each_row_block(context_, count, vocab_size_, [&](Index begin, Index some) {
     for (Index row = begin; row < begin + some; ++row)
-      losses_[first + row] = take_row(logits_.data() + row * entries_,
+      losses_[first + row] = take_row(logits_.data() + row * vocab_size_,
                                       targets_[static_cast<std::size_t>(first + row)].entry);
   });
   if (!dhead_.empty()) add_gradients(rows, first, count);
@@ -122,8 +123,8 @@ const float* LossRun::gathered(Index first, Index count) {
   if (targets[count - 1].row - targets[0].row == count - 1)
     return x_.data() + targets[0].row * width_;
   for (Index row = 0; row < count; ++row)
-    std::copy_n(x_.data() + targets[row].row * width_, width_, room_.data() + row * width_);
-  return room_.data();
+    std::copy_n(x_.data() + targets[row].row * width_, width_, rows_.data() + row * width_);
+  return rows_.data();
 }
 
 /// log(sum of exp(l)) - l[target], or the mix with the mean of all l that smoothing asks for; and
@@ -131,17 +132,17 @@ const float* LossRun::gathered(Index first, Index count) {
 RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
   const NetworkKernels& kernels = network_kernels_of(context_);
   const double wanted = static_cast<double>(logits[target]);
-  const float most = kernels.largest(logits, entries_);
+  const float most = kernels.largest(logits, vocab_size_);
   // A NaN is nowhere the largest: then none is found, and the answer is no entry.
   const auto likeliest =
-      static_cast<std::int32_t>(std::find(logits, logits + entries_, most) - logits);
-  const double even = smoothing_ / static_cast<double>(entries_);
-  const double spread = smoothing_ == 0 ? 0 : even * kernels.row_sum(logits, entries_);
-  const double sum = kernels.exponentials(logits, entries_, most);
+      static_cast<std::int32_t>(std::find(logits, logits + vocab_size_, most) - logits);
+  const double even = smoothing_ / static_cast<double>(vocab_size_);
+  const double spread = smoothing_ == 0 ? 0 : even * kernels.row_sum(logits, vocab_size_);
+  const double sum = kernels.exponentials(logits, vocab_size_, most);
   if (!dhead_.empty()) {
     const double of_target = (1 - smoothing_ + even) / divisor_;
     const double p = static_cast<double>(logits[target]) / (sum * divisor_);
-    kernels.affine(logits, entries_, static_cast<float>(1 / (sum * divisor_)),
+    kernels.affine(logits, vocab_size_, static_cast<float>(1 / (sum * divisor_)),
                    static_cast<float>(-even / divisor_));
     logits[target] = static_cast<float>(p - of_target);
   }
@@ -150,14 +151,14 @@ RowLoss LossRun::take_row(float* logits, std::int32_t target) const {
 }
 
 void LossRun::add_gradients(const float* rows, Index first, Index count) {
-  const Matrix dlogits = matrix(logits_.data(), count, entries_);
+  const Matrix dlogits = matrix(logits_.data(), count, vocab_size_);
   multiply_backward(dlogits.transposed(), matrix(rows, count, width_), head_,
                     {.data = dhead_.data(), .stride = width_, .add = true}, context_);
   if (bias_ != nullptr) add_row_sums(logits_.data(), count, dbias_, context_);
   if (dx_.empty()) return;
-  const bool in_place = rows != room_.data();
+  const bool in_place = rows != rows_.data();
   const Target* targets = targets_.data() + first;
-  float* to = in_place ? dx_.data() + targets[0].row * width_ : room_.data();
+  float* to = in_place ? dx_.data() + targets[0].row * width_ : rows_.data();
   multiply_backward(dlogits, matrix(head_.used()), head_, {.data = to, .stride = width_}, context_);
   for (Index row = 0; row < count && !in_place; ++row)
     std::copy_n(to + row * width_, width_, dx_.data() + targets[row].row * width_);
@@ -167,13 +168,13 @@ std::vector<Target> targets_of(const Variable& x, const Parameter& head,
                                std::span<const std::int32_t> given) {
   const RowShape shape = rows_of("cross_entropy", x);
   check(head.shape().rank() == 2 && head.shape()[1] == shape.width, "cross_entropy: ", head.name,
-        " has shape ", head.shape(), ", expected [entries, ", shape.width, "]");
+        " has shape ", head.shape(), ", expected [vocab_size, ", shape.width, "]");
   check(static_cast<Index>(given.size()) == shape.rows, "cross_entropy: ", given.size(),
         " targets for ", shape.rows, " rows");
   std::vector<Target> targets;
   for (std::size_t row = 0; row < given.size(); ++row) {
     check(given[row] < head.shape()[0], "cross_entropy: target ", row, " is ", given[row], ", but ",
-          head.name, " has ", head.shape()[0], " entries");
+          head.name, " has ", head.shape()[0], " rows");
     if (given[row] >= 0) targets.push_back({static_cast<Index>(row), given[row]});
   }
   return targets;
@@ -184,8 +185,9 @@ void check_options(const Parameter& head, const CrossEntropy& how) {
         "cross_entropy: bias has another shape than [", head.shape()[0], "]");
   check(how.label_smoothing >= 0 && how.label_smoothing <= 1, "cross_entropy: label_smoothing is ",
         how.label_smoothing, ", expected 0 to 1");
-  check(how.divisor >= 0 && std::isfinite(how.divisor), "cross_entropy: divisor is ", how.divisor,
-        ", expected a positive number, or 0");
+  const double divisor = how.divisor.value_or(1);
+  check(divisor > 0 && std::isfinite(divisor), "cross_entropy: divisor is ", divisor,
+        ", expected a positive number");
   check(how.chunk >= 1, "cross_entropy: chunk is ", how.chunk, ", expected at least 1");
 }
 
@@ -195,7 +197,7 @@ TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
                         std::span<const std::int32_t> targets, const CrossEntropy& how) {
   std::vector<Target> counted = targets_of(x, head, targets);
   check_options(head, how);
-  const double divisor = how.divisor != 0 ? how.divisor : static_cast<double>(counted.size());
+  const double divisor = how.divisor.value_or(static_cast<double>(counted.size()));
   Tensor value({1});
   if (counted.empty())
     return {.loss = tape.input(std::move(value)),

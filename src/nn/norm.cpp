@@ -1,11 +1,12 @@
 #include <memory>
 
 #include "base/buffer.h"
+#include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "nn/shapes.h"
 #include "rapt/nn.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Rows whose gains' gradients are added up in f32 before they enter a sum in f64.

@@ -5,6 +5,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Sites of the two parts in a layer's key.
@@ -24,7 +25,7 @@ void subtract(Tensor& from, const Tensor& less) {
 
 void check_streams(const char* where, const ReversibleStreams& x) {
   check(x.x1.type() == Type::f32 && x.x2.type() == Type::f32, where, ": streams of ",
-        text(x.x1.type()), " and ", text(x.x2.type()), " given, expected f32");
+        to_string(x.x1.type()), " and ", to_string(x.x2.type()), " given, expected f32");
   check(x.x1.shape() == x.x2.shape(), where, ": streams of shape ", x.x1.shape(), " and ",
         x.x2.shape(), " given, expected the same");
 }
@@ -33,8 +34,8 @@ void check_streams(const char* where, const ReversibleStreams& x) {
 const Tensor& fitting(const Tensor& y, const char* part, const char* what, Index layer,
                       const Shape& shape) {
   check(y.type() == Type::f32 && y.shape() == shape, "reversible: ", part, " of layer ", layer,
-        " gave ", what, " of shape ", y.shape(), " and type ", text(y.type()), ", expected ", shape,
-        " and f32");
+        " gave ", what, " of shape ", y.shape(), " and type ", to_string(y.type()), ", expected ",
+        shape, " and f32");
   return y;
 }
 

@@ -1,6 +1,6 @@
 #include "nn/rows.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 void add_row_sums(const float* x, Index rows, Tensor& to, const Context& context) {
   constexpr Index columns = 64;
@@ -18,4 +18,4 @@ void add_row_sums(const float* x, Index rows, Tensor& to, const Context& context
   });
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,10 +5,10 @@
 
 #include "base/sizes.h"
 #include "kernels/context.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 inline const NetworkKernels& network_kernels_of(const Context& context) {
   return *kernels_of(context).network;
@@ -51,4 +51,4 @@ inline void for_each_column_block(const Context& context, Index width,
 /// to += the sums of `rows` rows as wide as `to`, in f64 from the first row to the last.
 void add_row_sums(const float* x, Index rows, Tensor& to, const Context& context);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,6 +3,7 @@
 #include "positions/table_rows.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 void check_axial(const char* where, const Axial& axial) {

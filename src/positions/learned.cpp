@@ -3,6 +3,7 @@
 #include "positions/table_rows.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// The row of every token. Throws if a token has none.

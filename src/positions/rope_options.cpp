@@ -1,9 +1,9 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "positions/rope_frequencies.h"
+#include "positions/rope_angles.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 void check_factor(const char* what, double factor) {
@@ -46,10 +46,8 @@ struct CheckScaling {
     check_factor("YaRN's slow", s.slow);
     check(std::isfinite(s.fast) && s.fast >= s.slow, "rope: YaRN's fast is ", s.fast,
           ", expected a finite number of at least slow, ", s.slow);
-    check(std::isfinite(s.mscale) && s.mscale >= 0 && std::isfinite(s.mscale_all_dim) &&
-              s.mscale_all_dim >= 0,
-          "rope: YaRN's mscale and mscale_all_dim are ", s.mscale, " and ", s.mscale_all_dim,
-          ", expected finite numbers of at least 0");
+    check_factor("YaRN's mscale", s.mscale.value_or(1));
+    check_factor("YaRN's mscale_all_dim", s.mscale_all_dim.value_or(1));
     check_attention_factor(s.attention_factor);
   }
   void operator()(const Llama3Rope& s) const {
@@ -92,15 +90,16 @@ void check_sections(const RopeOptions& options, Index channels) {
 }  // namespace
 
 Index paired_channels(const RopeOptions& options) {
-  return options.rotated == 0 || options.proportional ? options.dim : options.rotated;
+  return options.proportional ? options.dim : options.rotated.value_or(options.dim);
 }
 
 void check_rope_options(const RopeOptions& options) {
   check(1 <= options.dim && options.dim <= (Index{1} << 20), "rope: dim is ", options.dim,
         ", expected 1 to 2^20");
-  check(0 <= options.rotated && options.rotated <= options.dim && options.rotated % 2 == 0,
-        "rope: ", options.rotated, " rotated channels of ", options.dim,
-        " given, expected an even number, at most dim");
+  const Index rotated = options.rotated.value_or(2);
+  check(rotated >= 2 && rotated % 2 == 0 && (!options.rotated || rotated <= options.dim),
+        "rope: ", rotated, " rotated channels of ", options.dim,
+        " given, expected an even number, at least 2 and at most dim");
   const Index channels = paired_channels(options);
   check(channels % 2 == 0, "rope: all ", channels,
         " channels cannot form pairs, expected an even dim or an even number of rotated channels");
@@ -114,4 +113,4 @@ void check_rope_options(const RopeOptions& options) {
         "rope: xPos and sections given, expected one of the two: xPos knows one axis");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

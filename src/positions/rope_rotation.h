@@ -5,12 +5,12 @@
 #include "kernels/context.h"
 #include "rapt/rope.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 enum class RotaryDirection { forward, backward };
 
-/// Pairs of channels of `in` turned into `out`, which may be the same memory. All is checked.
-struct Rotation {
+/// Rotates pairs of channels of `in` into `out`, which may be the same memory. All is checked.
+struct RopeRotation {
   AnyMutableView out;
   AnyView in;
   Index pairs;
@@ -18,13 +18,13 @@ struct Rotation {
   RotaryDirection direction;
 };
 
-/// Tokens whose turns are looked up together.
+/// Tokens whose cosines and sines are looked up together.
 inline constexpr Index rope_block = 64;
-/// Finds the turns of `count` tokens of an item, at most rope_block; they stay valid until the same
-/// worker asks again.
-using TakeTurns =
-    std::function<void(Index item, Index first, Index count, Index worker, const float** turns)>;
+/// Finds the rows of cosines and sines of `count` tokens of an item, at most rope_block; they stay
+/// valid until the same worker asks again.
+using LoadCosSin =
+    std::function<void(Index item, Index first, Index count, Index worker, const float** cos_sin)>;
 
-void rotate(const Rotation& rotation, const TakeTurns& take, const Context& context);
+void rotate(const RopeRotation& rotation, const LoadCosSin& load, const Context& context);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace rapt {
+namespace rapt::detail {
 
 RopeRows::RopeRows(const RopeTable& table, std::span<const Index> axes,
                    const TokenPositions& positions, TokenGrid grid, const Context& context)
@@ -12,7 +12,8 @@ RopeRows::RopeRows(const RopeTable& table, std::span<const Index> axes,
   const bool from_pages =
       RopeTable::keeps(positions.lowest()) && RopeTable::keeps(positions.highest());
   if (from_pages && positions.axes() == 1) return;
-  rooms_ = Buffer<float>(checked_product({workers(context), rope_block, table.row_numbers()}));
+  scratch_ =
+      Buffer<float>(checked_product({worker_count(context), rope_block, table.row_numbers()}));
 }
 
 void RopeRows::make_pages(const Context& context) const {
@@ -35,33 +36,33 @@ void RopeRows::make_pages(const Context& context) const {
   });
 }
 
-void RopeRows::take(Index item, Index first, Index count, Index worker, const float** turns) {
+void RopeRows::load(Index item, Index first, Index count, Index worker, const float** cos_sin) {
   for (Index i = 0; i < count; ++i) {
-    float* own = rooms_.size() == 0 ? nullptr : room(worker, i);
-    turns[i] = positions_.axes() == 1 ? row(positions_.at(item, first + i), own)
-                                      : joined_row(item, first + i, own);
+    float* own = scratch_.size() == 0 ? nullptr : scratch(worker, i);
+    cos_sin[i] = positions_.axes() == 1 ? row(positions_.at(item, first + i), own)
+                                        : joined_row(item, first + i, own);
   }
 }
 
-const float* RopeRows::row(Index position, float* room) const {
+const float* RopeRows::row(Index position, float* scratch) const {
   if (RopeTable::keeps(position)) return table_.row(position);
-  table_.turns().write_row(position, room);
-  return room;
+  table_.rotations().write_row(position, scratch);
+  return scratch;
 }
 
-const float* RopeRows::joined_row(Index item, Index token, float* room) const {
+const float* RopeRows::joined_row(Index item, Index token, float* scratch) const {
   const Index pairs = table_.pairs();
   for (Index i = 0; i < pairs; ++i) {
     const Index position = positions_.at(item, token, axes_[static_cast<std::size_t>(i)]);
     if (!RopeTable::keeps(position)) {
-      table_.turns().write_pair(position, i, room);
+      table_.rotations().write_pair(position, i, scratch);
       continue;
     }
     const float* from = table_.row(position);
-    room[i] = from[i];
-    room[pairs + i] = from[pairs + i];
+    scratch[i] = from[i];
+    scratch[pairs + i] = from[pairs + i];
   }
-  return room;
+  return scratch;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,33 +6,33 @@
 #include "base/fpmode.h"
 #include "base/memory.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-double RopeTurns::angle(Index pair, Index position) const {
+double PairRotations::angle(Index pair, Index position) const {
   return static_cast<double>(position) * frequencies[static_cast<std::size_t>(pair)];
 }
 
-double RopeTurns::size(Index pair, Index position) const {
+double PairRotations::size(Index pair, Index position) const {
   if (growth.empty()) return factor;
   const auto distance = static_cast<double>(position - center);
   return factor * std::exp(growth[static_cast<std::size_t>(pair)] * distance);
 }
 
-void RopeTurns::write_pair(Index position, Index pair, float* row) const {
+void PairRotations::write_pair(Index position, Index pair, float* row) const {
   row[pair] = static_cast<float>(size(pair, position) * std::cos(angle(pair, position)));
   row[pairs() + pair] = static_cast<float>(size(pair, position) * std::sin(angle(pair, position)));
 }
 
-void RopeTurns::write_row(Index position, float* row) const {
+void PairRotations::write_row(Index position, float* row) const {
   for (Index pair = 0; pair < pairs(); ++pair) write_pair(position, pair, row);
 }
 
-RopeTable::RopeTable(RopeTurns turns)
-    : turns_(std::move(turns)),
+RopeTable::RopeTable(PairRotations rotations)
+    : rotations_(std::move(rotations)),
       slots_(new Slot[kept_positions / page_rows]()),
       steps_(page_rows * row_numbers()) {
   const FlushDenormals guard;  // whatever the caller rounds like, rapt rounds to nearest
-  const RopeTurns from_center{turns_.frequencies, turns_.growth, 0, 1};
+  const PairRotations from_center{rotations_.frequencies, rotations_.growth, 0, 1};
   for (Index r = 0; r < page_rows; ++r) {
     double* row = steps_.data() + r * row_numbers();
     for (Index i = 0; i < pairs(); ++i) {
@@ -51,15 +51,15 @@ std::size_t RopeTable::page_bytes() const {
   return static_cast<std::size_t>(page_rows * row_numbers()) * sizeof(float);
 }
 
-/// The turn of a page's first position times the steps within a page: one sine for 128 rows, and in
-/// f64 the product is as exact as a sine of its own.
+/// The rotation of a page's first position times the steps within a page: one sine for 128 rows,
+/// and in f64 the product is as exact as a sine of its own.
 void RopeTable::make_page(Index page) const {
   if (has_page(page)) return;
   const Index first = page * page_rows;
   auto* rows = static_cast<float*>(allocate_memory(page_bytes()));
   for (Index i = 0; i < pairs(); ++i) {
-    const double c = turns_.size(i, first) * std::cos(turns_.angle(i, first));
-    const double s = turns_.size(i, first) * std::sin(turns_.angle(i, first));
+    const double c = rotations_.size(i, first) * std::cos(rotations_.angle(i, first));
+    const double s = rotations_.size(i, first) * std::sin(rotations_.angle(i, first));
     for (Index r = 0; r < page_rows; ++r) {
       const double* step = steps_.data() + r * row_numbers() + i;
       float* to = rows + r * row_numbers() + i;
@@ -72,4 +72,4 @@ void RopeTable::make_page(Index page) const {
     release_memory(rows, page_bytes());  // another thread was first
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

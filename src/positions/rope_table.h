@@ -7,11 +7,11 @@
 #include "base/buffer.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// How pairs turn with the position. A row of turns holds all cosines and then all sines, each
-/// times the size of its pair.
-struct RopeTurns {
+/// How pairs rotate with the position. A row holds all cosines and then all sines, each times the
+/// size of its pair.
+struct PairRotations {
   std::vector<double> frequencies;  // radians per position
   std::vector<double> growth;       // logarithm of the growth per position, xPos only; else empty
   Index center = 0;                 // the position without growth
@@ -24,11 +24,11 @@ struct RopeTurns {
   void write_row(Index position, float* row) const;
 };
 
-/// Rows of turns by position, in pages that are made when they are first asked for and never change
-/// or go away: reading needs no lock.
+/// Rows of cosines and sines by position, in pages that are made when they are first asked for and
+/// never change or go away: reading needs no lock.
 class RopeTable {
  public:
-  explicit RopeTable(RopeTurns turns);
+  explicit RopeTable(PairRotations rotations);
   ~RopeTable();
   RopeTable(const RopeTable&) = delete;
   RopeTable& operator=(const RopeTable&) = delete;
@@ -36,8 +36,8 @@ class RopeTable {
   static constexpr Index page_rows = 128;
   static constexpr Index kept_positions = Index{1} << 20;
 
-  const RopeTurns& turns() const { return turns_; }
-  Index pairs() const { return turns_.pairs(); }
+  const PairRotations& rotations() const { return rotations_; }
+  Index pairs() const { return rotations_.pairs(); }
   Index row_numbers() const { return 2 * pairs(); }
   /// Whether the row of this position is kept in a page.
   static bool keeps(Index position) { return 0 <= position && position < kept_positions; }
@@ -57,9 +57,9 @@ class RopeTable {
   Slot& slot(Index page) const { return slots_[static_cast<std::size_t>(page)]; }
   std::size_t page_bytes() const;
 
-  RopeTurns turns_;
+  PairRotations rotations_;
   std::unique_ptr<Slot[]> slots_;
-  Buffer<double> steps_;  // [page_rows] rows of turns from the first position of a page
+  Buffer<double> steps_;  // [page_rows] rows, counted from the first position of a page
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,6 +8,7 @@
 #include "rapt/positions.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 void check_sinusoidal(const Sinusoidal& how) {
@@ -41,9 +42,9 @@ Tensor sinusoidal(const Sinusoidal& how, std::span<const Index> positions) {
   const Index step = interleaved ? 2 : 1;
   const Index cosines = interleaved ? 1 : sines(how);
   for (Index i = 0; i < sines(how); ++i) {
-    const double turn = frequency(how, i);
+    const double radians = frequency(how, i);
     for (Index t = 0; t < count; ++t) {
-      const double angle = static_cast<double>(at.at(0, t)) * turn;
+      const double angle = static_cast<double>(at.at(0, t)) * radians;
       float* row = table.data() + t * how.dim;
       row[i * step] = static_cast<float>(std::sin(angle));
       if (i < how.dim / 2) row[cosines + i * step] = static_cast<float>(std::cos(angle));

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/views.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 void check_table(const char* where, const char* name, const View& table) {
   check(table.shape().rank() == 2, where, ": ", name, " has shape ", table.shape(),
@@ -54,4 +54,4 @@ Tensor add_up(const View& dout, const RowOfToken& row, Index first, const Shape&
   return gradient;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 
 #include "positions/token_positions.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Which row of a table belongs to a token.
 using RowOfToken = std::function<Index(Index item, Index token)>;
@@ -22,4 +22,4 @@ void look_up(const View& table, const RowOfToken& row, Index first, Tensor& out)
 /// tokens.
 Tensor add_up(const View& dout, const RowOfToken& row, Index first, const Shape& table);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 void check_reach(const char* where, Index position) {
@@ -54,4 +54,4 @@ void TokenPositions::take_numbers(const char* where, const Positions& positions,
   axis_stride_ = given / axes_;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

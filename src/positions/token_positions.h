@@ -2,7 +2,7 @@
 
 #include "rapt/positions.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The positions of the tokens of one call, checked.
 class TokenPositions {
@@ -34,4 +34,4 @@ class TokenPositions {
   Index lowest_ = 0, highest_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

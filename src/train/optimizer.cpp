@@ -7,12 +7,10 @@
 #include "base/check.h"
 #include "nn/rows.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 void check_options(const AdamW& how) {
-  check(how.learning_rate >= 0 && std::isfinite(how.learning_rate), "optimizer: learning_rate is ",
-        how.learning_rate, ", expected a finite number that is not negative");
   for (const double beta : {how.beta1, how.beta2})
     check(beta >= 0 && beta < 1, "optimizer: beta is ", beta, ", expected 0 to less than 1");
   check(how.epsilon >= 0, "optimizer: epsilon is ", how.epsilon, ", expected at least 0");
@@ -70,9 +68,9 @@ GradientNorm gradient_norm(std::span<Parameter* const> parameters, const Context
   return result;
 }
 
-double clip_factor(double norm, double limit) {
-  check(limit >= 0, "clip: limit is ", limit, ", expected at least 0");
-  return limit == 0 ? 1 : std::min(1.0, limit / (norm + 1e-6));
+double clip_factor(double norm, std::optional<double> limit) {
+  check(limit.value_or(1) > 0, "clip: the limit is ", limit.value_or(1), ", expected more than 0");
+  return limit ? std::min(1.0, *limit / (norm + 1e-6)) : 1;
 }
 
 Optimizer::Optimizer(std::vector<Parameter*> parameters, const AdamW& how)
@@ -121,4 +119,4 @@ void clear_gradients(std::span<Parameter* const> parameters) {
   for (Parameter* parameter : parameters) parameter->gradient = {};
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -7,7 +8,7 @@
 #include "rapt/tape.h"
 #include "rapt/train.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The length of all gradients taken as one vector.
 struct GradientNorm {
@@ -20,8 +21,8 @@ struct GradientNorm {
 GradientNorm gradient_norm(std::span<Parameter* const> parameters, const Context& context = {});
 
 /// What gradients are multiplied by so that their norm is at most `limit`, as PyTorch's
-/// clip_grad_norm_ does: limit / (norm + 1e-6) if that is less than 1. A limit of 0: 1.
-double clip_factor(double norm, double limit);
+/// clip_grad_norm_ does: limit / (norm + 1e-6) if that is less than 1. Without a limit: 1.
+double clip_factor(double norm, std::optional<double> limit);
 
 /// What Adam remembers of a parameter.
 struct AdamState {
@@ -43,7 +44,6 @@ class Optimizer {
 
   /// Moves every parameter that has a gradient; the gradients stay as they are.
   void step(const Step& now, const Context& context = {});
-  void step(const Context& context = {}) { step({.learning_rate = how_.learning_rate}, context); }
 
   std::span<Parameter* const> parameters() const { return parameters_; }
   std::span<const AdamState> state() const { return state_; }
@@ -59,4 +59,4 @@ class Optimizer {
 /// Forgets the gradients: the next ones are not added to them.
 void clear_gradients(std::span<Parameter* const> parameters);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,17 +6,22 @@
 #include "rapt/train.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
-void check_schedule(const Schedule& schedule) {
-  check(schedule.peak >= 0 && std::isfinite(schedule.peak), "schedule: peak is ", schedule.peak,
+void check_schedule(const TrainOptions& options) {
+  const Schedule& schedule = options.schedule;
+  check(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
+        "train: learning_rate is ", options.learning_rate,
         ", expected a finite number that is not negative");
-  check(schedule.floor >= 0 && schedule.floor <= schedule.peak, "schedule: floor is ",
-        schedule.floor, ", expected 0 to the peak, ", schedule.peak);
-  check(schedule.warmup >= 0, "schedule: warmup is ", schedule.warmup, ", expected at least 0");
-  check(schedule.decay == Schedule::Decay::constant || schedule.steps > schedule.warmup,
-        "schedule: ", schedule.steps, " steps, expected more than the ", schedule.warmup,
-        " of the warmup");
+  check(schedule.min_learning_rate >= 0 && schedule.min_learning_rate <= options.learning_rate,
+        "train: min_learning_rate is ", schedule.min_learning_rate,
+        ", expected 0 to learning_rate, which is ", options.learning_rate);
+  check(schedule.warmup_steps >= 0, "train: warmup_steps is ", schedule.warmup_steps,
+        ", expected at least 0");
+  check(schedule.decay == Schedule::Decay::constant || options.steps > schedule.warmup_steps,
+        "train: steps is ", options.steps, ", expected more than warmup_steps, which is ",
+        schedule.warmup_steps);
 }
 
 /// 1 at the start of the decay, 0 at its end.
@@ -28,14 +33,16 @@ double share_left(Schedule::Decay decay, double done) {
 
 }  // namespace
 
-double learning_rate_at(const Schedule& schedule, Index step) {
-  check_schedule(schedule);
-  check(step >= 0, "schedule: step is ", step, ", expected at least 0");
-  if (step < schedule.warmup)
-    return schedule.peak * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup);
-  const double length = static_cast<double>(schedule.steps - schedule.warmup);
-  const double done = std::min(1.0, static_cast<double>(step - schedule.warmup) / length);
-  return schedule.floor + (schedule.peak - schedule.floor) * share_left(schedule.decay, done);
+double learning_rate_at(const TrainOptions& options, Index step) {
+  check_schedule(options);
+  check(step >= 0, "train: step is ", step, ", expected at least 0");
+  const Schedule& schedule = options.schedule;
+  const double peak = options.learning_rate, least = schedule.min_learning_rate;
+  const Index warmup = schedule.warmup_steps;
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double length = static_cast<double>(options.steps - warmup);
+  const double done = std::min(1.0, static_cast<double>(step - warmup) / length);
+  return least + (peak - least) * share_left(schedule.decay, done);
 }
 
 }  // namespace rapt

@@ -10,11 +10,12 @@
 #include "formats/tensors/safetensors.h"
 #include "model/cost.h"
 #include "rapt/machine.h"
-#include "train/data/packing.h"
+#include "train/data/packed_batch.h"
 #include "train/run/folder_guard.h"
 #include "train/run/run_folder.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -32,7 +33,7 @@ std::vector<Parameter*> pointers(std::span<Parameter> parameters) {
 /// A layer whose attention looks at one key only has stopped learning where to look.
 constexpr double saturated_share = 0.9;
 
-/// A disk that stays full ends a run: going on would spend hours on steps that are lost in the end.
+/// A disk that stays full ends a run: otherwise it would spend hours on steps that are lost.
 constexpr Index most_failed_saves = 3;
 
 /// Memory of a step that is kept for the next one.
@@ -40,32 +41,32 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-                 const Context& context, OldRun old_run)
-    : store_(folder, {.keep = config.train.keep, .locked = true}),
+Trainer::Trainer(const RunConfig& config, const std::string& folder, OldRun old_run,
+                 const TrainEvents& events, const Context& context)
+    : store_(folder, {.keep = config.train.keep_checkpoints, .locked = true}),
       events_(events),
-      pause_([&events] {
+      cancel_check_([&events] {
         if (events.stop && events.stop()) throw StopAsked();
       }),
-      prepared_(prepare_run(config, folder, store_, old_run, pause_)),
+      prepared_(prepare_run(config, folder, store_, old_run, cancel_check_)),
       config_(prepared_.config),
       context_(context),
       model_(config_.model),
-      data_(open_data(config_.data, prepared_.tokenizer, pause_)),
+      data_(open_data(config_.data, prepared_.tokenizer, cancel_check_)),
       optimizer_(pointers(model_.parameters()), config.train.optimizer),
       metrics_(folder + "/" + metrics_name) {
-  check(data_->entries() <= config_.model.vocabulary, "train: the data has ", data_->entries(),
-        " different tokens, but model.vocabulary is ", config_.model.vocabulary,
-        "; expected at least as many");
+  check(data_->vocab_size() <= *config_.model.vocab_size, "train: the data has ",
+        data_->vocab_size(), " different tokens, but model.vocab_size is ",
+        *config_.model.vocab_size, "; expected at least as many");
   origin_ = {
       .isa = context_.isa(), .version = version(), .numerics = numerics_revision, .tokenizer = {}};
-  if (prepared_.goes_on) {
+  if (prepared_.resumes) {
     origin_.tokenizer = tokenizer_hash(config_, folder);
     resume();
   }
-  // All is well: from here on the folder is this run's.
-  if (!prepared_.goes_on) store_.clear();
-  if (prepared_.goes_on)
+  // Everything is checked: from here on the folder belongs to this run.
+  if (!prepared_.resumes) store_.clear();
+  if (prepared_.resumes)
     metrics_.cut_after(step_, pending_ ? step_ - 1 : step_);
   else
     metrics_.cut_after(-1, -1);
@@ -77,13 +78,13 @@ void Trainer::notice(const std::string& line) const {
   if (events_.notice) events_.notice(line);
 }
 
-void Trainer::pass_notices() {
-  for (const std::string& line : store_.take_notices()) notice(line);
+void Trainer::pass_warnings() {
+  for (const std::string& line : store_.take_warnings()) notice(line);
 }
 
 void Trainer::resume() {
   const std::optional<Index> latest = store_.latest();
-  pass_notices();
+  pass_warnings();
   if (!latest)
     fail_input("train: no checkpoint in ", store_.folder(),
                " is whole; start the run over, or take another folder");
@@ -96,7 +97,7 @@ void Trainer::resume() {
   waits_ = state.waits;
   evaluated_ = state.evaluated;
   pending_ = state.pending;
-  notice("going on from step " + std::to_string(step_));
+  notice("resuming from step " + std::to_string(step_));
   if (const std::string other = bits_may_differ(state, origin_); !other.empty()) notice(other);
 }
 
@@ -104,8 +105,8 @@ void Trainer::resume() {
 Trainer::StepLoss Trainer::gradients() {
   StepLoss sum;
   std::vector<PackedBatch> batches;
-  for (Index i = 0; i < config_.train.accumulate; ++i) {
-    const Batch batch = data_->batch(step_ * config_.train.accumulate + i);
+  for (Index i = 0; i < config_.train.accumulation_steps; ++i) {
+    const Batch batch = data_->batch(step_ * config_.train.accumulation_steps + i);
     sum.counted += batch.counted();
     batches.push_back(packed(batch));
     sum.tokens +=
@@ -117,7 +118,8 @@ Trainer::StepLoss Trainer::gradients() {
     Tape tape(Tape::Mode::train, context_);
     // Each batch of a step drops other numbers.
     const PassOptions options{
-        .dropout = {config_.train.seed, step_ * config_.train.accumulate + static_cast<Index>(i)}};
+        .dropout = {config_.train.seed,
+                    step_ * config_.train.accumulation_steps + static_cast<Index>(i)}};
     const Variable hidden = batch.sources.ids.empty()
                                 ? model_.forward(tape, batch.tokens, options)
                                 : model_.forward(tape, batch.tokens, batch.sources, options);
@@ -144,7 +146,7 @@ void Trainer::check_finite(double loss, const GradientNorm& norm) {
                                : "the gradient of " + norm.bad->name + " is not finite (loss " +
                                      std::to_string(loss) + ")";
   fail_input("train: ", what, " at step ", step_ + 1, "; ", saved,
-             ". A lower learning_rate or clip may help");
+             ". A lower learning_rate or max_grad_norm may help");
 }
 
 void Trainer::report(const StepLoss& loss, double learning_rate, double norm, double seconds) {
@@ -167,14 +169,14 @@ void Trainer::take_step() {
   const StepLoss loss = gradients();
   const GradientNorm norm = gradient_norm(optimizer_.parameters(), context_);
   check_finite(loss.mean(), norm);
-  const double learning_rate = learning_rate_at(config_.train.schedule, step_);
+  const double learning_rate = learning_rate_at(config_.train, step_);
   moving_ = true;
   optimizer_.step({.learning_rate = learning_rate,
-                   .gradient_factor = clip_factor(norm.norm, config_.train.clip)},
+                   .gradient_factor = clip_factor(norm.norm, config_.train.max_grad_norm)},
                   context_);
   model_.refresh();
   ++step_;
-  ++result_.taken;
+  ++result_.steps_taken;
   result_.loss = loss.mean();
   pending_ = evaluation_due();
   moving_ = false;
@@ -185,9 +187,9 @@ Evaluation Trainer::evaluate() {
   Evaluation made{.step = step_};
   Accuracy accuracy;
   double total = 0;
-  for (Index i = 0; i < data_->evaluations(); ++i) {
-    pause_();
-    const Batch batch = data_->evaluation(i);
+  for (Index i = 0; i < data_->eval_batches(); ++i) {
+    cancel_check_();
+    const Batch batch = data_->eval_batch(i);
     const PackedBatch rows = packed(batch);
     Tape tape(Tape::Mode::forward, context_);
     const PassOptions options{.stats = i == 0 ? &made.layers : nullptr};
@@ -217,12 +219,12 @@ bool Trainer::ends(const Evaluation& evaluation) {
   best_loss_ = better ? evaluation.loss : best_loss_;
   waits_ = better ? 0 : waits_ + 1;
   evaluated_ |= better;
-  if (config_.train.until > 0 && evaluation.exact >= config_.train.until) {
-    result_.end = TrainResult::End::accuracy;
+  if (config_.train.target_accuracy && evaluation.exact >= *config_.train.target_accuracy) {
+    result_.finish_reason = TrainResult::Finish::accuracy;
     return true;
   }
-  if (config_.train.patience > 0 && waits_ >= config_.train.patience) {
-    result_.end = TrainResult::End::patience;
+  if (config_.train.patience && waits_ >= *config_.train.patience) {
+    result_.finish_reason = TrainResult::Finish::patience;
     return true;
   }
   return false;
@@ -241,10 +243,10 @@ void Trainer::save() {
   failed_saves_ = 0;
 }
 
-/// A disk that is full in the middle of a run may have room again later; in the end it must have.
+/// A disk that is full in the middle of a run may have space again later; at the end it must.
 void Trainer::save_if_due(bool last) {
-  const Index every = config_.train.save_every;
-  if (!last && (every == 0 || step_ % every != 0)) return;
+  const std::optional<Index> every = config_.train.save_every;
+  if (!last && (!every || step_ % *every != 0)) return;
   try {
     save();
   } catch (const std::exception& error) {
@@ -256,28 +258,27 @@ void Trainer::save_if_due(bool last) {
     notice("step " + std::to_string(step_) + " is not saved: " + error.what() +
            "; training ends after " + std::to_string(most_failed_saves) + " failed saves in a row");
   }
-  pass_notices();
+  pass_warnings();
 }
 
-/// When an error ends the run, the steps before it are not lost: unless it came while weights were
-/// moving, or from saving them.
+/// Saves the steps before an error, unless it came while weights were changing, or from saving.
 void Trainer::save_before_error() noexcept {
-  if (moving_ || result_.taken == 0 || tried_ == step_) return;
+  if (moving_ || result_.steps_taken == 0 || tried_ == step_) return;
   try {
     save();
   } catch (...) {
-    // The first error is the one to hear of; the checkpoints there were are whole.
+    // The first error is the one to report; earlier checkpoints are whole.
   }
 }
 
 bool Trainer::evaluation_due() const {
-  const Index every = config_.train.evaluate_every;
+  const std::optional<Index> every = config_.train.evaluate_every;
   const bool last = step_ == config_.train.steps;
-  return data_->evaluations() > 0 && (last || (every > 0 && step_ % every == 0));
+  return data_->eval_batches() > 0 && (last || (every && step_ % *every == 0));
 }
 
 TrainResult Trainer::run() {
-  if (config_.model.weights == Type::bf16) peak_gflops_ = measure_bf16_gflops(context_, 0.1);
+  if (config_.model.weight_type == Type::bf16) peak_gflops_ = measure_bf16_gflops(context_, 0.1);
   if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(context_, 0.1);
   // Sources are read and counted too.
   const bool both = config_.model.kind == ModelConfig::Kind::encoder_decoder;
@@ -288,13 +289,13 @@ TrainResult Trainer::run() {
   bool ended = step_ >= config_.train.steps && !pending_;
   try {
     while (!ended) {
-      pause_();
-      ended = !goes_further();
+      cancel_check_();
+      ended = !advance();
       save_if_due(ended);
     }
   } catch (const StopAsked&) {
-    result_.end = TrainResult::End::stopped;
-    if (result_.taken > 0) save_if_due(true);
+    result_.finish_reason = TrainResult::Finish::stopped;
+    if (result_.steps_taken > 0) save_if_due(true);
   } catch (...) {
     save_before_error();
     throw;
@@ -303,7 +304,7 @@ TrainResult Trainer::run() {
   return result_;
 }
 
-bool Trainer::goes_further() {
+bool Trainer::advance() {
   if (!pending_) take_step();
   bool ended = step_ >= config_.train.steps;
   if (pending_) {
@@ -315,17 +316,17 @@ bool Trainer::goes_further() {
   return !ended;
 }
 
-TrainResult train(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-                  const Context& context, OldRun old_run) {
+TrainResult train(const RunConfig& config, const std::string& folder, OldRun old_run,
+                  const TrainEvents& events, const Context& context) {
   check_apart(config.data, folder);
-  if (old_run != OldRun::start_over) check_free(folder);
+  if (old_run != OldRun::overwrite) check_free(folder);
   try {
     FolderGuard guard(folder);
-    Trainer trainer(config, folder, events, context, old_run);
+    Trainer trainer(config, folder, old_run, events, context);
     guard.keep();
     return trainer.run();
   } catch (const StopAsked&) {  // while data was read: nothing has changed
-    return {.end = TrainResult::End::stopped};
+    return {.finish_reason = TrainResult::Finish::stopped};
   }
 }
 

@@ -5,21 +5,21 @@
 #include "rapt/train.h"
 #include "train/data/data.h"
 #include "train/optimizer.h"
-#include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
+#include "train/run/checkpoint_store.h"
+#include "train/run/metrics_file.h"
 #include "train/run/run_folder.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Thrown by a pause when whoever watches wants the run to end.
+/// Thrown by the cancel check when the caller wants the run to end.
 struct StopAsked {};
 
 /// One run, from the newest checkpoint of its folder to its end.
 class Trainer {
  public:
   /// The caller holds the lock of the folder.
-  Trainer(const RunConfig& config, const std::string& folder, const TrainEvents& events,
-          const Context& context, OldRun old_run);
+  Trainer(const RunConfig& config, const std::string& folder, OldRun old_run,
+          const TrainEvents& events, const Context& context);
 
   TrainResult run();
 
@@ -37,8 +37,8 @@ class Trainer {
   void check_finite(double loss, const GradientNorm& norm);
   void report(const StepLoss& loss, double learning_rate, double norm, double seconds);
   Evaluation evaluate();
-  /// Takes a step unless an evaluation is left from the last one; false at the end of the run.
-  bool goes_further();
+  /// Takes a step unless an evaluation of the last one is pending; false at the end of the run.
+  bool advance();
   void save();
   void save_if_due(bool last);
   void save_before_error() noexcept;
@@ -46,11 +46,11 @@ class Trainer {
   /// Whether the run ends here, and why.
   bool ends(const Evaluation& evaluation);
   void notice(const std::string& line) const;
-  void pass_notices();
+  void pass_warnings();
 
   CheckpointStore store_;
   const TrainEvents& events_;
-  const Pause pause_;
+  const CancelCheck cancel_check_;
   const PreparedRun prepared_;
   const RunConfig& config_;
   const Context context_;
@@ -72,4 +72,4 @@ class Trainer {
   TrainResult result_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -70,7 +70,7 @@ TEST(AttendBackward, SharesTheGradientOfLseAmongTheLogits) {
   for (const Context& context : every_isa()) {
     Attention how{.pattern = causal(), .bias = dense_bias(dense), .sinks = {0.5f, -1}};
     const Attended y = attend(q, k, k, how, context);
-    const Gradients g = attend_backward(zeros, q, k, k, y.out, y.rows, how, context, dlse);
+    const Gradients g = attend_backward({zeros, dlse}, q, k, k, y, how, context);
     std::vector<double> by_head(2, 0);
     for (Index row = 0; row < 2 * 2 * 70; ++row) {
       by_head[row / 70 % 2] += dlse.numbers()[row];
@@ -80,8 +80,11 @@ TEST(AttendBackward, SharesTheGradientOfLseAmongTheLogits) {
     for (std::size_t head = 0; head < 2; ++head)
       EXPECT_NEAR(g.dsinks.numbers()[head], by_head[head], 1e-4);
     for (const float number : g.dv.numbers()) ASSERT_EQ(number, 0);
-    expect_refused([&] { attend_backward(zeros, q, k, k, y.out, y.rows, how, context, zeros); },
-                   {"dlse", "[2, 2, 70, 8]", "[2, 2, 70]"});
+    expect_refused(
+        [&] {
+          attend_backward({zeros, zeros}, q, k, k, y, how, context);
+        },
+        {"dlse", "[2, 2, 70, 8]", "[2, 2, 70]"});
   }
 }
 

@@ -114,7 +114,7 @@ TEST(Attend, ErrsNoMoreThanTheNaiveF32WayOnAverage) {
 TEST(Attend, ExplainNamesTheIsaTheThreadsAndTheTiles) {
   for (const std::string& isa : supported_isas()) {
     const std::string words =
-        explain({1, 8, 128, 64}, {1, 8, 128, 64}, {1, 8, 128, 64}, {}, Context(2, isa));
+        explain({1, 8, 128, 64}, {1, 8, 128, 64}, {1, 8, 128, 64}, {}, Type::f32, Context(2, isa));
     EXPECT_NE(words.find(isa), std::string::npos) << words;
     const std::size_t threads = words.find("threads");
     ASSERT_NE(threads, std::string::npos) << words;

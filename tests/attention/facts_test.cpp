@@ -95,7 +95,7 @@ std::vector<double> reach_of(const Pattern& pattern, int layers, Index token) {
   for (int layer = layers - 1; layer >= 0; --layer) {
     const Tensor& x = inputs[static_cast<std::size_t>(layer)];
     const Attended& y = outputs[static_cast<std::size_t>(layer)];
-    const Gradients g = attend_backward(gradient, x, x, x, y.out, y.rows, how);
+    const Gradients g = attend_backward(gradient, x, x, x, y, how);
     for (Index i = 0; i < gradient.elements(); ++i)
       gradient.data()[i] = g.dq.data()[i] + g.dk.data()[i] + g.dv.data()[i];
   }

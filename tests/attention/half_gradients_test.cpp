@@ -55,7 +55,7 @@ double median_error(const Tensor& got, const Truth& want, Index dim) {
 
 std::vector<Context> every_context() {
   std::vector<Context> all = every_isa();
-  all.insert(all.end(), every_pair_isa().begin(), every_pair_isa().end());
+  all.insert(all.end(), every_bf16_isa().begin(), every_bf16_isa().end());
   return all;
 }
 
@@ -67,10 +67,10 @@ TEST(HalfGradients, NearlyOneHotRowsAreAsExactAsTheirType) {
     const DefinedGradients want = define_gradients(p, doubles(wide.dout.view()));
     for (const Context& context : every_context()) {
       const Attended y = attend(o.q, o.k, o.v, how, context);
-      const Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y.out, y.rows, how, context);
-      EXPECT_LE(median_error(g.dq, want.dq, 32), u) << text(type) << " on " << context.isa();
-      EXPECT_LE(median_error(g.dk, want.dk, 32), u) << text(type) << " on " << context.isa();
-      EXPECT_LE(median_error(g.dv, want.dv, 32), u) << text(type) << " on " << context.isa();
+      const Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y, how, context);
+      EXPECT_LE(median_error(g.dq, want.dq, 32), u) << to_string(type) << " on " << context.isa();
+      EXPECT_LE(median_error(g.dk, want.dk, 32), u) << to_string(type) << " on " << context.isa();
+      EXPECT_LE(median_error(g.dv, want.dv, 32), u) << to_string(type) << " on " << context.isa();
     }
   }
 }
@@ -87,7 +87,7 @@ TEST(HalfGradients, AreWithinTheF32BoundAndOneRoundingWhereOperandsAreWidened) {
       truth->slack.push_back(0x1p-11 * std::fabs(truth->value[i]) + 0x1p-25);
   for (const Context& context : every_isa()) {
     const Attended y = attend(o.q, o.k, o.v, how, context);
-    Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y.out, y.rows, how, context);
+    Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y, how, context);
     for (Tensor* part : {&g.dq, &g.dk, &g.dv}) *part = part->converted(Type::f32);
     EXPECT_WITHIN_BOUND(g, want, std::string("f16 on ") + context.isa());
   }
@@ -99,7 +99,7 @@ void expect_rounded_once(const char* what, const Gradients& got, const Gradients
   for (const auto part : {&Gradients::dq, &Gradients::dk, &Gradients::dv})
     EXPECT_SILENT(different_bits(what, (got.*part).converted(Type::f32).numbers(),
                                  (wide.*part).converted(type).converted(Type::f32).numbers()))
-        << text(type) << " on " << context.isa();
+        << to_string(type) << " on " << context.isa();
 }
 
 TEST(HalfGradients, OfHashedAttentionAreTheF32OnesRoundedOnce) {
@@ -109,7 +109,7 @@ TEST(HalfGradients, OfHashedAttentionAreTheF32OnesRoundedOnce) {
   for (const Context& context : every_isa()) {
     const auto gradients = [&](const Operands16& x) {
       const Attended y = attend(x.q, x.k, x.v, how, context);
-      return attend_backward(x.dout, x.q, x.k, x.v, y.out, y.rows, how, context);
+      return attend_backward(x.dout, x.q, x.k, x.v, y, how, context);
     };
     expect_rounded_once("lsh", gradients(o), gradients(wide), Type::f16, context);
   }
@@ -135,8 +135,8 @@ TEST(HalfGradients, OfReformersLocalAttentionAreTheF32OnesRoundedOnce) {
     for (const Context& context : every_isa()) {
       const ReformerLocal how{.chunk = chunk, .before = 1, .after = 1};
       const auto gradients = [&](const Operands16& x) {
-        const Attended y = attend_local(x.q, x.k, x.v, how, context);
-        return attend_local_backward(x.dout, x.q, x.k, x.v, y, how, context);
+        const Attended y = attend_reformer_local(x.q, x.k, x.v, how, context);
+        return attend_reformer_local_backward(x.dout, x.q, x.k, x.v, y, how, context);
       };
       expect_rounded_once("local", gradients(o), gradients(wide), Type::f16, context);
     }
@@ -150,7 +150,8 @@ TEST(HalfGradients, OfLongformerAreTheF32OnesRoundedOnce) {
   for (const Context& context : every_isa()) {
     const auto gradients = [&](const Operands16& x) {
       const LongformerOperands six{x.q, x.k, x.v, x.k, x.q, x.v};
-      return attend_backward(x.dout, six, attend(six, how, context), how, context);
+      return attend_longformer_backward(x.dout, six, attend_longformer(six, how, context), how,
+                                        context);
     };
     const LongformerGradients got = gradients(o), want = gradients(wide);
     using Part = Tensor LongformerGradients::*;
@@ -186,8 +187,8 @@ TEST(HalfGradients, NothingIsKeptForThemWhereNobodyAsks) {
   longformer.classes[0] = longformer.classes[50] = TokenClass::global;
   using Kept = std::pair<Tensor, Rows>;
   expect_nothing_kept("longformer", longformer, [&](const Longformer& how, const Context& context) {
-    LongformerAttended y = attend({o.q, o.k, o.v, o.k, o.q, o.v}, how, context);
-    return Kept(std::move(y.out), std::move(y.local));
+    Attended y = attend_longformer({o.q, o.k, o.v, o.k, o.q, o.v}, how, context);
+    return Kept(std::move(y.out), std::move(y.rows));
   });
   expect_nothing_kept("bigbird", BigBird{.block = 16}, [&](const BigBird& how, const Context& c) {
     Attended y = attend_bigbird(o.q, o.k, o.v, how, c);
@@ -196,7 +197,7 @@ TEST(HalfGradients, NothingIsKeptForThemWhereNobodyAsks) {
   for (const Index chunk : {16, 64})
     expect_nothing_kept("local", ReformerLocal{.chunk = chunk, .after = 1},
                         [&](const ReformerLocal& how, const Context& context) {
-                          Attended y = attend_local(o.q, o.k, o.v, how, context);
+                          Attended y = attend_reformer_local(o.q, o.k, o.v, how, context);
                           return Kept(std::move(y.out), std::move(y.rows));
                         });
 }
@@ -215,7 +216,7 @@ TEST(HalfGradients, OfARoundedOutputAreWithinItsRounding) {
   for (const Context& context : every_context()) {
     const Attended y = attend(o.q, o.k, o.v, how, context);
     EXPECT_EQ(y.rows.out, nullptr);
-    Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y.out, y.rows, how, context);
+    Gradients g = attend_backward(o.dout, o.q, o.k, o.v, y, how, context);
     for (Tensor* part : {&g.dq, &g.dk, &g.dv}) *part = part->converted(Type::f32);
     EXPECT_WITHIN_BOUND(g, want, std::string("a rounded output on ") + context.isa());
   }
@@ -237,7 +238,7 @@ TEST(HalfGradients, AnOutputOfAnotherCallIsRefused) {
   const Operands16 o({1, 1, 5, 8}, Type::bf16);
   Attended y = attend(o.q, o.k, o.v);
   y.rows.out = std::make_shared<Tensor>(Shape{1, 1, 5, 4});
-  expect_refused([&] { attend_backward(o.dout, o.q, o.k, o.v, y.out, y.rows); },
+  expect_refused([&] { attend_backward(o.dout, o.q, o.k, o.v, y); },
                  {"[1, 1, 5, 4]", "[1, 1, 5, 8]", "rows"});
 }
 

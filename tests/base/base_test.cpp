@@ -12,6 +12,7 @@
 #include "rapt/context.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 template <class Call>

@@ -14,6 +14,7 @@
 #include "support/engine.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Calls of different character: every score part, one-token decode, few keys, ragged, one big
@@ -76,7 +77,7 @@ TEST(Determinism, BatchNeighboursDoNotMatter) {
     for (Index item = 0; item < 5; ++item) {
       const auto alone = [&](const Tensor& tensor) {
         const Shape shape{1, tensor.shape()[1], tensor.shape()[2], tensor.shape()[3]};
-        return View::trusted(tensor.view().row(item, 0, 0), shape, shape.row_major());
+        return View::unchecked(tensor.view().row(item, 0, 0), shape, shape.row_major());
       };
       const Answer got =
           run(alone(all.dout), alone(all.q), alone(all.k), alone(all.v), all.how, context);
@@ -203,26 +204,26 @@ TEST(Determinism, TheOrderOfKeyGroupsShowsInNoBit) {
 
 TEST(Determinism, TurnsAreTakenInOrder) {
   constexpr Index count = 8;
-  Turns turns(2);
+  OrderedSection section(2);
   std::vector<Index> order;
   std::vector<std::thread> threads;
   for (Index turn = count - 1; turn >= 0; --turn)
     threads.emplace_back([&, turn] {
-      turns.enter(1, turn);
+      section.enter(1, turn);
       order.push_back(turn);
-      turns.leave(1);
+      section.release(1);
     });
   for (std::thread& thread : threads) thread.join();
   for (Index turn = 0; turn < count; ++turn) EXPECT_EQ(order[static_cast<std::size_t>(turn)], turn);
 }
 
 TEST(Determinism, WhoWaitsForAFailedTurnFailsToo) {
-  Turns turns(1);
+  OrderedSection section(1);
   std::thread failing([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    turns.give_up(std::make_exception_ptr(std::bad_alloc()));
+    section.abort(std::make_exception_ptr(std::bad_alloc()));
   });
-  EXPECT_THROW(turns.enter(0, 1), std::bad_alloc);
+  EXPECT_THROW(section.enter(0, 1), std::bad_alloc);
   failing.join();
 }
 

@@ -12,6 +12,7 @@
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {

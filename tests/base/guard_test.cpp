@@ -49,7 +49,7 @@ void expect_stays_inside(const Sizes& s, Guarded::Side side, const Context& cont
     const Attended got = attend_into(out.out(), q, k, v, how, context);
     const Problem p = problem(q, k, v, how);
     EXPECT_WITHIN_BOUND(out, got, define(p), "guarded on " + context.isa());
-    const Gradients gradients = attend_backward(dout, q, k, v, out, got.rows, how, context);
+    const Gradients gradients = attend_backward(dout, q, k, v, {out, got.rows}, how, context);
     EXPECT_WITHIN_BOUND(gradients, define_gradients(p, doubles(dout)),
                         "guarded on " + context.isa());
   }
@@ -85,7 +85,7 @@ TEST(Guard, StridedOperandsAreReadOnlyWhereTheirRowsLie) {
         for (Index token = 0; token < tokens; ++token)
           for (Index column = 0; column < dim; ++column)
             last_head[token * heads * dim + column] = static_cast<float>(random.normal());
-        views.push_back(View::trusted(last_head, {1, 1, tokens, dim}, {0, 0, heads * dim, 1}));
+        views.push_back(View::unchecked(last_head, {1, 1, tokens, dim}, {0, 0, heads * dim, 1}));
       }
       const Answer got = run(views[3], views[0], views[1], views[2], {}, context);
       const Problem p = problem(views[0], views[1], views[2]);
@@ -103,8 +103,8 @@ TEST(Guard, AttendIntoWritesItsElementsAndNothingElse) {
       const Tensor v = random_tensor({2, 3, 90, value_dim}, 3);
       const Index row = 3 * value_dim + 5, item = 70 * row + 11, margin = 256;
       std::vector<float> memory(static_cast<std::size_t>(2 * item + 2 * margin), canary);
-      const MutableView out = MutableView::trusted(memory.data() + margin, {2, 3, 70, value_dim},
-                                                   {item, value_dim, row, 1});
+      const MutableView out = MutableView::unchecked(memory.data() + margin, {2, 3, 70, value_dim},
+                                                     {item, value_dim, row, 1});
       for (Index n = 0; n < 2 * 3 * 70 * value_dim; ++n)  // stale numbers must not survive
         out.row(n / value_dim / 210, n / value_dim / 70 % 3, n / value_dim % 70)[n % value_dim] =
             NAN;

@@ -52,7 +52,7 @@ TEST(IndexWidth, StridesPastTwoToThe31AreFollowed) {
       const Attended got = attend_into(out.view(), q.view(), k.view(), v.view(), {}, context);
       EXPECT_WITHIN_BOUND(out.view(), got, define(p), what);
       const Gradients gradients = attend_backward(dout.view(), q.view(), k.view(), v.view(),
-                                                  out.view(), got.rows, {}, context);
+                                                  {out.view(), got.rows}, {}, context);
       EXPECT_WITHIN_BOUND(gradients, define_gradients(p, doubles(dout.view())), what);
     }
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 TEST(RandomBits, AreThoseOfSplitMix) {

@@ -19,6 +19,7 @@
 #include "base/threads/threads.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 constexpr Index thread_counts[] = {1, 2, 3, 7};

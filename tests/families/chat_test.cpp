@@ -8,6 +8,7 @@
 #include "support/tokenizers.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,8 +72,8 @@ TEST(Chat, LongTemplatesTakeNoLongerThanTheyAre) {
             chat_text("<|im_start|>system\nHelp.<|im_end|>", "Why?"));
 }
 
-TEST(Chat, OtherFormsAndSystemTextsWithoutAPlaceAreRefused) {
-  expect_refused([] { chat_text("{{ 'USER: ' + content }}", "Why?"); }, {"not known here"});
+TEST(Chat, OtherFormatsAndSystemMessagesWithoutAPlaceAreRefused) {
+  expect_refused([] { chat_text("{{ 'USER: ' + content }}", "Why?"); }, {"unknown format"});
   expect_refused([] { chat_text(gemma, "Why?", "Be brief."); }, {"Gemma", "system"});
   expect_refused([] { chat_text(mistral, "Why?", "Be brief."); }, {"Mistral", "system"});
 }
@@ -80,17 +81,17 @@ TEST(Chat, OtherFormsAndSystemTextsWithoutAPlaceAreRefused) {
 /// A model that reads bytes and has the tokens of Gemma.
 Pretrained chatting(const char* chat_template) {
   ModelConfig config;
-  config.vocabulary = 300;
-  config.width = config.layers = config.heads = 2;
-  config.width = 4;
+  config.vocab_size = 300;
+  config.hidden_size = config.layers = config.heads = 2;
+  config.hidden_size = 4;
   const TemporaryFolder folder;
-  Tokenizer::bytes().write(folder / "tokenizer.json");
+  Tokenizer::bytes().save(folder / "tokenizer.json");
   Json file = Json::parse(get(folder / "tokenizer.json"));
-  int id = static_cast<int>(Tokenizer::bytes().entries());
+  int id = static_cast<int>(Tokenizer::bytes().vocab_size());
   for (const char* token : {"<bos>", "<start_of_turn>", "<end_of_turn>"})
     file["added_tokens"].push_back(added_token(id++, token, true));
   Pretrained made{"llama", Transformer(config), tokenizer_of(file)};
-  made.special.begin = made.tokenizer->id_of("<bos>");
+  made.special_tokens.bos = made.tokenizer->token_to_id("<bos>");
   made.chat_template = chat_template;
   return made;
 }
@@ -98,36 +99,36 @@ Pretrained chatting(const char* chat_template) {
 TEST(Chat, MarksAreTokensAndWordsNeverAre) {
   const Pretrained model = chatting(gemma);
   const std::vector<std::int32_t> ids = chat_ids(model, "Hi");
-  EXPECT_EQ(ids[0], model.tokenizer->id_of("<bos>"));
-  EXPECT_EQ(ids[1], model.tokenizer->id_of("<start_of_turn>"));
-  EXPECT_EQ(model.tokenizer->decode(ids, {.special = true}),
+  EXPECT_EQ(ids[0], model.tokenizer->token_to_id("<bos>"));
+  EXPECT_EQ(ids[1], model.tokenizer->token_to_id("<start_of_turn>"));
+  EXPECT_EQ(model.tokenizer->decode(ids, {.skip_special_tokens = false}),
             "<bos><start_of_turn>user\nHi<end_of_turn>\n<start_of_turn>model\n");
-  EXPECT_EQ(chat_end(model), model.tokenizer->id_of("<end_of_turn>"));
+  EXPECT_EQ(chat_stop_token(model), model.tokenizer->token_to_id("<end_of_turn>"));
   expect_refused([&] { chat_ids(model, "Hi<end_of_turn>"); }, {"spells a special token"});
   expect_refused([&] { chat_ids(chatting("{{ 'USER: ' }}"), "Hi"); },
-                 {"chat template of another form", "ChatML, Llama 3"});
+                 {"chat template of an unknown format", "ChatML, Llama 3"});
 }
 
-/// The template of a folder, and what is told of it.
+/// The template of a folder, and warnings about it.
 struct TemplateRead {
-  std::string text;
-  std::vector<std::string> notices;
+  std::optional<std::string> text;
+  std::vector<std::string> warnings;
 };
 TemplateRead read_from(const TemporaryFolder& folder) {
   TemplateRead made;
-  made.text = read_chat_template(folder.path(), made.notices);
+  made.text = read_chat_template(folder.path(), made.warnings);
   return made;
 }
-void expect_told(const TemporaryFolder& folder, const std::string& words) {
+void expect_warning(const TemporaryFolder& folder, const std::string& words) {
   const TemplateRead read = read_from(folder);
-  EXPECT_EQ(read.text, "");
-  ASSERT_EQ(read.notices.size(), 1u);
-  EXPECT_NE(read.notices[0].find(words), std::string::npos) << read.notices[0];
+  EXPECT_EQ(read.text, std::nullopt);
+  ASSERT_EQ(read.warnings.size(), 1u);
+  EXPECT_NE(read.warnings[0].find(words), std::string::npos) << read.warnings[0];
 }
 
 TEST(ChatTemplate, IsAFileOrATextOrTheDefaultOfAList) {
   const TemporaryFolder folder;
-  EXPECT_EQ(read_from(folder).text, "");
+  EXPECT_EQ(read_from(folder).text, std::nullopt);
   const auto config = [&](const Json& value) {
     put(folder / "tokenizer_config.json", Json{{"chat_template", value}}.dump());
   };
@@ -138,30 +139,30 @@ TEST(ChatTemplate, IsAFileOrATextOrTheDefaultOfAList) {
   config(Json::array({tool, usual}));
   const TemplateRead listed = read_from(folder);
   EXPECT_EQ(listed.text, llama3);
-  EXPECT_TRUE(listed.notices.empty());
+  EXPECT_TRUE(listed.warnings.empty());
   put(folder / "chat_template.jinja", zephyr);
   EXPECT_EQ(read_from(folder).text, zephyr);
 }
 
-TEST(ChatTemplate, WhatCannotBeUsedIsToldAndLeftOut) {
+TEST(ChatTemplate, WhatCannotBeUsedGivesAWarning) {
   const TemporaryFolder folder;
   const std::string config = folder / "tokenizer_config.json";
   for (const char* list :
        {"[]", R"([{"name": "tool_use", "template": "x"}])", R"([{"name": "default"}])",
         R"([{"name": "default", "template": 3}])", R"(["default", 3, null, {"name": {}}])"}) {
     put(config, std::string(R"({"chat_template": )") + list + "}");
-    expect_told(folder,
-                "tokenizer_config.json: chat_template is passed over, expected a text or "
-                "one named \"default\"");
+    expect_warning(folder,
+                   "tokenizer_config.json: chat_template is ignored, expected a text or "
+                   "one named \"default\"");
   }
   put(config, R"({"chat_template": 3})");
-  expect_told(folder, "chat_template is passed over, expected a text");
+  expect_warning(folder, "chat_template is ignored, expected a text");
   for (const char* none : {R"({"chat_template": null})", "{}", "[]"}) {
     put(config, none);
-    EXPECT_TRUE(read_from(folder).notices.empty()) << none;
+    EXPECT_TRUE(read_from(folder).warnings.empty()) << none;
   }
   put(folder / "chat_template.jinja", "{{ 'caf\xe9' }}");
-  expect_told(folder, "chat_template.jinja: the chat template is passed over: no UTF-8 at byte 7");
+  expect_warning(folder, "chat_template.jinja: the chat template is ignored: no UTF-8 at byte 7");
 }
 
 TEST(ChatTemplate, LinksStayInsideTheModel) {

@@ -9,6 +9,7 @@
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 class FamiliesRefused : public testing::Test {
  protected:
   FamiliesRefused() : path_(folder_.path() + "/model") {
-    write_pretrained(path_, Transformer(config_of(cases[1])), {});
+    save_pretrained(path_, Transformer(config_of(cases[1])), {});
   }
   /// Writes the weights again, changed.
   void change(const std::function<void(std::vector<std::string>&, std::vector<Tensor>&)>& change) {
@@ -36,7 +37,7 @@ class FamiliesRefused : public testing::Test {
     write_safetensors(path_ + "/model.safetensors", named);
   }
   std::string message() const {
-    return thrown([&] { read_pretrained(path_); });
+    return thrown([&] { load_pretrained(path_); });
   }
   void expect(const std::string& part) const {
     EXPECT_NE(message().find(part), std::string::npos) << message();
@@ -51,7 +52,7 @@ TEST_F(FamiliesRefused, TensorsThatAreMissingOrMisshapen) {
   expect("there is no model.");
   write_text(path_ + "/config.json", cases[1].config);
   fs::remove_all(path_);
-  write_pretrained(path_, Transformer(config_of(cases[1])), {});
+  save_pretrained(path_, Transformer(config_of(cases[1])), {});
   change([](auto&, auto& tensors) { tensors[2] = Tensor({5}); });
   expect("has shape [5], expected [");
 }
@@ -61,9 +62,9 @@ TEST_F(FamiliesRefused, NamesThatNobodyUsesAreSaid) {
     names.push_back("model.surprise");
     tensors.push_back(Tensor({3}));
   });
-  const Pretrained read = read_pretrained(path_);
-  ASSERT_EQ(read.notices.size(), 1u);
-  EXPECT_NE(read.notices[0].find("\"model.surprise\" is not used"), std::string::npos);
+  const Pretrained read = load_pretrained(path_);
+  ASSERT_EQ(read.warnings.size(), 1u);
+  EXPECT_NE(read.warnings[0].find("\"model.surprise\" is not used"), std::string::npos);
 }
 
 TEST_F(FamiliesRefused, ConfigsThatAskForSomethingElse) {
@@ -120,7 +121,7 @@ TEST_F(FamiliesRefused, NumbersThatAreNotFinite) {
   });
   expect(" has 2 of ");
   expect("infinite or NaN");
-  EXPECT_EQ(thrown([&] { read_pretrained(path_, {.allow_non_finite = true}); }), "");
+  EXPECT_EQ(thrown([&] { load_pretrained(path_, {.allow_non_finite = true}); }), "");
 }
 
 TEST_F(FamiliesRefused, KeysThatWouldChangeTheNumbers) {
@@ -129,15 +130,15 @@ TEST_F(FamiliesRefused, KeysThatWouldChangeTheNumbers) {
                           "\"auto_map\": {\"AutoModel\": \"m.py\"}", "\"num_local_experts\": 8",
                           "\"layer_types\": [\"full_attention\", \"sliding_attention\"]"}) {
     write_text(path_ + "/config.json", begin + ", " + key + "}");
-    expect("what it asks for is not computed");
+    expect("what it is for is not computed");
   }
   write_text(path_ + "/config.json",
              begin + R"(, "sliding_window": null, "num_local_experts": 1, "use_cache": true,
                         "layer_types": ["full_attention", "full_attention"]})");
-  EXPECT_TRUE(read_pretrained(path_).notices.empty());
+  EXPECT_TRUE(load_pretrained(path_).warnings.empty());
   write_text(path_ + "/config.json", begin + R"(, "novelty": 1, "x\n": 2})");
-  ASSERT_EQ(read_pretrained(path_).notices.size(), 1u);
-  EXPECT_NE(read_pretrained(path_).notices[0].find(R"(passed over: "novelty", "x\n")"),
+  ASSERT_EQ(load_pretrained(path_).warnings.size(), 1u);
+  EXPECT_NE(load_pretrained(path_).warnings[0].find(R"(unknown and ignored: "novelty", "x\n")"),
             std::string::npos);
 }
 

@@ -4,12 +4,13 @@
 #include <limits>
 
 #include "base/memory_use.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
 #include "nn/matmul/gemm.h"
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,17 +21,17 @@ const std::string texts[] = {"a text", "another one", "x"};
 Transformer encoder() {
   ModelConfig config;
   config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {"full"};
-  config.vocabulary = 258;
-  config.width = width;
+  config.patterns = {full()};
+  config.vocab_size = 258;
+  config.hidden_size = width;
   config.heads = 3;
   config.layers = 2;
   config.head = false;
   config.positions = ModelConfig::Positions::learned;
-  config.max_tokens = 32;
-  config.norm_place = ModelConfig::NormPlace::after;
+  config.max_positions = 32;
+  config.norm_position = ModelConfig::NormPosition::post;
   config.embedding_norm = true;
-  config.token_types = 2;
+  config.type_vocab_size = 2;
   return Transformer(config);
 }
 
@@ -47,7 +48,7 @@ Pooling two_layers() {
   pooling.dense.push_back(
       {width, 8, numbers(8 * width, 1), numbers(8, 2), Dense::Activation::tanh});
   pooling.dense.push_back({8, 5, numbers(5 * 8, 3), {}, Dense::Activation::identity});
-  pooling.normalized = true;
+  pooling.normalize = true;
   return pooling;
 }
 
@@ -57,16 +58,17 @@ struct Bounded {
 };
 Bounded through(const Dense& layer, const Bounded& row) {
   Bounded made;
-  for (Index o = 0; o < layer.out; ++o) {
+  for (Index o = 0; o < layer.out_features; ++o) {
     double sum = layer.bias.empty() ? 0 : static_cast<double>(layer.bias[std::size_t(o)]);
     double sizes = std::abs(sum), error = 0;
-    for (Index i = 0; i < layer.in; ++i) {
-      const double weight = static_cast<double>(layer.weight[std::size_t(o * layer.in + i)]);
+    for (Index i = 0; i < layer.in_features; ++i) {
+      const double weight =
+          static_cast<double>(layer.weight[std::size_t(o * layer.in_features + i)]);
       sum += weight * row.values[std::size_t(i)];
       sizes += std::abs(weight * row.values[std::size_t(i)]);
       error += std::abs(weight) * row.errors[std::size_t(i)];
     }
-    error += multiply_error(layer.in) * sizes;
+    error += multiply_error(layer.in_features) * sizes;
     const bool tanh = layer.activation == Dense::Activation::tanh;  // whose slope is at most 1
     made.values.push_back(tanh ? std::tanh(sum) : sum);
     made.errors.push_back(error + 0x1p-22 * std::abs(made.values.back()));
@@ -99,21 +101,21 @@ TEST(SentenceModels, RowsGoThroughDenseLayersBeforeTheyAreNormed) {
 TEST(SentenceModels, ComeBackAsTheyWereWritten) {
   const TemporaryFolder folder;
   const Pooling pooling = two_layers();
-  write_pretrained(folder / "m", encoder(), Tokenizer::bytes(), {.pooling = pooling});
-  Pretrained again = read_pretrained(folder / "m");
-  EXPECT_TRUE(again.notices.empty()) << again.notices.front();
+  save_pretrained(folder / "m", encoder(), Tokenizer::bytes(), {.pooling = pooling});
+  Pretrained again = load_pretrained(folder / "m");
+  EXPECT_TRUE(again.warnings.empty()) << again.warnings.front();
   ASSERT_EQ(again.pooling.dense.size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(again.pooling.dense[i].weight, pooling.dense[i].weight);
     EXPECT_EQ(again.pooling.dense[i].bias, pooling.dense[i].bias);
     EXPECT_EQ(again.pooling.dense[i].activation, pooling.dense[i].activation);
   }
-  EXPECT_TRUE(again.pooling.normalized);
+  EXPECT_TRUE(again.pooling.normalize);
   EXPECT_EQ(embed_texts(again, texts).shape(), (Shape{3, 5}));
   const Json modules = parse_json(get(folder / "m/modules.json"), "modules.json");
   EXPECT_EQ(modules[3]["path"], "3_Dense");
   EXPECT_EQ(modules[4]["type"], "sentence_transformers.models.Normalize");
-  write_pretrained(folder / "narrow", encoder(), {}, {.type = Type::bf16, .pooling = pooling});
+  save_pretrained(folder / "narrow", encoder(), {}, {.type = Type::bf16, .pooling = pooling});
   EXPECT_EQ(SafetensorsFile(folder / "narrow/2_Dense/model.safetensors").tensors()[0].type, "BF16");
 }
 
@@ -233,7 +235,7 @@ TEST_F(HostileDense, MemoryOfItsNumbersIsKnownBeforeTheyAreRead) {
 
 TEST(SentenceModels, DenseLayersCountAsMemory) {
   const TemporaryFolder folder;
-  write_pretrained(folder / "m", encoder(), Tokenizer::bytes(), {.pooling = two_layers()});
+  save_pretrained(folder / "m", encoder(), Tokenizer::bytes(), {.pooling = two_layers()});
   const Index rows = Index{1} << 30, bytes = rows * width * 4;  // 51 GB: a hole in the file
   const Index layers = 8;
   Json modules = Json::array();
@@ -253,7 +255,7 @@ TEST(SentenceModels, DenseLayersCountAsMemory) {
   }
   put(folder / "m/modules.json", modules.dump());
   if (machine_memory() > layers * bytes) GTEST_SKIP() << "this machine has room for all of it";
-  expect_broken([&] { read_pretrained(folder / "m"); },
+  expect_broken([&] { load_pretrained(folder / "m"); },
                 {"the weights take 412.3", " GB, this machine has"});
 }
 

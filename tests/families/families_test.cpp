@@ -7,11 +7,12 @@
 #include <limits>
 
 #include "families/family_cases.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,10 +28,10 @@ TEST_P(Families, ComesBackAsItWasWritten) {
   const Transformer model(config_of(GetParam()));
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
-  write_pretrained(path, model, Tokenizer::bytes(), {.family = GetParam().name});
-  const Pretrained again = read_pretrained(path);
+  save_pretrained(path, model, Tokenizer::bytes(), {.family = GetParam().name});
+  const Pretrained again = load_pretrained(path);
   EXPECT_EQ(again.family, GetParam().name);
-  EXPECT_TRUE(again.notices.empty()) << again.notices.front();
+  EXPECT_TRUE(again.warnings.empty()) << again.warnings.front();
   ASSERT_EQ(again.model.parameters().size(), model.parameters().size());
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter &a = model.parameters()[i], &b = again.model.parameters()[i];
@@ -45,10 +46,10 @@ TEST_P(Families, ComesBackAsItWasWritten) {
 void expect_to_stay(Type type, const Transformer& model) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model", back = folder.path() + "/back";
-  write_pretrained(path, model, Tokenizer::bytes(), {.type = type});
-  const Pretrained stored = read_pretrained(path);
-  const Pretrained wide = read_pretrained(path, {WeightForm::f32});
-  EXPECT_TRUE(stored.notices.empty()) << stored.notices.front();
+  save_pretrained(path, model, Tokenizer::bytes(), {.type = type});
+  const Pretrained stored = load_pretrained(path);
+  const Pretrained wide = load_pretrained(path, {WeightType::f32});
+  EXPECT_TRUE(stored.warnings.empty()) << stored.warnings.front();
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Tensor& a = stored.model.parameters()[i].value;
     const Tensor& b = wide.model.parameters()[i].value;
@@ -58,7 +59,7 @@ void expect_to_stay(Type type, const Transformer& model) {
     EXPECT_TRUE(std::equal(b.data(), b.data() + b.elements(), numbers.data()))
         << model.parameters()[i].name;
   }
-  write_pretrained(back, stored.model, Tokenizer::bytes(), {.type = type});
+  save_pretrained(back, stored.model, Tokenizer::bytes(), {.type = type});
   const auto bytes = [](const std::string& name) {
     std::ifstream in(name, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
@@ -75,8 +76,8 @@ TEST_P(Families, NumbersOf16BitsStayWhatTheyAre) {
 TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
-  write_pretrained(path, Transformer(config_of(GetParam())), {}, {.type = Type::f16});
-  Pretrained wide = read_pretrained(path, {WeightForm::f32}), narrow = read_pretrained(path);
+  save_pretrained(path, Transformer(config_of(GetParam())), {}, {.type = Type::f16});
+  Pretrained wide = load_pretrained(path, {WeightType::f32}), narrow = load_pretrained(path);
   const Tokens tokens = Tokens::one({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
   const bool translates = wide.model.config().kind == ModelConfig::Kind::encoder_decoder;
   const auto logits = [&](Transformer& model, const Tokens& given) {
@@ -100,10 +101,10 @@ TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
 TEST_P(Families, RoundedToF16GiveTheBitsOfAModelThatIsF16) {
   const TemporaryFolder folder;
   const Transformer model(config_of(GetParam()));
-  write_pretrained(folder / "wide", model, {});
-  write_pretrained(folder / "narrow", model, {}, {.type = Type::f16});
-  const Pretrained rounded = read_pretrained(folder / "wide", {WeightForm::f16});
-  const Pretrained stored = read_pretrained(folder / "narrow");
+  save_pretrained(folder / "wide", model, {});
+  save_pretrained(folder / "narrow", model, {}, {.type = Type::f16});
+  const Pretrained rounded = load_pretrained(folder / "wide", {WeightType::f16});
+  const Pretrained stored = load_pretrained(folder / "narrow");
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter &a = rounded.model.parameters()[i], &b = stored.model.parameters()[i];
     EXPECT_EQ(a.type(), b.type()) << a.name;
@@ -121,24 +122,24 @@ TEST(FamiliesRead, NumbersThatF16CannotHoldAreRefused) {
       model.parameters().begin(), model.parameters().end(),
       [](const Parameter& p) { return multiplied(p.name) && p.value.shape().rank() == 2; });
   large.value.data()[3] = 65504;
-  write_pretrained(folder / "fits", model, {});
-  EXPECT_EQ(read_pretrained(folder / "fits", {WeightForm::f16}).notices.size(), 0u);
+  save_pretrained(folder / "fits", model, {});
+  EXPECT_EQ(load_pretrained(folder / "fits", {WeightType::f16}).warnings.size(), 0u);
   large.value.data()[4] = -65520;  // the first that would be rounded to infinity
-  write_pretrained(folder / "large", model, {});
+  save_pretrained(folder / "large", model, {});
   for (const bool allowed : {false, true})
     expect_broken(
         [&] {
-          read_pretrained(folder / "large", {WeightForm::f16, allowed});
+          load_pretrained(folder / "large", {WeightType::f16, allowed});
         },
         {"large: ", "weight has 1 of ", "numbers that are too large for f16", "bf16 or f32"});
-  EXPECT_EQ(read_pretrained(folder / "large", {WeightForm::bf16}).notices.size(), 0u);
+  EXPECT_EQ(load_pretrained(folder / "large", {WeightType::bf16}).warnings.size(), 0u);
 }
 
 TEST(FamiliesRead, AModelInBf16RunsAndIsNearTheSameInF32) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
-  write_pretrained(path, Transformer(config_of(cases[1])), Tokenizer::bytes());
-  Pretrained wide = read_pretrained(path), narrow = read_pretrained(path, {WeightForm::bf16});
+  save_pretrained(path, Transformer(config_of(cases[1])), Tokenizer::bytes());
+  Pretrained wide = load_pretrained(path), narrow = load_pretrained(path, {WeightType::bf16});
   const Tokens tokens =
       Tokens::one({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18});
   Tape tape(Tape::Mode::forward);
@@ -159,22 +160,22 @@ TEST_P(Families, ComesBackFromSeveralFiles) {
   const Transformer model(config_of(GetParam()));
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/model";
-  write_pretrained(path, model, {}, {.shard_bytes = 4000});
+  save_pretrained(path, model, {}, {.max_shard_bytes = 4000});
   EXPECT_TRUE(fs::exists(path + "/model.safetensors.index.json"));
-  EXPECT_EQ(read_pretrained(path).model.count(), model.count());
+  EXPECT_EQ(load_pretrained(path).model.count(), model.count());
 }
 
 TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
   ModelConfig config;
-  config.patterns = {"causal & dilated(2, 4, 0)"};
+  config.patterns = {Pattern::parse("causal & dilated(2, 4, 0)")};
   config.positions = ModelConfig::Positions::learned;
-  config.vocabulary = 19;
-  config.width = 12;
+  config.vocab_size = 19;
+  config.hidden_size = 12;
   config.heads = 3;
   config.layers = 1;
   const TemporaryFolder folder;
   const std::string text =
-      thrown([&] { write_pretrained(folder.path() + "/m", Transformer(config), {}); });
+      thrown([&] { save_pretrained(folder.path() + "/m", Transformer(config), {}); });
   EXPECT_NE(text.find("nearest is gpt2"), std::string::npos) << text;
   EXPECT_NE(text.find("dilated"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder.path() + "/m"));
@@ -183,14 +184,14 @@ TEST(FamiliesWritten, AModelThatNoneIsLikeSaysWhy) {
 TEST(FamiliesWritten, AnEncoderWithoutTokenTypesGetsOneThatAddsNothing) {
   ModelConfig config = config_of(*std::find_if(
       std::begin(cases), std::end(cases), [](auto& c) { return std::string(c.name) == "bert"; }));
-  config.token_types = 0;
-  config.epsilon = 1e-5;  // which DistilBERT cannot have
+  config.type_vocab_size = 0;
+  config.norm_epsilon = 1e-5;  // which DistilBERT cannot have
   Transformer model(config);
   const TemporaryFolder folder;
-  write_pretrained(folder / "m", model, {});
-  Pretrained again = read_pretrained(folder / "m");
+  save_pretrained(folder / "m", model, {});
+  Pretrained again = load_pretrained(folder / "m");
   EXPECT_EQ(again.family, "bert");
-  EXPECT_EQ(again.model.config().token_types, 1);
+  EXPECT_EQ(again.model.config().type_vocab_size, 1);
   const auto rows = [](Transformer& of) {
     Tape tape(Tape::Mode::forward);
     return Tape::take(of.forward(tape, Tokens::one({3, 1, 4, 1, 5})));
@@ -203,10 +204,10 @@ TEST(FamiliesWritten, AChatTemplateComesBackByteForByte) {
   const TemporaryFolder folder;
   Pretrained loaded{"llama", Transformer(config_of(cases[1])), Tokenizer::bytes()};
   loaded.chat_template = "{{ bos_token }}\r\n{{ '[INST] naïve [/INST]' }}\n\n";
-  write_pretrained(folder / "a", loaded.model, loaded.tokenizer, write_options(loaded));
-  EXPECT_EQ(read_pretrained(folder / "a").chat_template, loaded.chat_template);
-  loaded.chat_template = "";
-  write_pretrained(folder / "b", loaded.model, loaded.tokenizer, write_options(loaded));
+  save_pretrained(folder / "a", loaded.model, loaded.tokenizer, save_options(loaded));
+  EXPECT_EQ(load_pretrained(folder / "a").chat_template, loaded.chat_template);
+  loaded.chat_template.reset();
+  save_pretrained(folder / "b", loaded.model, loaded.tokenizer, save_options(loaded));
   EXPECT_FALSE(fs::exists(folder / "b/chat_template.jinja"));
 }
 
@@ -214,7 +215,7 @@ TEST(FamiliesWritten, NothingIsOverwritten) {
   const TemporaryFolder folder;
   write_text(folder.path() + "/mine", "x");
   const Transformer model(config_of(cases[0]));
-  EXPECT_THROW(write_pretrained(folder.path(), model, {}), std::invalid_argument);
+  EXPECT_THROW(save_pretrained(folder.path(), model, {}), std::invalid_argument);
 }
 
 /// modules.json may name a folder beside it and nothing else.
@@ -226,7 +227,7 @@ TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
     write_text(folder / "modules.json", R"([{"type": "x.Pooling", "path": ")" + path + "\"}]");
     return read_pooling(folder.path(), 12);
   };
-  EXPECT_EQ(modules("1_Pooling").kind, Pooling::Kind::first);
+  EXPECT_EQ(modules("1_Pooling").kind, Pooling::Kind::cls);
   for (const std::string& path : {std::string("../1_Pooling"), folder / "1_Pooling",
                                   std::string("a/.."), std::string("1_Pooling\\u0000")})
     expect_broken([&] { modules(path); }, {"modules.json", "within the model's folder"});

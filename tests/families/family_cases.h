@@ -6,6 +6,7 @@
 #include "families/pretrained.h"
 
 namespace rapt::test {
+using namespace detail;
 
 struct FamilyCase {
   const char* name;

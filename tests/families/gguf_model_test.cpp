@@ -8,6 +8,7 @@
 
 // GGUF files whose header is sound, but which make no model (numerics.md c.0, c.2).
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Sizes = std::vector<std::uint64_t>;
@@ -54,7 +55,7 @@ class GgufModel : public testing::Test {
   }
   Pretrained read(const Parts& parts) const {
     write(parts);
-    return read_pretrained(path_);
+    return load_pretrained(path_);
   }
   void refused(const Parts& parts, std::vector<std::string> words) const {
     words.push_back(path_);
@@ -66,20 +67,20 @@ class GgufModel : public testing::Test {
 };
 
 TEST_F(GgufModel, IsReadAndWhatNobodyUsesIsTold) {
-  EXPECT_TRUE(read({}).notices.empty());
+  EXPECT_TRUE(read({}).warnings.empty());
   Parts parts;
   parts.tensors.push_back({"x\x1b[31m", {4}});
   const Pretrained made = read(parts);
-  ASSERT_EQ(made.notices.size(), 1u);
-  EXPECT_NE(made.notices[0].find(R"("x\u001b[31m" is not used)"), std::string::npos);
+  ASSERT_EQ(made.warnings.size(), 1u);
+  EXPECT_NE(made.warnings[0].find(R"("x\u001b[31m" is not used)"), std::string::npos);
 }
 
-TEST_F(GgufModel, AChatTemplateThatIsNoTextIsToldAndLeftOut) {
+TEST_F(GgufModel, AChatTemplateThatIsNoTextGivesAWarning) {
   EXPECT_EQ(read({.chat_template = "<|user|>"}).chat_template, "<|user|>");
   const Pretrained made = read({.chat_template = "<|user|>\xff"});
-  EXPECT_EQ(made.chat_template, "");
-  ASSERT_EQ(made.notices.size(), 1u);
-  EXPECT_NE(made.notices[0].find("no UTF-8 at byte 8"), std::string::npos) << made.notices[0];
+  EXPECT_EQ(made.chat_template, std::nullopt);
+  ASSERT_EQ(made.warnings.size(), 1u);
+  EXPECT_NE(made.warnings[0].find("no UTF-8 at byte 8"), std::string::npos) << made.warnings[0];
 }
 
 TEST_F(GgufModel, CountsThatCannotBe) {
@@ -125,7 +126,7 @@ TEST_F(GgufModel, TensorsAndTokensThatDoNotFit) {
   Parts parts;
   parts.tensors[3].second = {4, 5};
   refused(parts, {"blk.0.attn_q.weight has shape [5, 4], expected [4, 4]"});
-  expect_broken([&] { outline_pretrained(path_); }, {"expected [4, 4]"});
+  expect_broken([&] { pretrained_info(path_); }, {"expected [4, 4]"});
   parts = {};
   parts.tensors.push_back({"rope_freqs.weight", {1'000'000}});
   refused(parts, {"rope_freqs.weight has shape [1000000], expected [1]"});
@@ -165,24 +166,24 @@ Parts bert() {
 TEST_F(GgufModel, BertIsAnEncoderThatPoolsAsItsFileSays) {
   Parts parts = bert();
   const Pretrained made = read(parts);
-  EXPECT_TRUE(made.notices.empty());
+  EXPECT_TRUE(made.warnings.empty());
   EXPECT_EQ(made.family, "bert");
   const ModelConfig& config = made.model.config();
   EXPECT_EQ(config.kind, ModelConfig::Kind::encoder);
-  EXPECT_EQ(config.epsilon, 1e-12);  // as it was meant, not as f32 has it
-  EXPECT_EQ(config.token_types, 2);
+  EXPECT_EQ(config.norm_epsilon, 1e-12);  // as it was meant, not as f32 has it
+  EXPECT_EQ(config.type_vocab_size, 2);
   EXPECT_FALSE(config.head);
   EXPECT_EQ(made.pooling.kind, Pooling::Kind::mean);
-  EXPECT_TRUE(made.pooling.normalized);
-  EXPECT_EQ(outline_pretrained(path_).config.max_tokens, 5);
+  EXPECT_TRUE(made.pooling.normalize);
+  EXPECT_EQ(pretrained_info(path_).config.max_positions, 5);
   parts.counts["pooling_type"] = 2;
-  EXPECT_EQ(read(parts).pooling.kind, Pooling::Kind::first);
+  EXPECT_EQ(read(parts).pooling.kind, Pooling::Kind::cls);
   parts.counts.erase("pooling_type");  // as a folder without modules.json
-  EXPECT_FALSE(read(parts).pooling.normalized);
+  EXPECT_FALSE(read(parts).pooling.normalize);
   // Of DistilBERT, which has no types.
   parts.tensors.erase(parts.tensors.begin() + 1);
   parts.ids["token_type_count"] = 1;
-  EXPECT_EQ(read(parts).model.config().token_types, 0);
+  EXPECT_EQ(read(parts).model.config().type_vocab_size, 0);
 }
 
 TEST_F(GgufModel, BertKeysThatCannotBe) {
@@ -208,7 +209,7 @@ TEST_F(GgufModel, BertKeysThatCannotBe) {
     Parts parts = bert();
     parts.counts.erase(key);
     refused(parts, {"has no key \"bert." + std::string(key)});
-    expect_broken([&] { outline_pretrained(path_); }, {"has no key"});
+    expect_broken([&] { pretrained_info(path_); }, {"has no key"});
   }
   Parts parts = bert();
   parts.reals.clear();
@@ -233,15 +234,15 @@ TEST_F(GgufModel, BertTensorsThatCannotBe) {
     // Another length of a row; that of the embedding is what the file says of the width.
     ++parts.tensors[i].second[0];
     refused(parts, {name + " has shape"});
-    expect_broken([&] { outline_pretrained(path_); }, {name + " has shape"});
+    expect_broken([&] { pretrained_info(path_); }, {name + " has shape"});
   }
   // What would change the numbers and is not computed.
   for (const char* name : {"blk.1.attn_q.weight", "blk.0.attn_q_norm.weight", "cls.weight",
                            "cls.output.bias", "dense_2.weight"}) {
     Parts parts = bert();
     parts.tensors.push_back({name, {4}});
-    refused(parts, {std::string("\"") + name + "\" is a weight that a bert has no place for here"});
-    expect_broken([&] { outline_pretrained(path_); }, {"has no place for"});
+    refused(parts, {std::string("\"") + name + "\" is a weight that a bert does not have in rapt"});
+    expect_broken([&] { pretrained_info(path_); }, {"does not have in rapt"});
   }
   Parts parts = bert();
   parts.ids["token_type_count"] = 3;
@@ -272,10 +273,10 @@ Parts gpt2() {
 
 TEST_F(GgufModel, Gpt2HasItsOwnHeadIfTheFileHasOne) {
   Parts parts = gpt2();
-  EXPECT_TRUE(read(parts).model.config().tied);
-  EXPECT_EQ(read(parts).model.config().epsilon, 1e-5);
+  EXPECT_TRUE(read(parts).model.config().tied_embeddings);
+  EXPECT_EQ(read(parts).model.config().norm_epsilon, 1e-5);
   parts.tensors.push_back({"output.weight", {4, 7}});
-  EXPECT_FALSE(read(parts).model.config().tied);
+  EXPECT_FALSE(read(parts).model.config().tied_embeddings);
   for (std::size_t i = 0; i < gpt2().tensors.size(); ++i) {
     parts = gpt2();
     parts.tensors.erase(parts.tensors.begin() + static_cast<std::ptrdiff_t>(i));
@@ -293,7 +294,7 @@ TEST_F(GgufModel, Gpt2HasItsOwnHeadIfTheFileHasOne) {
   }
   parts = gpt2();
   parts.tensors.push_back({"blk.0.ffn_gate.weight", {4, 3}});
-  refused(parts, {"\"blk.0.ffn_gate.weight\" is a weight that a gpt2 has no place for here"});
+  refused(parts, {"\"blk.0.ffn_gate.weight\" is a weight that a gpt2 does not have in rapt"});
 }
 
 }  // namespace

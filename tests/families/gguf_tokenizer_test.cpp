@@ -1,11 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "families/pretrained.h"
-#include "formats/tensors/gguf.h"
+#include "formats/tensors/gguf_file.h"
 #include "support/folder.h"
 #include "support/gguf.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Of a file with word pieces and the switches given.
@@ -25,7 +26,7 @@ class WordPieces {
   std::vector<std::int32_t> ids(const std::string& text) const {
     return gguf_tokenizer(file().metadata(), "file").encode(text);
   }
-  std::string notice() const { return gguf_tokenizer_notice(file().metadata(), "file"); }
+  std::string notice() const { return gguf_tokenizer_warning(file().metadata(), "file"); }
 
  private:
   GgufFile file() const { return GgufFile(folder_ / "file.gguf"); }
@@ -56,7 +57,7 @@ TEST(GgufTokenizer, MergesAreNeededWhereTokensAreMadeByThem) {
       .texts_entry("tokenizer.ggml.tokens", {"a", "b", "ab"});
   put(folder / "file.gguf", b.pad().bytes());
   expect_broken([&] { gguf_tokenizer(GgufFile(folder / "file.gguf").metadata(), "file"); },
-                {"file: there is no tokenizer.ggml.merges", "single letters"});
+                {"file: there is no tokenizer.ggml.merges", "single bytes"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "formats/tensors/gguf.h"
+#include "formats/tensors/gguf_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 #include "support/gguf.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 class Gguf : public ::testing::Test {

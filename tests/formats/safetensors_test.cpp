@@ -15,6 +15,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 std::string length_field(std::uint64_t length) {

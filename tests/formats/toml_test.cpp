@@ -5,6 +5,7 @@
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 std::string repeated(const std::string& text, int times) {

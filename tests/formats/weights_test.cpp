@@ -7,6 +7,7 @@
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;

@@ -7,6 +7,7 @@
 #include "fuzz/tokenizer_files.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 constexpr std::int32_t first_mark = 256;  // below are bytes
@@ -14,18 +15,18 @@ constexpr std::int32_t first_mark = 256;  // below are bytes
 /// Reads bytes and has the tokens of some forms.
 Pretrained model() {
   ModelConfig config;
-  config.vocabulary = 300;
-  config.width = 4;
+  config.vocab_size = 300;
+  config.hidden_size = 4;
   config.layers = config.heads = 2;
   const test::TemporaryFolder folder;
-  Tokenizer::bytes().write(folder / "tokenizer.json");
+  Tokenizer::bytes().save(folder / "tokenizer.json");
   Json file = Json::parse(test::get(folder / "tokenizer.json"));
-  int id = static_cast<int>(Tokenizer::bytes().entries());
+  int id = static_cast<int>(Tokenizer::bytes().vocab_size());
   for (const char* token : {"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<start_of_turn>",
                             "<end_of_turn>", "<|start_header_id|>", "<|eot_id|>"})
     file["added_tokens"].push_back(added_token(id++, token, true));
   Pretrained made{"llama", Transformer(config), test::tokenizer_of(file)};
-  made.special.begin = made.tokenizer->id_of("<s>");
+  made.special_tokens.bos = made.tokenizer->token_to_id("<s>");
   return made;
 }
 
@@ -85,19 +86,20 @@ std::vector<std::int32_t> marks_in(std::vector<std::int32_t> ids) {
   return ids;
 }
 
-/// What is said is in the text as it is, and no word of it becomes a token that stands for no text.
+/// Messages are in the text as they are, and no part of them becomes a special token.
 void use(Pretrained& loaded, const std::string& text, const std::string& question,
          const std::optional<std::string>& system) {
   expect(text.find(question) != std::string::npos, "a question that is lost");
   expect(!system || text.find(*system) != std::string::npos, "a system text that is lost");
   const std::vector<std::int32_t> ids =
       refused_or([&] { return chat_ids(loaded, question, system); });
-  const bool begins = loaded.chat_template.find("bos_token") != std::string::npos;
-  expect(loaded.tokenizer->decode(ids, {.special = true}) == (begins ? "<s>" : "") + text,
-         "ids of another text");
+  const bool begins = loaded.chat_template.value_or("").find("bos_token") != std::string::npos;
+  expect(
+      loaded.tokenizer->decode(ids, {.skip_special_tokens = false}) == (begins ? "<s>" : "") + text,
+      "ids of another text");
   const std::optional<std::string> plain = system && !system->empty() ? "y" : system;
   expect(marks_in(ids) == marks_in(chat_ids(loaded, "x", plain)), "words that are marks");
-  refused_or([&] { return chat_end(loaded); });
+  refused_or([&] { return chat_stop_token(loaded); });
 }
 
 std::function<void()> open(std::string_view input) {
@@ -108,15 +110,15 @@ std::function<void()> open(std::string_view input) {
     return std::string(part);
   };
   loaded.chat_template = take();
-  std::vector<std::string> notices;
-  if (loaded.chat_template.starts_with("{\""))
+  std::vector<std::string> warnings;
+  if (loaded.chat_template->starts_with("{\""))
     loaded.chat_template =
-        chat_template_from(parse_json(loaded.chat_template, "fuzz"), "fuzz", notices);
+        chat_template_from(parse_json(*loaded.chat_template, "fuzz"), "fuzz", warnings);
   const std::string question = take();
   const std::optional<std::string> system =
       input.empty() ? std::nullopt : std::optional<std::string>(take());
   const std::string text =
-      refused_or([&] { return chat_text(loaded.chat_template, question, system); });
+      refused_or([&] { return chat_text(loaded.chat_template.value_or(""), question, system); });
   return [=] { use(loaded, text, question, system); };
 }
 

@@ -2,6 +2,7 @@
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 /// What rapt writes for a small model of each family that can hold it, and what others write.
@@ -30,11 +31,11 @@ std::vector<std::string> seeds() {
       R"("attention_head_size":4,"feed_forward_size":16,"attn_layers":["local","lsh"],)"
       R"("is_decoder":true,"axial_pos_shape":[4,4],"axial_pos_embds_dim":[4,4],"num_buckets":[2,4]})"};
   ModelConfig small;
-  small.vocabulary = 32;
-  small.width = 8;
+  small.vocab_size = 32;
+  small.hidden_size = 8;
   small.layers = small.encoder_layers = 1;
   small.heads = 2;
-  small.ffn = 16;
+  small.intermediate_size = 16;
   for (const Family& family : families()) {
     const Json written = family.write(small);
     try {
@@ -87,7 +88,7 @@ std::function<void()> open(std::string_view input) {
   if (zero != std::string_view::npos)
     add_generation(read, parse_json(input.substr(zero + 1), "fuzz"), "fuzz");
   return [read] {
-    expect(read.config.layers > 0 && read.config.vocabulary > 0, "an empty model");
+    expect(read.config.layers > 0 && read.config.vocab_size > 0, "an empty model");
     read.config.check();
     const Json written = read.family->write(read.config);
     expect(written.is_object(), "a config that cannot be written");

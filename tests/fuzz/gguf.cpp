@@ -6,6 +6,7 @@
 #include "support/gguf.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 using test::GgufBytes;

@@ -4,6 +4,7 @@
 #include "support/gguf.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 using Tensors = std::vector<std::pair<std::string, std::vector<std::uint64_t>>>;
@@ -117,7 +118,7 @@ std::vector<std::string> words() {
 }
 
 std::function<void()> open(std::string_view input) {
-  const PretrainedOutline outline = outline_gguf(in_memory(input));
+  const PretrainedInfo outline = gguf_info(in_memory(input));
   return [outline] { outline.config.check(); };
 }
 

@@ -4,6 +4,7 @@
 #include "support/gguf.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 std::vector<std::string> seeds() {

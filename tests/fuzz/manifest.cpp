@@ -5,6 +5,7 @@
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 /// Without the hash around it: otherwise no input would get past it.

@@ -1,8 +1,9 @@
-#include "train/run/metrics.h"
+#include "train/run/metrics_file.h"
 
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 std::vector<std::string> seeds() {

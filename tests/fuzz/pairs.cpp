@@ -6,6 +6,7 @@
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 constexpr Index longest = 24;
@@ -53,7 +54,7 @@ void check_batch(const Batch& batch) {
          "a batch with holes");
   for (const auto* ids : {&batch.inputs, &batch.sources})
     for (const std::int32_t id : *ids)
-      expect(id >= 0 && id < letters().entries(), "an id that is no token");
+      expect(id >= 0 && id < letters().vocab_size(), "an id that is no token");
 }
 
 /// The lines come back, and batches of them are whole.
@@ -63,16 +64,16 @@ void use(const Pairs& pairs, std::string_view input) {
     lines += letters().decode(pairs.source(i)) + "\t" + letters().decode(pairs.target(i)) + "\n";
   expect(lines == plain_lines(input), "other lines");
   const auto data = open_data({.path = in_memory(input),
-                               .learning = Learning::pairs,
-                               .items = 2,
+                               .objective = Objective::pairs,
+                               .batch_size = 2,
                                .tokens = longest,
-                               .evaluations = 2,
-                               .held_out = 0.3},
+                               .eval_batches = 2,
+                               .eval_fraction = 0.3},
                               letters());
   expect(data->items_per_epoch() > 0 && data->items_per_epoch() < pairs.count(),
          "nothing held out");
   check_batch(data->batch(1));
-  for (Index i = 0; i < data->evaluations(); ++i) check_batch(data->evaluation(i));
+  for (Index i = 0; i < data->eval_batches(); ++i) check_batch(data->eval_batch(i));
 }
 
 std::function<void()> open(std::string_view input) {

@@ -4,6 +4,7 @@
 #include "text/unicode/characters.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 /// An expression, a zero byte, and the text that is searched.

@@ -7,6 +7,7 @@
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 std::string file_of(const std::string& header, std::size_t bytes) {

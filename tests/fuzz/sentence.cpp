@@ -1,9 +1,10 @@
 #include <set>
 
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 /// modules.json, a zero byte, the config of the pooling, a zero byte, sentence_bert_config.json.
@@ -65,13 +66,14 @@ std::function<void()> open(std::string_view input) {
     if (first == input.size()) return std::nullopt;
     return part(first + 1, second);
   };
-  const SentenceOutline outline = sentence_outline("fuzz", files);
-  expect(outline.pooling.max_tokens >= 0, "fewer tokens than none");
+  const SentenceConfig outline = sentence_config("fuzz", files);
+  expect(outline.pooling.max_seq_length.value_or(1) >= 1, "fewer tokens than one");
   expect(outline.layers.size() <= 16, "layers without end");
   std::set<std::string> folders;
-  for (const SentenceOutline::Layer& layer : outline.layers) {
+  for (const SentenceConfig::Layer& layer : outline.layers) {
     expect(folders.insert(layer.folder).second, "a folder that comes twice");
-    expect(layer.dense.in > 0 && layer.dense.out > 0 && layer.folder.starts_with("fuzz/"),
+    expect(layer.dense.in_features > 0 && layer.dense.out_features > 0 &&
+               layer.folder.starts_with("fuzz/"),
            "a layer of no numbers, or outside of the model's folder");
   }
   return nothing_more();

@@ -4,6 +4,7 @@
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 std::vector<std::string> seeds() {

@@ -39,9 +39,9 @@ std::vector<std::string> no_words();
 std::vector<std::string> json_words(std::vector<std::string> more);
 
 extern const Target attention_pattern_target, chat_target, config_target, gguf_target,
-    gguf_model_target, gguf_tokenizer_target, manifest_target, metrics_target, npy_target,
-    npz_target, pairs_target, pattern_target, safetensors_target, sentence_target, shards_target,
-    text_target, tokenizer_target, toml_target;
+    gguf_model_target, gguf_tokenizer_target, manifest_target, metrics_target, pairs_target,
+    pattern_target, safetensors_target, sentence_target, shards_target, text_target,
+    tokenizer_target, toml_target;
 
 /// All there are.
 std::vector<const Target*> all_targets();

@@ -12,8 +12,6 @@ std::vector<const Target*> all_targets() {
       &gguf_tokenizer_target,
       &manifest_target,
       &metrics_target,
-      &npy_target,
-      &npz_target,
       &pairs_target,
       &pattern_target,
       &safetensors_target,

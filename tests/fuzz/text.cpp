@@ -12,7 +12,7 @@ const std::vector<Tokenizer>& tokenizers() {
   static const std::vector<Tokenizer> all = [] {
     std::vector<Tokenizer> made = {Tokenizer::bytes()};
     for (const std::string& file : tokenizer_files())
-      made.push_back(Tokenizer::read(in_memory(file)));
+      made.push_back(Tokenizer::load(in_memory(file)));
     return made;
   }();
   return all;
@@ -38,24 +38,24 @@ std::vector<std::string> words() {
 
 /// Token after token gives what all of them together give.
 void stream(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
-  TextStream stream(tokenizer, {.special = true});
+  DecodeStream stream(tokenizer, {.skip_special_tokens = false});
   std::string text;
-  for (const std::int32_t id : ids) text += stream.add(id);
+  for (const std::int32_t id : ids) text += stream.step(id);
   text += stream.finish();
-  expect(text == tokenizer.decode(ids, {.special = true}), "a stream of another text");
+  expect(text == tokenizer.decode(ids, {.skip_special_tokens = false}), "a stream of another text");
 }
 
 void use(std::size_t kind, std::string_view text, const Encoding& encoding) {
   const Tokenizer& tokenizer = tokenizers()[kind];
-  expect(encoding.ids.size() == encoding.types.size(), "ids without types");
+  expect(encoding.ids.size() == encoding.type_ids.size(), "ids without type ids");
   for (const std::int32_t id : encoding.ids)
-    expect(id >= 0 && id < tokenizer.entries(), "an id that is no token");
+    expect(id >= 0 && id < tokenizer.vocab_size(), "an id that is no token");
   stream(tokenizer, encoding.ids);
   if (kind < exact_ones) expect(tokenizer.decode(tokenizer.encode(text)) == text, "another text");
   std::vector<std::int32_t> any;  // a stream decodes a few tokens for each: more are slow, not new
   for (const char byte : text.substr(0, 24))
     any.push_back(static_cast<unsigned char>(byte) %
-                  static_cast<std::int32_t>(tokenizer.entries()));
+                  static_cast<std::int32_t>(tokenizer.vocab_size()));
   if (kind != with_byte_tokens) stream(tokenizer, any);
   tokenizer.decode(any);
 }
@@ -64,7 +64,7 @@ std::function<void()> open(std::string_view input) {
   const std::size_t kind =
       input.empty() ? 0 : static_cast<unsigned char>(input[0]) % tokenizers().size();
   const std::string text(input.substr(std::min<std::size_t>(1, input.size())));
-  const Encoding encoding = tokenizers()[kind].encode(text, {.special = true});
+  const Encoding encoding = tokenizers()[kind].encode(text, {.parse_special = true});
   return [=] { use(kind, text, encoding); };
 }
 

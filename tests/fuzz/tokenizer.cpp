@@ -32,7 +32,7 @@ std::vector<std::string> words() {
 
 std::function<void()> open(std::string_view input) {
   const std::size_t zero = input.find('\0');
-  const Tokenizer tokenizer = Tokenizer::read(in_memory(input.substr(0, zero)));
+  const Tokenizer tokenizer = Tokenizer::load(in_memory(input.substr(0, zero)));
   const std::string text(zero == std::string_view::npos ? "ab" : input.substr(zero + 1));
   return [tokenizer, text] { use_tokenizer(tokenizer, text); };
 }

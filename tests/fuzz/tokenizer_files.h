@@ -6,6 +6,7 @@
 #include "support/tokenizers.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 
 // A small tokenizer.json of each kind.
 
@@ -15,8 +16,8 @@ using test::vocabulary_of;
 inline Json bytes_file() {
   const test::TemporaryFolder folder;
   const std::vector<std::string> texts{"abab abab ab <|endoftext|> 12 12 12"};
-  Tokenizer::learn(texts, 260).write(folder / "learnt");
-  return Json::parse(test::get(folder / "learnt"));
+  Tokenizer::train(texts, 260).save(folder / "trained");
+  return Json::parse(test::get(folder / "trained"));
 }
 
 inline Json unigram_file() {

@@ -6,19 +6,20 @@
 #include "rapt/tokenizer.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 
 /// Whatever a file has become, ids are tokens, and what was encoded can be decoded.
 inline void use_tokenizer(const Tokenizer& tokenizer, std::string_view text) {
-  const EncodeOptions special{.special = true};
+  const EncodeOptions special{.parse_special = true};
   const Encoding encoding = tokenizer.encode_pair(text, "bab", special);
-  expect(encoding.ids.size() == encoding.types.size(), "ids without types");
-  TextStream stream(tokenizer);
+  expect(encoding.ids.size() == encoding.type_ids.size(), "ids without type ids");
+  DecodeStream stream(tokenizer);
   for (const std::int32_t id : encoding.ids) {
-    expect(id >= 0 && id < tokenizer.entries(), "an id that is no token");
-    stream.add(id);
+    expect(id >= 0 && id < tokenizer.vocab_size(), "an id that is no token");
+    stream.step(id);
   }
   stream.finish();
-  tokenizer.decode(encoding.ids, {.special = true});
+  tokenizer.decode(encoding.ids, {.skip_special_tokens = false});
 }
 
 }  // namespace rapt::fuzz

@@ -4,14 +4,15 @@
 #include "train/run/run_config.h"
 
 namespace rapt::fuzz {
+using namespace detail;
 namespace {
 
 std::vector<std::string> seeds() {
   return {
-      "[model]\nkind = \"decoder\"\nvocabulary = 258\nwidth = 16\nlayers = 2\nheads = 2\n"
-      "patterns = [\"causal & window(128, 0)\"]\n[train]\nsteps = 10\nlearning_rate = 1e-3\nclip = "
-      "1.0\n"
-      "[data]\nitems = 8\n[tokenizer]\nkind = \"bytes\"\n",
+      "[model]\nkind = \"decoder\"\nvocab_size = 258\nhidden_size = 16\nlayers = 2\nheads = 2\n"
+      "patterns = [\"causal & window(128, 0)\"]\n[train]\nsteps = 10\nlearning_rate = 1e-3\n"
+      "max_grad_norm = 1.0\nevaluate_every = \"none\"\n"
+      "[data]\nbatch_size = 8\n[tokenizer]\nkind = \"bytes\"\n",
       "a = 1\nb.c = [1, 2.5, true, \"x\", 'y']\nd = {e = \"\"\"multi\nline\"\"\", f = "
       "0xFF}\n[[g]]\n"
       "h = -inf\n[[g]]\nh = 1_000\n",
@@ -19,10 +20,10 @@ std::vector<std::string> seeds() {
 }
 
 std::vector<std::string> words() {
-  return {"[model]", "[train]",  "[data]", "[tokenizer]", "[[",           "]]",
-          "\"\"\"",  "'''",      "= ",     "nan",         "inf",          "1979-05-27",
-          "0x",      "0b1",      "1e999",  "\\u0041",     "{a=",          "heads = ",
-          "\\\n",    "width = ", "true",   "lr = ",       "patterns = [", "9223372036854775807",
+  return {"[model]", "[train]", "[data]", "[tokenizer]", "[[",           "]]",
+          "\"\"\"",  "'''",     "= ",     "nan",         "inf",          "1979-05-27",
+          "0x",      "0b1",     "1e999",  "\\u0041",     "{a=",          "heads = ",
+          "\\\n",    "none",    "true",   "lr = ",       "patterns = [", "9223372036854775807",
           "[[[["};
 }
 

@@ -19,7 +19,7 @@ using Finish = Generated::Finish;
 /// A model that is surer of itself than a fresh one: its choices differ by more than rounding.
 Transformer sure_model(const ModelConfig& config) {
   Transformer model = noisy_model(config, 3);
-  Parameter& head = model.parameter(config.tied ? "embedding.weight" : "head.weight");
+  Parameter& head = model.parameter(config.tied_embeddings ? "embedding.weight" : "head.weight");
   for (float& number : head.value.numbers()) number *= 4;
   return model;
 }
@@ -55,7 +55,7 @@ std::vector<ModelCase> forward_cases() {
   for (ModelCase& c : growing_model_cases()) all.push_back(std::move(c));
   ModelCase reread{"hashed without a cache", tiny_config()};
   reread.config.shared_query_key = ModelConfig::SharedKeys::always;
-  reread.config.patterns = {"causal & lsh(4, 2)"};
+  reread.config.patterns = {Pattern::parse("causal & lsh(4, 2)")};
   EXPECT_NE(why_no_cache(reread.config), "");
   all.push_back(reread);
   return all;
@@ -64,7 +64,7 @@ std::vector<ModelCase> forward_cases() {
 TEST(Generate, LogProbabilitiesAreComputedOnlyIfAskedFor) {
   Transformer model = sure_model(forward_cases().front().config);
   const std::vector<Ids> prompts = {{1, 2, 3}};
-  GenerateOptions options{.tokens = 5, .start = 2};
+  GenerateOptions options{.max_new_tokens = 5, .decoder_start_token = 2};
   const Generated plain = generate(model, prompts, options).front();
   options.log_probability = true;
   const Generated asked = generate(model, prompts, options).front();
@@ -77,9 +77,11 @@ TEST(Generate, GreedyIsTheLikeliestTokenOfAForwardPass) {
   for (const ModelCase& c : forward_cases()) {
     Transformer model = sure_model(c.config);
     const std::vector<Ids> prompts = {{1, 2, 3}, {7, 5, 0, 12, 3, 4, 9}};
-    const std::vector<Generated> made = generate(
-        model, prompts,
-        {.sampling = {.temperature = 0}, .tokens = 12, .start = 2, .log_probability = true});
+    const std::vector<Generated> made = generate(model, prompts,
+                                                 {.sampling = {.temperature = 0},
+                                                  .max_new_tokens = 12,
+                                                  .decoder_start_token = 2,
+                                                  .log_probability = true});
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       ASSERT_EQ(made[i].ids.size(), 12u) << c.name;
       Ids said;
@@ -92,7 +94,7 @@ TEST(Generate, GreedyIsTheLikeliestTokenOfAForwardPass) {
         said.push_back(id);
       }
       EXPECT_NEAR(made[i].log_probability.value(), sum, 1e-3) << c.name;
-      EXPECT_EQ(made[i].finish, Finish::length);
+      EXPECT_EQ(made[i].finish_reason, Finish::length);
     }
   }
 }
@@ -103,7 +105,7 @@ TEST(Generate, APromptGivesTheSameTokensAloneAndInCompany) {
     Transformer model = sure_model(c.config);
     const std::vector<Ids> prompts = {{1, 2, 3}, {7, 5, 0, 12, 3, 4, 9}, {4}, {1, 2}, {8, 8, 8}};
     for (const Index beams : {1, 3}) {
-      GenerateOptions options{.tokens = 10, .start = 2, .beams = beams};
+      GenerateOptions options{.max_new_tokens = 10, .decoder_start_token = 2, .num_beams = beams};
       if (beams > 1) options.sampling.temperature = 0;
       const std::vector<Generated> together = generate(model, prompts, options);
       for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -119,13 +121,14 @@ TEST(Generate, ChoosesAmongTheEntriesOfTheTokenizer) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> prompts = {{1, 2, 3}, {4, 0}};
   for (const Index beams : {1, 3}) {
-    GenerateOptions options{.sampling = {.temperature = beams == 1 ? 5.0 : 0.0}, .tokens = 40};
-    options.beams = beams;
+    GenerateOptions options{.sampling = {.temperature = beams == 1 ? 5.0 : 0.0},
+                            .max_new_tokens = 40};
+    options.num_beams = beams;
     Index beyond = 0;
     for (const Generated& made : generate(model, prompts, options))
       for (const std::int32_t id : made.ids) beyond += id >= 3;
     EXPECT_GT(beyond, 0) << beams;
-    options.entries = 3;
+    options.vocab_size = 3;
     for (const Generated& made : generate(model, prompts, options))
       for (const std::int32_t id : made.ids) EXPECT_LT(id, 3) << beams;
   }
@@ -134,11 +137,12 @@ TEST(Generate, ChoosesAmongTheEntriesOfTheTokenizer) {
 TEST(Generate, SeedsDecide) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> prompts = {{1, 2}, {1, 2}};
-  const GenerateOptions options{.sampling = {.seed = 4}, .tokens = 20};
+  const GenerateOptions options{.sampling = {.seed = 4}, .max_new_tokens = 20};
   const std::vector<Generated> one = generate(model, prompts, options);
   EXPECT_EQ(one[0].ids, generate(model, prompts, options)[0].ids);
   EXPECT_NE(one[0].ids, one[1].ids);  // a prompt given twice has two answers
-  EXPECT_NE(one[0].ids, generate(model, prompts, {.sampling = {.seed = 5}, .tokens = 20})[0].ids);
+  EXPECT_NE(one[0].ids,
+            generate(model, prompts, {.sampling = {.seed = 5}, .max_new_tokens = 20})[0].ids);
   for (const Index threads : {1, 3})
     EXPECT_EQ(one[0].ids, generate(model, prompts, options, {}, Context(threads))[0].ids);
 }
@@ -153,14 +157,14 @@ struct Best {
 /// The best of all texts that end within `tokens` tokens, by trying every one.
 void search(Transformer& model, const Ids& prompt, const GenerateOptions& options, const Ids& said,
             double score, Best& best) {
-  const std::vector<double> next = next_of(model, prompt, said, options.start);
+  const std::vector<double> next = next_of(model, prompt, said, options.decoder_start_token);
   for (std::size_t id = 0; id < next.size(); ++id) {
     const double now = score + next[id];
-    if (static_cast<std::int32_t>(id) == options.ends.front()) {
+    if (static_cast<std::int32_t>(id) == options.stop_tokens.front()) {
       const double rank =
           now / std::pow(static_cast<double>(said.size() + 1), options.length_penalty);
       if (rank > best.rank) best = {said, now, rank};
-    } else if (static_cast<Index>(said.size()) + 1 < options.tokens) {
+    } else if (static_cast<Index>(said.size()) + 1 < options.max_new_tokens) {
       Ids more = said;
       more.push_back(static_cast<std::int32_t>(id));
       search(model, prompt, options, more, now, best);
@@ -174,10 +178,11 @@ TEST(Beams, EnoughOfThemFindTheBestTextOfAll) {
                                            "hashed without a cache"};
     if (std::find(some.begin(), some.end(), c.name) == some.end()) continue;
     ModelConfig config = c.config;
-    config.vocabulary = 4;
+    config.vocab_size = 4;
     Transformer model = sure_model(config);
     for (const double penalty : {0.0, 1.0, 2.0}) {
-      GenerateOptions options{.tokens = 4, .ends = {3}, .start = 1, .beams = 81};
+      GenerateOptions options{
+          .max_new_tokens = 4, .stop_tokens = {3}, .decoder_start_token = 1, .num_beams = 81};
       options.sampling.temperature = 0;
       options.length_penalty = penalty;
       const std::vector<Ids> prompt = {{0, 1, 2, 1, 0}};
@@ -186,7 +191,7 @@ TEST(Beams, EnoughOfThemFindTheBestTextOfAll) {
       const Generated found = generate(model, prompt, options).front();
       EXPECT_EQ(found.ids, best.ids) << c.name << ' ' << penalty;
       EXPECT_NEAR(found.log_probability.value(), best.score, 1e-4) << c.name << ' ' << penalty;
-      EXPECT_EQ(found.finish, Finish::end);
+      EXPECT_EQ(found.finish_reason, Finish::eos);
     }
   }
 }
@@ -194,7 +199,8 @@ TEST(Beams, EnoughOfThemFindTheBestTextOfAll) {
 TEST(Beams, ManyEndsLeaveEnoughBeams) {
   ModelConfig config = tiny_config();
   Transformer model = sure_model(config);
-  GenerateOptions options{.tokens = 6, .ends = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, .beams = 2};
+  GenerateOptions options{
+      .max_new_tokens = 6, .stop_tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, .num_beams = 2};
   options.sampling.temperature = 0;
   options.length_penalty = 4;  // long texts win as long as there are beams to write them
   const std::vector<Ids> prompt = {{0, 12}};
@@ -209,27 +215,27 @@ TEST(Beams, ManyEndsLeaveEnoughBeams) {
 TEST(Generate, EndsWhereItShould) {
   ModelConfig config = tiny_config();
   config.positions = ModelConfig::Positions::learned;
-  config.max_tokens = 10;
+  config.max_positions = 10;
   Transformer model = sure_model(config);
   const std::vector<Ids> prompt = {{1, 2, 3}};
-  GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 30};
+  GenerateOptions options{.sampling = {.temperature = 0}, .max_new_tokens = 30};
   for (const Index beams : {1, 2}) {
-    options.beams = beams;
+    options.num_beams = beams;
     const Generated whole = generate(model, prompt, options).front();
-    EXPECT_EQ(whole.finish, Finish::context);
+    EXPECT_EQ(whole.finish_reason, Finish::context);
     EXPECT_EQ(whole.ids.size(), 7u) << beams;
-    options.context = 5;
+    options.context_size = 5;
     EXPECT_EQ(generate(model, prompt, options).front().ids.size(), 2u) << beams;
     const std::vector<Ids> too_long = {Ids(11, 1)};
     expect_refused([&] { generate(model, too_long, options); },
                    {"prompt 1 of 1 has 11 tokens, expected fewer than the 5 of the context"});
-    options.context = 0;
+    options.context_size.reset();
   }
-  options.beams = 1;
+  options.num_beams = 1;
   const Generated whole = generate(model, prompt, options).front();
-  options.ends = {whole.ids[3]};
+  options.stop_tokens = {whole.ids[3]};
   const Generated ended = generate(model, prompt, options).front();
-  EXPECT_EQ(ended.finish, Finish::end);
+  EXPECT_EQ(ended.finish_reason, Finish::eos);
   EXPECT_LE(ended.ids.size(), 3u);
   options.overflow = GenerateOptions::Overflow::slide;
   expect_refused([&] { generate(model, prompt, options); }, {"cannot slide"});
@@ -240,12 +246,12 @@ TEST(Generate, AGridOfPositionsIsAContext) {
   config.positions = ModelConfig::Positions::axial;
   config.axial_rows = 2;
   config.axial_columns = 4;
-  config.axial_row_width = 6;
+  config.axial_row_dim = 6;
   Transformer model = sure_model(config);
   const std::vector<Ids> prompt = {{1, 2, 3}};
-  const Generated made = generate(model, prompt, {.tokens = 30}).front();
+  const Generated made = generate(model, prompt, {.max_new_tokens = 30}).front();
   EXPECT_EQ(made.ids.size(), 5u);
-  EXPECT_EQ(made.finish, Finish::context);
+  EXPECT_EQ(made.finish_reason, Finish::context);
 }
 
 TEST(Generate, SlidesOverALongText) {
@@ -255,18 +261,17 @@ TEST(Generate, SlidesOverALongText) {
       continue;
     Transformer model = sure_model(c.config);
     ModelConfig narrow = c.config;
-    for (std::string& pattern : narrow.patterns)
-      pattern = "(" + pattern + ") & (window(8, 0) | keys(2))";
+    for (Pattern& pattern : narrow.patterns) pattern = pattern & (window(8, 0) | keys(2));
     Transformer other = sure_model(narrow);
     const std::vector<Ids> prompt = {{1, 2, 3, 4, 5}};
-    GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 60};
+    GenerateOptions options{.sampling = {.temperature = 0}, .max_new_tokens = 60};
     const Generated want = generate(other, prompt, options).front();
-    options.context = 11;
+    options.context_size = 11;
     options.pinned = 2;
     options.overflow = GenerateOptions::Overflow::slide;
     const Generated got = generate(model, prompt, options).front();
     EXPECT_EQ(got.ids, want.ids) << c.name;
-    EXPECT_EQ(got.finish, Finish::length);
+    EXPECT_EQ(got.finish_reason, Finish::length);
   }
 }
 
@@ -277,9 +282,9 @@ TEST(Generate, StopsWhenAsked) {
   GenerateEvents events;
   events.token = [&](Index, std::int32_t) { ++tokens; };
   events.cancelled = [&] { return tokens >= 6; };
-  const std::vector<Generated> made = generate(model, prompts, {.tokens = 50}, events);
+  const std::vector<Generated> made = generate(model, prompts, {.max_new_tokens = 50}, events);
   for (const Generated& one : made) {
-    EXPECT_EQ(one.finish, Finish::cancelled);
+    EXPECT_EQ(one.finish_reason, Finish::cancelled);
     EXPECT_EQ(one.ids.size(), 3u);
   }
 }
@@ -288,11 +293,12 @@ TEST(Generate, RefusesWhatCannotBe) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> empty = {{}}, prompt = {{1}}, unknown = {{99}};
   for (const Index beams : {1, 2}) {
-    GenerateOptions options{.sampling = {.temperature = 0}, .tokens = 2, .beams = beams};
+    GenerateOptions options{
+        .sampling = {.temperature = 0}, .max_new_tokens = 2, .num_beams = beams};
     expect_refused([&] { generate(model, empty, options); }, {"empty"});
     expect_refused([&] { generate(model, unknown, options); }, {"99"});
   }
-  expect_refused([&] { generate(model, prompt, {.tokens = 0}); }, {"tokens"});
+  expect_refused([&] { generate(model, prompt, {.max_new_tokens = 0}); }, {"tokens"});
   ModelConfig config = tiny_config();
   config.kind = ModelConfig::Kind::encoder;
   Transformer encoder(config);
@@ -302,7 +308,7 @@ TEST(Generate, RefusesWhatCannotBe) {
 TEST(Generate, AllPromptsAreLookedAtBeforeAnyIsRead) {
   ModelConfig config = tiny_config();
   config.positions = ModelConfig::Positions::learned;
-  config.max_tokens = 10;
+  config.max_positions = 10;
   Transformer decoder = noisy_model(config);
   config.kind = ModelConfig::Kind::encoder_decoder;
   config.encoder_layers = 1;
@@ -313,7 +319,7 @@ TEST(Generate, AllPromptsAreLookedAtBeforeAnyIsRead) {
   const std::vector<Ids> long_one = {{1}, Ids(11, 1)}, unknown = {{1}, {1}, {2, -1}};
   for (const Index beams : {1, 2})
     for (Transformer* model : {&decoder, &translator}) {
-      const GenerateOptions options{.tokens = 3, .beams = beams};
+      const GenerateOptions options{.max_new_tokens = 3, .num_beams = beams};
       const char* limit = model == &decoder ? "fewer than the 10 of the context" : "at most the 10";
       expect_refused([&] { generate(*model, long_one, options, events); },
                      {"prompt 2 of 2 has 11 tokens", limit});
@@ -323,12 +329,12 @@ TEST(Generate, AllPromptsAreLookedAtBeforeAnyIsRead) {
 }
 
 TEST(Generate, AContextBoundsWhatIsSeen) {
-  EXPECT_EQ((GenerateOptions{.tokens = 5}.most_seen(3)), 8);
-  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 9}.most_seen(3)), 8);
-  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 7}.most_seen(3)), 7);
-  EXPECT_EQ((GenerateOptions{.tokens = 5, .context = 4}.most_seen(9)), 4);
+  EXPECT_EQ((GenerateOptions{.max_new_tokens = 5}.max_context(3)), 8);
+  EXPECT_EQ((GenerateOptions{.max_new_tokens = 5, .context_size = 9}.max_context(3)), 8);
+  EXPECT_EQ((GenerateOptions{.max_new_tokens = 5, .context_size = 7}.max_context(3)), 7);
+  EXPECT_EQ((GenerateOptions{.max_new_tokens = 5, .context_size = 4}.max_context(9)), 4);
   const Index most = std::numeric_limits<Index>::max();
-  EXPECT_EQ((GenerateOptions{.tokens = most}.most_seen(3)), most);
+  EXPECT_EQ((GenerateOptions{.max_new_tokens = most}.max_context(3)), most);
 }
 
 TEST(Generate, BeamsDrawNothing) {
@@ -336,11 +342,20 @@ TEST(Generate, BeamsDrawNothing) {
   const std::vector<Ids> prompt = {{1, 2}};
   const auto ids = [&](double temperature) {
     return generate(model, prompt,
-                    {.sampling = {.temperature = temperature}, .tokens = 9, .beams = 3})
+                    {.sampling = {.temperature = temperature}, .max_new_tokens = 9, .num_beams = 3})
         .front()
         .ids;
   };
   EXPECT_EQ(ids(3), ids(0));
+}
+
+TEST(Generate, HasNamesForItsEnums) {
+  EXPECT_EQ(to_string(Finish::eos), "eos");
+  EXPECT_EQ(from_string<Finish>("cancelled"), Finish::cancelled);
+  EXPECT_EQ(from_string<GenerateOptions::Overflow>("slide"), GenerateOptions::Overflow::slide);
+  EXPECT_EQ(to_string(GenerateOptions::Overflow::stop), "stop");
+  expect_refused([] { from_string<GenerateOptions::Overflow>("wrap"); },
+                 {"overflow: \"wrap\" given, expected stop or slide"});
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ std::vector<double> kept_softmax(const std::vector<float>& of, const Sampling& s
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return of[a] > of[b]; });
-  if (sampling.top_k > 0) order.resize(static_cast<std::size_t>(sampling.top_k));
+  if (sampling.top_k) order.resize(static_cast<std::size_t>(*sampling.top_k));
   const std::vector<double> p = softmax(of, sampling.temperature);
   const double most = p[order.front()];
   std::erase_if(order, [&](std::size_t i) { return p[i] < sampling.min_p * most; });
@@ -136,14 +136,14 @@ TEST(Sampler, DrawsFromALargeVocabularyByTheDefinition) {
     for (std::size_t i = 0; i < p.size(); ++i) {
       const auto bin = static_cast<std::size_t>(std::min(bins - 1, static_cast<int>(sum * bins)));
       if (p[i] == 0) {
-        ASSERT_EQ(counts[i], 0) << i << ", top_k " << sampling.top_k;
+        ASSERT_EQ(counts[i], 0) << i << ", top_k " << sampling.top_k.value_or(0);
       }
       expected[bin] += p[i];
       seen[bin] += counts[i];
       sum += p[i];
     }
     EXPECT_LT(chi_square(seen, expected, draws), 61.1)
-        << sampling.top_k << ' ' << sampling.top_p << ' ' << sampling.min_p;
+        << sampling.top_k.value_or(0) << ' ' << sampling.top_p << ' ' << sampling.min_p;
   }
 }
 
@@ -194,8 +194,9 @@ TEST(Sampler, TheLikeliestAndOfEqualsTheFirst) {
 }
 
 TEST(Sampler, RepetitionIsDividedOrMultiplied) {
-  const auto greedy = [](const Ids& so_far, double repetition, Index lately = 64) {
-    const Sampling sampling{.temperature = 0, .repetition = repetition, .lately = lately};
+  const auto greedy = [](const Ids& so_far, double penalty, std::optional<Index> window = 64) {
+    const Sampling sampling{
+        .temperature = 0, .repetition_penalty = penalty, .repetition_window = window};
     return draw_token(logits, so_far, sampling, 0);
   };
   EXPECT_EQ(greedy({1}, 1.1), 4);
@@ -203,11 +204,11 @@ TEST(Sampler, RepetitionIsDividedOrMultiplied) {
   EXPECT_EQ(greedy({1, 4, 1, 4, 4}, 1.1), 1);  // however often
   EXPECT_EQ(greedy({1, 4}, 1.5), 3);
   EXPECT_EQ(greedy({1, 4, 3}, 3), 7);
-  EXPECT_EQ(greedy({1, 0, 0}, 1.1, 2), 1);  // too long ago
-  EXPECT_EQ(greedy({1, 0, 0}, 1.1, 0), 4);  // all count
+  EXPECT_EQ(greedy({1, 0, 0}, 1.1, 2), 1);   // too long ago
+  EXPECT_EQ(greedy({1, 0, 0}, 1.1, {}), 4);  // all count
   const std::vector<float> below = {-1, -1.5f};
-  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition = 2}, 0), 1);
-  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition = 0.5}, 0), 0);
+  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition_penalty = 2}, 0), 1);
+  EXPECT_EQ(draw_token(below, Ids{0}, {.temperature = 0, .repetition_penalty = 0.5}, 0), 0);
 }
 
 TEST(Sampler, NumbersThatAreNone) {
@@ -245,11 +246,13 @@ TEST(Sampler, RefusesWhatIsOutOfRange) {
   refused({.temperature = -1}, "temperature");
   refused({.temperature = std::nan("")}, "temperature");
   refused({.top_k = -1}, "top_k");
+  refused({.top_k = 0}, "top_k");
   refused({.top_p = 0}, "top_p");
   refused({.top_p = 1.5}, "top_p");
   refused({.min_p = 2}, "min_p");
-  refused({.repetition = 0}, "repetition");
-  refused({.lately = -2}, "lately");
+  refused({.repetition_penalty = 0}, "repetition_penalty");
+  refused({.repetition_window = -2}, "repetition_window");
+  refused({.repetition_window = 0}, "repetition_window");
 }
 
 }  // namespace

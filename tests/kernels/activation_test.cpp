@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "kernels/kernels.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "rapt/nn.h"
 #include "support/bound.h"
 #include "support/engine.h"
@@ -13,6 +13,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 constexpr Activation all[] = {Activation::relu, Activation::gelu, Activation::gelu_tanh,
@@ -78,7 +79,7 @@ void expect_normal(std::uint32_t step) {
   const std::vector<float> x = floats(step);
   std::vector<float> y(x.size());
   for (const Kernels* kernels : supported_kernels()) {
-    kernels->network->normal(x.data(), static_cast<Index>(x.size()), y.data());
+    kernels->network->normal_cdf(x.data(), static_cast<Index>(x.size()), y.data());
     double worst = 0, most = 0;
     float where = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {

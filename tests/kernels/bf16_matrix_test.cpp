@@ -12,6 +12,7 @@
 #include "support/engine.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// How many of a product's operands have numbers that bf16 does not have.
@@ -97,7 +98,7 @@ struct Problem {
 
 void expect_within_bound(const ProductCase& c) {
   const Problem problem(c);
-  for (const Context& context : every_pair_isa())
+  for (const Context& context : every_bf16_isa())
     problem.expect_within_bound(problem.product(context), context.isa());
 }
 
@@ -138,7 +139,7 @@ TEST(Bf16Matrix, NumbersAreRoundedToTheNearestAndTiesToEven) {
   Tensor unit({depth, depth});
   for (Index k = 0; k < depth; ++k) unit.data()[k * depth + k] = 1;
   const Tensor want = a.converted(Type::bf16).converted(Type::f32);
-  for (const Context& context : every_pair_isa())
+  for (const Context& context : every_bf16_isa())
     for (const bool turned : {false, true}) {
       Tensor got({rows, depth});
       const Matrix left = matrix_of(a, Lying::rows), one = matrix_of(unit, Lying::columns);
@@ -161,7 +162,7 @@ TEST(Bf16Matrix, SameBitsForAnyNumberOfThreads) {
         {.rows = 61, .depth = 1030, .columns = 500, .b = Lying::rows, .bias = true},
         {.rows = 700, .depth = 50, .columns = 90, .a = Lying::columns, .b = Lying::rows}}) {
     const Problem problem(c);
-    for (const Context& isa : every_pair_isa()) {
+    for (const Context& isa : every_bf16_isa()) {
       const Tensor one = problem.product(Context(1, isa.isa()));
       for (const Index threads : {2, 3, 7})
         EXPECT_TRUE(same_bits(problem.product(Context(threads, isa.isa())), one))
@@ -184,7 +185,7 @@ TEST(Bf16Matrix, InfinityAndNanGoWhereTheyBelong) {
   Tensor a = random_tensor({20, 40}, 1), b = random_tensor({30, 40}, 2);
   a.data()[1 * 40 + 7] = std::numeric_limits<float>::quiet_NaN();
   b.data()[5 * 40 + 9] = std::numeric_limits<float>::infinity();
-  for (const Context& context : every_pair_isa()) {
+  for (const Context& context : every_bf16_isa()) {
     Tensor got({20, 30});
     multiply_bf16(matrix_of(a, Lying::rows), matrix_of(b, Lying::columns),
                   {.data = got.data(), .stride = 30}, context);
@@ -203,7 +204,7 @@ Tensor product(const Tensor& x, const PackedMatrix& weight, const Context& conte
 }
 
 TEST(Bf16Matrix, PackedWeightsAreWithinTheBoundAndExpandToWhatTheyWere) {
-  for (const Context& context : every_pair_isa())
+  for (const Context& context : every_bf16_isa())
     for (const Index rows : {1, 2, 3, 5, 8, 9, 70})
       for (const Index depth : {1, 33, 256, 300})
         for (const Index columns : {1, 16, 49, 200}) {
@@ -217,30 +218,30 @@ TEST(Bf16Matrix, PackedWeightsAreWithinTheBoundAndExpandToWhatTheyWere) {
 TEST(Bf16Matrix, ARowOfAPackedProductHasTheSameBitsInAnyCompanyAndForAnyThreads) {
   const Tensor x = random_tensor({600, 300}, 1);
   const Tensor weight = random_tensor({250, 300}, 2).converted(Type::bf16);
-  for (const Context& isa : every_pair_isa()) {
+  for (const Context& isa : every_bf16_isa()) {
     const PackedMatrix packed(weight, isa);
     const Tensor all = product(x, packed, Context(1, isa.isa()));
     for (const Index threads : {2, 3, 7})
       EXPECT_TRUE(same_bits(product(x, packed, Context(threads, isa.isa())), all)) << threads;
     for (const Index rows : {1, 2, 3, 4, 7, 77}) {
-      Tensor few({rows, 300}), want({rows, 250});
-      std::copy_n(x.data(), few.elements(), few.data());
+      Tensor some({rows, 300}), want({rows, 250});
+      std::copy_n(x.data(), some.elements(), some.data());
       std::copy_n(all.data(), want.elements(), want.data());
-      EXPECT_TRUE(same_bits(product(few, packed, isa), want)) << rows << " on " << isa.isa();
+      EXPECT_TRUE(same_bits(product(some, packed, isa), want)) << rows << " on " << isa.isa();
     }
   }
 }
 
 TEST(Bf16Matrix, APackedWeightRunsOnOtherInstructionSets) {
   const Problem problem({.rows = 20, .depth = 40, .columns = 30});
-  const PackedMatrix packed(problem.b, every_pair_isa().front());
+  const PackedMatrix packed(problem.b, every_bf16_isa().front());
   for (const Context& context : every_isa())
     problem.expect_within_bound(product(problem.a, packed, context), context.isa());
 }
 
 TEST(Bf16Matrix, ParametersComeBackAsTheyWereOnEveryIsa) {
   std::vector<Context> all = every_isa();
-  all.insert(all.end(), every_pair_isa().begin(), every_pair_isa().end());
+  all.insert(all.end(), every_bf16_isa().begin(), every_bf16_isa().end());
   for (const Context& context : all) {
     Parameter weight{.name = "w", .value = random_tensor({30, 20}, 1).converted(Type::bf16)};
     const Tensor before = weight.value.clone();
@@ -255,7 +256,7 @@ TEST(Bf16Matrix, ParametersComeBackAsTheyWereOnEveryIsa) {
 // All three products of a layer whose weight is rounded are products of bf16.
 TEST(Bf16Matrix, GradientsAreWithinTheBound) {
   const Index rows = 40, in = 70, out = 50;
-  for (const Context& context : every_pair_isa()) {
+  for (const Context& context : every_bf16_isa()) {
     Parameter weight{.name = "w", .value = random_tensor({out, in}, 1)};
     weight.working = weight.value.converted(Type::bf16);
     const Tensor x = random_tensor({rows, in}, 2), dy = random_tensor({rows, out}, 3);

@@ -10,6 +10,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 TEST(Embed, RowsOfTheTableAndTheirGradients) {
@@ -38,10 +39,10 @@ TEST(Embed, NoIdsAndRefusals) {
   Tape tape;
   EXPECT_EQ(embed(tape, table, {}).shape(), (Shape{0, 4}));
   const std::vector<std::int32_t> high{1, 6}, low{-1};
-  expect_refused([&] { embed(tape, table, high); }, {"embed", "id 1 is 6", "words", "6 entries"});
+  expect_refused([&] { embed(tape, table, high); }, {"embed", "id 1 is 6", "words", "6 rows"});
   expect_refused([&] { embed(tape, table, low); }, {"id 0 is -1"});
   Parameter line = random_parameter("line", {6}, 1);
-  expect_refused([&] { embed(tape, line, {}); }, {"line", "[6]", "[entries, width]"});
+  expect_refused([&] { embed(tape, line, {}); }, {"line", "[6]", "[vocab_size, width]"});
 }
 
 TEST(Add, SumsAndPassesTheGradientToBoth) {

@@ -13,6 +13,7 @@
 #include "support/engine.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 constexpr float gap = std::numeric_limits<float>::quiet_NaN();
@@ -82,7 +83,7 @@ struct GemmCase {
   std::string text() const {
     std::ostringstream out;
     out << rows << " x " << depth << " x " << columns << ", a " << static_cast<int>(a) << " "
-        << rapt::text(a_type) << ", b " << static_cast<int>(b) << " " << rapt::text(b_type)
+        << to_string(a_type) << ", b " << static_cast<int>(b) << " " << to_string(b_type)
         << ", into " << static_cast<int>(into) << ", padding " << padding << ", shift " << shift
         << ", seed " << seed;
     return out.str();

@@ -12,7 +12,7 @@
 namespace rapt::test {
 namespace {
 
-/// A loss to compute: x [rows, width], head [entries, width].
+/// A loss to compute: x [rows, width], head [vocab_size, width].
 struct Problem {
   Problem(Index rows, Index width_, Index entries_)
       : width(width_),
@@ -32,7 +32,7 @@ struct Problem {
   Index counted() const {
     return std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t >= 0; });
   }
-  double divisor() const { return how.divisor != 0 ? how.divisor : static_cast<double>(counted()); }
+  double divisor() const { return how.divisor.value_or(static_cast<double>(counted())); }
 };
 
 /// Logits of one row, and the size of the terms of the largest.
@@ -267,15 +267,16 @@ TEST(CrossEntropy, RefusesWhatDisagrees) {
   };
   refused({.label_smoothing = 1.5}, {"cross_entropy", "label_smoothing is 1.5", "0 to 1"});
   refused({.divisor = -1}, {"divisor is -1"});
+  refused({.divisor = 0}, {"divisor is 0"});
   refused({.divisor = INFINITY}, {"divisor is inf"});
   refused({.chunk = 0}, {"chunk is 0", "at least 1"});
   p.targets[2] = 5;
-  refused({}, {"target 2 is 5", "head has 5 entries"});
+  refused({}, {"target 2 is 5", "head has 5 rows"});
   p.targets.resize(3);
   refused({}, {"3 targets for 4 rows"});
   Parameter narrow = random_parameter("narrow", {5, 2}, 1);
   expect_refused([&] { cross_entropy(tape, in, narrow, p.targets); },
-                 {"narrow", "[5, 2]", "[entries, 3]"});
+                 {"narrow", "[5, 2]", "[vocab_size, 3]"});
 }
 
 }  // namespace

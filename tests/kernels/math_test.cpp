@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Distance of two f32 results from the exact one in units of the last place of the exact one.
@@ -21,13 +22,13 @@ double ulps(float got, double want) {
 
 /// Calls check(x, f(x)) for f32 bit patterns first, first + step, ... on every instruction set.
 template <class Function, class Check>
-void for_each_float(Function Kernels::*function, std::uint64_t step, const Check& check) {
+void for_each_float(Function VectorKernels::*function, std::uint64_t step, const Check& check) {
   constexpr Index block = 1 << 14;
   std::vector<float> x(block), y(block);
   for (const Kernels* kernels : supported_kernels()) {
     Index filled = 0;
     const auto flush = [&] {
-      (kernels->*function)(x.data(), filled, y.data());
+      (kernels->vectors.*function)(x.data(), filled, y.data());
       for (Index i = 0; i < filled; ++i) check(*kernels, x[i], y[i]);
       filled = 0;
     };
@@ -69,7 +70,8 @@ struct Exp2Check {
 
 void expect_exp2(std::uint64_t step) {
   Exp2Check check;
-  for_each_float(&Kernels::exp2, step, [&](const Kernels& k, float x, float y) { check(k, x, y); });
+  for_each_float(&VectorKernels::exp2, step,
+                 [&](const Kernels& k, float x, float y) { check(k, x, y); });
   EXPECT_EQ(check.broken, 0) << "first at " << check.broken_at;
   EXPECT_LE(check.worst, 1.25) << "at " << check.where;
   std::cout << "exp2: " << check.worst << " ulp at most, at " << check.where << '\n';
@@ -87,7 +89,7 @@ void expect_tanh(std::uint64_t step) {
   double worst = 0;
   float where = 0;
   Index broken = 0;
-  for_each_float(&Kernels::tanh, step, [&](const Kernels&, float x, float y) {
+  for_each_float(&VectorKernels::tanh, step, [&](const Kernels&, float x, float y) {
     if (std::isnan(x) || std::isnan(y)) {
       broken += std::isnan(x) != std::isnan(y);
       return;

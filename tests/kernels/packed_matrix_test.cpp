@@ -11,6 +11,7 @@
 #include "support/engine.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 Parameter random_weight(Index out, Index in, std::uint64_t seed = 1) {
@@ -79,14 +80,14 @@ TEST(PackedMatrix, RowsThatArePackedForSeveralTasksHaveTheSameBits) {
     for (const Type type : {Type::f32, Type::f16, Type::bf16})
       for (const Index rows : {9, 50, 300}) {
         const Context alone(1, isa);
-        if (type == Type::bf16 && kernels_of(alone).pairs == nullptr) continue;
+        if (type == Type::bf16 && !kernels_of(alone).has_bf16()) continue;
         const Tensor x = random_tensor({rows, 900}, 1), bias = random_tensor({700}, 2);
         const PackedMatrix packed(random_tensor({700, 900}, 3).converted(type), alone);
         const Tensor want = product(x, packed, &bias, alone);
         for (const Index threads : {2, 3, 7}) {
           const Tensor got = product(x, packed, &bias, Context(threads, isa));
           EXPECT_TRUE(same_bits(got.data(), want.data(), want.elements()))
-              << rows << " rows, " << threads << " threads, " << text(type) << " on " << isa;
+              << rows << " rows, " << threads << " threads, " << to_string(type) << " on " << isa;
         }
       }
 }
@@ -111,12 +112,12 @@ TEST(PackedMatrix, OfF16HasTheBitsOfTheSameNumbersInF32AndHalfTheBytes) {
           const Tensor x = random_tensor({rows, in}, ++seed);
           const Tensor narrow = random_tensor({out, in}, ++seed).converted(Type::f16);
           const Tensor wide = narrow.converted(Type::f32), bias = random_tensor({out}, ++seed);
-          const PackedMatrix few(narrow, context), all(wide, context);
-          EXPECT_EQ(2 * few.bytes(), all.bytes());
-          EXPECT_EQ(std::memcmp(few.expanded().memory(), narrow.memory(),
+          const PackedMatrix some(narrow, context), all(wide, context);
+          EXPECT_EQ(2 * some.bytes(), all.bytes());
+          EXPECT_EQ(std::memcmp(some.expanded().memory(), narrow.memory(),
                                 static_cast<std::size_t>(narrow.elements()) * sizeof(F16)),
                     0);
-          const Tensor got = product(x, few, &bias, context),
+          const Tensor got = product(x, some, &bias, context),
                        want = product(x, all, &bias, context);
           EXPECT_TRUE(same_bits(got.data(), want.data(), want.elements()))
               << rows << " x " << in << " x " << out << " on " << context.isa();
@@ -133,10 +134,10 @@ TEST(PackedMatrix, ARowHasTheSameBitsInAnyCompanyAndForAnyThreads) {
                             all.elements()))
           << threads << " threads on " << isa;
     for (const Index rows : {1, 2, 3, 4, 77}) {
-      Tensor few({rows, 300});
-      std::memcpy(few.data(), x.data(), static_cast<std::size_t>(rows * 300) * sizeof(float));
+      Tensor some({rows, 300});
+      std::memcpy(some.data(), x.data(), static_cast<std::size_t>(rows * 300) * sizeof(float));
       EXPECT_TRUE(
-          same_bits(product(few, packed, nullptr, Context(2, isa)).data(), all.data(), rows * 250))
+          same_bits(product(some, packed, nullptr, Context(2, isa)).data(), all.data(), rows * 250))
           << rows << " rows on " << isa;
     }
   }
@@ -152,9 +153,9 @@ TEST(PackedMatrix, RunsOnOtherInstructionSetsThanItWasPackedFor) {
 TEST(PackedMatrix, NothingIsWrittenBesideTheResult) {
   const Tensor x = random_tensor({3, 20}, 1);
   const PackedMatrix packed(random_tensor({10, 20}, 2), {});
-  std::vector<float> room(3 * 16, 5.0F);
-  multiply({x.memory(), Type::f32, 3, 20, 20, 1}, packed, {.data = room.data(), .stride = 16}, {});
-  for (std::size_t i = 0; i < room.size(); ++i) EXPECT_EQ(room[i] == 5.0F, i % 16 >= 10) << i;
+  std::vector<float> to(3 * 16, 5.0F);
+  multiply({x.memory(), Type::f32, 3, 20, 20, 1}, packed, {.data = to.data(), .stride = 16}, {});
+  for (std::size_t i = 0; i < to.size(); ++i) EXPECT_EQ(to[i] == 5.0F, i % 16 >= 10) << i;
 }
 
 TEST(PackedMatrix, ParametersGiveTheirNumbersBackAndDoNotLearnMeanwhile) {
@@ -180,8 +181,8 @@ TEST(PackedMatrix, ParametersGiveTheirNumbersBackAndDoNotLearnMeanwhile) {
 TEST(PackedMatrix, ModelsGiveTheSameRowsWithinRounding) {
   ModelConfig config;
   config.layers = 2;
-  config.width = 48;
-  config.tied = false;
+  config.hidden_size = 48;
+  config.tied_embeddings = false;
   Transformer model(config);
   const Tokens tokens = Tokens::one({1, 2, 3, 4, 5});
   Tape tape(Tape::Mode::forward);

@@ -1,4 +1,4 @@
-#include "nn/matmul/quantized.h"
+#include "nn/matmul/quantized_matrix.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,14 @@
 
 #include "kernels/cpu_features.h"
 #include "kernels/kernels.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "kernels/quantized_kernels.h"
 #include "rapt/nn.h"
 #include "support/cases.h"
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 constexpr Quantization types[] = {Quantization::q8_0, Quantization::q8_1, Quantization::q4_0,
@@ -29,11 +30,11 @@ Tensor random_numbers(const Shape& shape, std::uint64_t seed, double mean = 0) {
 
 /// Any codes and scales of the type, those at their ends among them.
 QuantizedMatrix random_codes(Index rows, Index columns, Quantization type, std::uint64_t seed) {
-  auto body = std::make_shared<QuantizedMatrix::Body>(rows, columns, type);
+  auto weights = std::make_shared<QuantizedMatrix::Impl>(rows, columns, type);
   Random random(seed);
   const bool four = type == Quantization::q4_0 || type == Quantization::q4_1;
   for (Index row = 0; row < rows; ++row)
-    for (Index block = 0; block < body->blocks; ++block) {
+    for (Index block = 0; block < weights->blocks; ++block) {
       QuantizedBlock to{
           .scale = F16(static_cast<float>(random.normal())), .shift = {}, .codes = {}};
       if (has_shift(type)) to.shift = F16(static_cast<float>(random.normal() * 8));
@@ -43,9 +44,9 @@ QuantizedMatrix random_codes(Index rows, Index columns, Quantization type, std::
         code = static_cast<std::int8_t>(four ? std::clamp(std::round(far / 8 + 8), 0., 15.)
                                              : std::clamp(std::round(far), -128., 127.));
       }
-      body->set(row, block, to);
+      weights->set(row, block, to);
     }
-  return QuantizedMatrix(body);
+  return Access::make<QuantizedMatrix>(weights);
 }
 
 std::vector<float> product(const Tensor& x, const QuantizedMatrix& w, const Context& context,
@@ -61,7 +62,7 @@ std::vector<float> product(const Tensor& x, const QuantizedMatrix& w, const Cont
 struct Wanted {
   double value, bound;
 };
-Wanted wanted(const Tensor& x, Index row, const QuantizedMatrix::Body& w, Index column) {
+Wanted wanted(const Tensor& x, Index row, const QuantizedMatrix::Impl& w, Index column) {
   double sum = 0, rounding = 0, sizes = 0;
   const bool q4_0 = w.type == Quantization::q4_0;
   for (Index block = 0; block < w.blocks; ++block) {
@@ -107,11 +108,11 @@ TEST(Quantized, ProductsAreWithinTheBoundOfTheDefinitionOnEveryIsa) {
               EXPECT_EQ(got, -7) << "the gap was written";
               continue;
             }
-            const Wanted want = wanted(x, row, w.body(), column);
+            const Wanted want = wanted(x, row, impl_of(w), column);
             const double b = static_cast<double>(bias.data()[column]);
             ASSERT_NEAR(got, want.value + b, want.bound + 0x1p-24 * (std::abs(got) + std::abs(b)))
-                << text(type) << " " << rows << " x " << in << " x " << out << " at " << row << ", "
-                << column << " on " << isa->name;
+                << to_string(type) << " " << rows << " x " << in << " x " << out << " at " << row
+                << ", " << column << " on " << isa->name;
           }
       }
 }
@@ -120,7 +121,7 @@ TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
   if (!has_avx512_vnni()) GTEST_SKIP() << "this CPU has no AVX512-VNNI";
   for (const Kernels* isa : supported_kernels()) {
     const NetworkKernels& kernels = *isa->network;
-    if (kernels.quantized_fours == nullptr) continue;
+    if (kernels.quantized_vnni == nullptr) continue;
     for (const Quantization type : types)
       for (const Index rows : {1, 2, 3, 4, 7, 8, 12, 21})
         for (const Index out : {5, 8, 16, 21, 48}) {
@@ -135,15 +136,14 @@ TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
                                      about.data() + row, step);
           std::fill_n(codes.begin(), 32, static_cast<std::int8_t>(-127));
           about[0].codes_sum = -127 * 32;
-          std::vector<float> pairs(static_cast<std::size_t>(rows * out)), fours = pairs;
+          std::vector<float> maddubs(static_cast<std::size_t>(rows * out)), vnni = maddubs;
           const ActivationRows left{codes.data(), about.data(), rows, blocks, step};
           const auto kind = static_cast<std::size_t>(type);
-          const std::byte* groups = w.body().memory.data();
-          kernels.quantized->product[kind](left, groups, {pairs.data(), out, out, bias.data()});
-          kernels.quantized_fours->product[kind](left, groups,
-                                                 {fours.data(), out, out, bias.data()});
-          EXPECT_EQ(std::memcmp(pairs.data(), fours.data(), pairs.size() * sizeof(float)), 0)
-              << text(type) << ", " << rows << " x " << out << " on " << isa->name;
+          const std::byte* groups = impl_of(w).memory.data();
+          kernels.quantized->product[kind](left, groups, {maddubs.data(), out, out, bias.data()});
+          kernels.quantized_vnni->product[kind](left, groups, {vnni.data(), out, out, bias.data()});
+          EXPECT_EQ(std::memcmp(maddubs.data(), vnni.data(), maddubs.size() * sizeof(float)), 0)
+              << to_string(type) << ", " << rows << " x " << out << " on " << isa->name;
         }
   }
 }
@@ -152,7 +152,7 @@ TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
 TEST(Quantized, WholeNumbersAreExactOnEveryIsa) {
   for (const Kernels* isa : supported_kernels())
     for (const Quantization type : types) {
-      auto body = std::make_shared<QuantizedMatrix::Body>(19, 64, type);
+      auto weights = std::make_shared<QuantizedMatrix::Impl>(19, 64, type);
       Tensor x({6, 64});
       Random random(3);
       for (Index row = 0; row < 19; ++row)
@@ -162,17 +162,18 @@ TEST(Quantized, WholeNumbersAreExactOnEveryIsa) {
           for (std::int8_t& code : to.codes)
             code = static_cast<std::int8_t>(random.below(type < Quantization::q4_0 ? 256 : 16) -
                                             (type < Quantization::q4_0 ? 128 : 0));
-          body->set(row, block, to);
+          weights->set(row, block, to);
         }
       for (Index i = 0; i < 6 * 64; ++i)
         x.data()[i] = i % 32 == 5 ? (i % 3 == 0 ? 127.f : -127.f)
                                   : static_cast<float>(static_cast<int>(random.below(255)) - 127);
-      const std::vector<float> y = product(x, QuantizedMatrix(body), Context(1, isa->name));
+      const std::vector<float> y =
+          product(x, Access::make<QuantizedMatrix>(weights), Context(1, isa->name));
       for (Index row = 0; row < 6; ++row)
         for (Index column = 0; column < 19; ++column)
           ASSERT_EQ(static_cast<double>(y[static_cast<std::size_t>(row * 22 + column)]),
-                    wanted(x, row, *body, column).value)
-              << text(type) << " on " << isa->name;
+                    wanted(x, row, *weights, column).value)
+              << to_string(type) << " on " << isa->name;
     }
 }
 
@@ -189,7 +190,7 @@ TEST(Quantized, SameBitsForAnyThreadsAndAnyRowsBeside) {
         std::memcpy(alone.data(), x.data() + row * 640, 640 * sizeof(float));
         const std::vector<float> y = product(alone, w, Context(1, isa->name));
         EXPECT_EQ(std::memcmp(y.data(), once.data() + row * 206, 203 * sizeof(float)), 0)
-            << "row " << row << " of " << text(type) << " on " << isa->name;
+            << "row " << row << " of " << to_string(type) << " on " << isa->name;
       }
     }
 }
@@ -219,7 +220,7 @@ TEST(Quantized, SmallAndLargeActivations) {
       for (float& number : x.numbers()) number *= factor;
       const std::vector<float> y = product(x, w, Context(1, isa->name));
       for (Index column = 0; column < 9; ++column) {
-        const Wanted want = wanted(x, 0, w.body(), column);
+        const Wanted want = wanted(x, 0, impl_of(w), column);
         // What is below 2^-100 / 254 in size is rounded to 0.
         EXPECT_NEAR(static_cast<double>(y[static_cast<std::size_t>(column)]), want.value,
                     want.bound + 0x1p-100 / 254 * 64 * 128 * 5)
@@ -232,17 +233,17 @@ TEST(Quantized, BlocksComeBackAsTheyWereSet) {
   for (const Quantization type : types) {
     const QuantizedMatrix w = random_codes(21, 75, type, 5);
     EXPECT_EQ(w.shape(), (Shape{21, 75}));
-    EXPECT_EQ(parse_quantization(text(type)), type);
-    QuantizedMatrix::Body copy(21, 75, type);
+    EXPECT_EQ(from_string<Quantization>(to_string(type)), type);
+    QuantizedMatrix::Impl copy(21, 75, type);
     for (Index row = 20; row >= 0; --row)
       for (Index block = 0; block < 3; ++block) {
-        copy.set(row, block, random_codes(1, 32, type, 3).body().get(0, 0));  // overwritten below
-        copy.set(row, block, w.body().get(row, block));
+        copy.set(row, block, impl_of(random_codes(1, 32, type, 3)).get(0, 0));  // overwritten below
+        copy.set(row, block, impl_of(w).get(row, block));
       }
-    const Tensor a = w.expanded(),
-                 b = QuantizedMatrix(std::make_shared<QuantizedMatrix::Body>(std::move(copy)))
-                         .expanded();
-    EXPECT_EQ(std::memcmp(a.data(), b.data(), 21 * 75 * sizeof(float)), 0) << text(type);
+    const Tensor a = w.expanded(), b = Access::make<QuantizedMatrix>(
+                                           std::make_shared<QuantizedMatrix::Impl>(std::move(copy)))
+                                           .expanded();
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), 21 * 75 * sizeof(float)), 0) << to_string(type);
   }
 }
 
@@ -256,14 +257,14 @@ TEST(Quantized, RoundingIsWithinHalfAScale) {
           40 / 8 * 4 * (std::vector<Index>{272, 288, 144, 160}[static_cast<std::size_t>(type)]));
       const Tensor y = w.expanded();
       for (Index i = 0; i < x.elements(); ++i) {
-        const QuantizedBlock block = w.body().get(i / 101, i % 101 / 32);
+        const QuantizedBlock block = impl_of(w).get(i / 101, i % 101 / 32);
         const double scale = std::abs(static_cast<double>(static_cast<float>(block.scale)));
         const double shift = std::abs(static_cast<double>(static_cast<float>(block.shift)));
         // With q4_0 what lies beyond code 15 has an error of up to a scale.
         const double half = type == Quantization::q4_0 ? 1 : 0.5;
         ASSERT_NEAR(static_cast<double>(y.data()[i]), static_cast<double>(x.data()[i]),
                     scale * (half + 16 * 0x1p-11) + shift * 0x1p-11)
-            << text(type);
+            << to_string(type);
       }
     }
 }
@@ -276,7 +277,7 @@ TEST(Quantized, RoundingRefusesWhatItCannotHold) {
   for (const Quantization type : types)
     expect_refused([&] { QuantizedMatrix::rounded(x, type); }, {"too large"});
   expect_refused([&] { QuantizedMatrix::rounded(Tensor({4}), Quantization::q8_0); }, {"[4]"});
-  expect_refused([] { parse_quantization("q3"); }, {"q3", "q4_0"});
+  expect_refused([] { from_string<Quantization>("q3"); }, {"q3", "q4_0"});
 }
 
 TEST(Quantized, ParametersWorkInTheOperationsOfANetwork) {

@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "lab/charts/chart.h"
-#include "lab/experiments/closed_forms.h"
-#include "lab/experiments/head_kinds.h"
+#include "lab/experiments/head_kind.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/small_training.h"
+#include "lab/experiments/softmax_theory.h"
 #include "lab/parts.h"
 
 // Expected numbers are those of spec-positions A4 and A7 to A9, computed there by other means.

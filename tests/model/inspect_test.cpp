@@ -6,15 +6,16 @@
 #include "support/models.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 ModelConfig small_decoder() {
   ModelConfig config;
-  config.vocabulary = 61;
-  config.width = 64;
+  config.vocab_size = 61;
+  config.hidden_size = 64;
   config.layers = 3;
   config.heads = 4;
-  config.ffn = 96;
+  config.intermediate_size = 96;
   return config;
 }
 
@@ -69,11 +70,11 @@ TEST(Inspect, CountsParametersAsTheModelItself) {
       config.positions = positions;
       config.axial_rows = 8;
       config.axial_columns = 16;
-      config.axial_row_width = 24;
-      config.tied = !other;
+      config.axial_row_dim = 24;
+      config.tied_embeddings = !other;
       config.biases = other ? ModelConfig::Biases::none : ModelConfig::Biases::all;
       config.qk_norm = config.gated = config.embedding_norm = other;
-      config.kv_heads = other ? 2 : 0;
+      if (other) config.kv_heads = 2;
       EXPECT_EQ(inspect(config).parameters, Transformer(config).count())
           << static_cast<int>(positions) << other;
     }
@@ -82,7 +83,7 @@ TEST(Inspect, CountsParametersAsTheModelItself) {
 TEST(Inspect, FoldsLayersWithOnePattern) {
   ModelConfig config = small_decoder();
   config.layers = 6;
-  config.patterns = {"causal", "causal & window(8, 0)", "causal"};
+  config.patterns = {causal(), Pattern::parse("causal & window(8, 0)"), causal()};
   const Inspection model = inspect(config);
   EXPECT_EQ(line_of(model, "layers 0, 2-3, 5, each").repeats, 4);
   EXPECT_EQ(line_of(model, "layers 1, 4, each").repeats, 2);
@@ -90,7 +91,7 @@ TEST(Inspect, FoldsLayersWithOnePattern) {
 
 TEST(Inspect, CountsTwoFlopsForEveryWeightAndFourForEveryPair) {
   ModelConfig config = small_decoder();
-  config.patterns = {"causal & window(15, 0)"};
+  config.patterns = {Pattern::parse("causal & window(15, 0)")};
   const Inspection model = inspect(config, {.batch = 2, .tokens = 100});
   const double layer = 64 * 192 + 64 * 64 + 2 * 64 * 96, head = 61 * 64;
   const double pairs = 100 * 16 - 15 * 16 / 2;
@@ -104,7 +105,7 @@ Index bytes_on_tape(const ModelConfig& config, const InspectOptions& shape) {
   for (Index item = 0; item < shape.batch; ++item) {
     tokens.lengths.push_back(shape.tokens);
     for (Index t = 0; t < shape.tokens; ++t)
-      tokens.ids.push_back(static_cast<std::int32_t>((t * 7 + item) % config.vocabulary));
+      tokens.ids.push_back(static_cast<std::int32_t>((t * 7 + item) % *config.vocab_size));
   }
   const std::vector<std::int32_t> targets(tokens.ids.size(), 1);
   const Index before = memory_in_use();
@@ -119,7 +120,7 @@ std::vector<ModelConfig> kept_cases() {
   std::vector<ModelConfig> cases(9, small_decoder());
   cases[1].recompute = true;
   cases[2].positions = ModelConfig::Positions::learned;
-  cases[2].norm_place = ModelConfig::NormPlace::after;
+  cases[2].norm_position = ModelConfig::NormPosition::post;
   cases[3].gated = true;
   cases[3].kv_heads = 2;
   cases[3].norm = ModelConfig::Norm::rms;
@@ -127,8 +128,8 @@ std::vector<ModelConfig> kept_cases() {
   cases[5].kind = ModelConfig::Kind::encoder_decoder;
   cases[5].encoder_layers = 2;
   cases[6].reversible = true;
-  cases[6].tied = false;
-  cases[7].patterns = {"causal & lsh(32, 2)"};
+  cases[6].tied_embeddings = false;
+  cases[7].patterns = {Pattern::parse("causal & lsh(32, 2)")};
   cases[7].shared_query_key = ModelConfig::SharedKeys::always;
   cases[7].positions = ModelConfig::Positions::none;
   cases[8].dropout = 0.1;
@@ -170,10 +171,10 @@ TEST(Inspect, RefusesWhatMakesNoSense) {
 /// Tokens that a pattern names and a length does not have cost nothing.
 TEST(Inspect, LeavesOutTokensThatAreNotThere) {
   ModelConfig config = small_decoder();
-  config.patterns = {"causal & (window(5, 0) | tokens({600}))"};
+  config.patterns = {Pattern::parse("causal & (window(5, 0) | tokens({600}))")};
   const double some = inspect(config, {.tokens = 100}).flops;
   EXPECT_LT(some, inspect(small_decoder(), {.tokens = 100}).flops);
-  config.patterns = {"causal & window(5, 0)"};
+  config.patterns = {Pattern::parse("causal & window(5, 0)")};
   EXPECT_EQ(some, inspect(config, {.tokens = 100}).flops);
 }
 

@@ -25,7 +25,7 @@ Tensor extended(Transformer& model, const Sample& sample, Index piece,
   std::vector<Index> sequences;
   for (std::size_t i = 0; i < lengths.size(); ++i) sequences.push_back(cache.add());
   if (!sample.sources.ids.empty()) model.encode(sample.sources, cache, sequences);
-  const Index width = (model.config().reversible ? 2 : 1) * model.config().width;
+  const Index width = (model.config().reversible ? 2 : 1) * model.config().hidden_size;
   Tensor all({static_cast<Index>(sample.tokens.ids.size()), width});
   std::vector<Index> done(lengths.size(), 0);
   for (;;) {
@@ -113,11 +113,11 @@ TEST(ModelCache, HashedPromptsAreOnePass) {
        {"causal & lsh(16, 2, {4})", "lsh(16, 3, {2, 4}, 7, 1, 0, once) & causal"})
     for (const bool reversible : {false, true}) {
       ModelConfig config = tiny_config();
-      config.patterns = {pattern};
+      config.patterns = {Pattern::parse(pattern)};
       config.layers = 3;
       config.shared_query_key = ModelConfig::SharedKeys::always;
       config.reversible = reversible;
-      config.tied = !reversible;
+      config.tied_embeddings = !reversible;
       Transformer model = noisy_model(config);
       const Sample several = sample_of(config, {40, 7, 17}), few = sample_of(config, {16, 5});
       EXPECT_SILENT(
@@ -134,9 +134,9 @@ TEST(ModelCache, HashedPromptsAreOnePass) {
 TEST(ModelCache, HashedLayersForgetByTheirPattern) {
   ModelConfig config = growing_model_cases().front().config;
   config.layers = 1;
-  config.patterns = {"causal & lsh(8, 2, {4})"};
+  config.patterns = {Pattern::parse("causal & lsh(8, 2, {4})")};
   Transformer model = noisy_model(config);
-  config.patterns = {"causal & lsh(8, 2, {4}) & (window(9, 0) | keys(3))"};
+  config.patterns = {Pattern::parse("causal & lsh(8, 2, {4}) & (window(9, 0) | keys(3))")};
   Transformer narrow = noisy_model(config);
   const Sample sample = sample_of(config, {40});
   ModelCache cache(model, {.window = 10, .pinned = 3});
@@ -162,8 +162,8 @@ TEST(ModelCache, SmallerTypesStayNear) {
       double off = 0;
       for (std::size_t i = 0; i < want.numbers().size(); ++i)
         off = std::max(off, std::abs(static_cast<double>(got.numbers()[i] - want.numbers()[i])));
-      EXPECT_LE(off / largest(want), bound) << c.name << ' ' << text(type);
-      EXPECT_GT(off, 0) << c.name << ' ' << text(type);
+      EXPECT_LE(off / largest(want), bound) << c.name << ' ' << to_string(type);
+      EXPECT_GT(off, 0) << c.name << ' ' << to_string(type);
     }
   }
 }
@@ -173,8 +173,8 @@ TEST(ModelCache, WindowsWithPinnedTokensAreAPattern) {
   for (ModelCase c : cached_model_cases()) {
     Transformer model = noisy_model(c.config);
     const Sample sample = sample_of(c.config, {40, 23});
-    const std::string seen = " & (window(9, 0) | keys(3))";
-    for (std::string& pattern : c.config.patterns) pattern = "(" + pattern + ")" + seen;
+    const Pattern seen = window(9, 0) | keys(3);
+    for (Pattern& pattern : c.config.patterns) pattern = pattern & seen;
     Transformer narrow = noisy_model(c.config);
     const Tensor want = hidden_of(narrow, sample);
     for (const Index piece : {1, 7})
@@ -192,7 +192,7 @@ TEST(ModelCache, ForksGoTheirOwnWays) {
     Transformer model = noisy_model(c.config);
     Sample one = sample_of(c.config, {20}), other = one;
     for (std::size_t i = 12; i < 20; ++i)
-      other.tokens.ids[i] = (other.tokens.ids[i] + 3) % static_cast<int>(c.config.vocabulary);
+      other.tokens.ids[i] = (other.tokens.ids[i] + 3) % static_cast<int>(*c.config.vocab_size);
     ModelCache cache(model, {});
     const std::vector<Index> first = {cache.add()};
     if (!one.sources.ids.empty()) model.encode(one.sources, cache, first);
@@ -229,9 +229,10 @@ TEST(ModelCache, RefusesWhatCannotBe) {
            {"causal & lsh(4, 2)", "names no buckets"},
            {"causal & lsh(4, 2, {4}, 0, 1, 0, separate)", "apart from keys"},
            {"causal & lsh(4, 2, {256, 512})", "more buckets"}}) {
-    config.patterns = {pattern};
+    config.patterns = {Pattern::parse(pattern)};
     const Transformer hashed(config);
-    expect_refused([&] { ModelCache(hashed, {}); }, {pattern, reason, "forward"});
+    expect_refused([&] { ModelCache(hashed, {}); },
+                   {to_string(config.patterns[0]), reason, "forward"});
   }
   config = tiny_config();
   config.kind = ModelConfig::Kind::encoder;

@@ -95,12 +95,12 @@ TEST(Model, ItemsOfABatchDoNotTouchOneAnother) {
     Sample sample = sample_of(c.config, {8, 8, 8});
     for (Index& length : sample.sources.lengths) length = 10;
     if (!sample.sources.ids.empty())
-      sample.sources = random_tokens(c.config.vocabulary, {10, 10, 10}, 5);
+      sample.sources = random_tokens(*c.config.vocab_size, {10, 10, 10}, 5);
     const Tensor before = hidden_of(model, sample);
     for (std::size_t i = 8; i < 16; ++i)
-      sample.tokens.ids[i] = (sample.tokens.ids[i] + 5) % static_cast<int>(c.config.vocabulary);
+      sample.tokens.ids[i] = (sample.tokens.ids[i] + 5) % static_cast<int>(*c.config.vocab_size);
     for (std::size_t i = 10; i < 20 && !sample.sources.ids.empty(); ++i)
-      sample.sources.ids[i] = (sample.sources.ids[i] + 5) % static_cast<int>(c.config.vocabulary);
+      sample.sources.ids[i] = (sample.sources.ids[i] + 5) % static_cast<int>(*c.config.vocab_size);
     const Tensor after = hidden_of(model, sample);
     for (const Index first : {0, 16})
       EXPECT_SAME_BITS(c.name, rows_of(after, first, 8).numbers(),
@@ -131,7 +131,7 @@ TEST(Model, AgreesOnEveryInstructionSet) {
 TEST(Model, LogitsAreRowsTimesTheHead) {
   for (const bool tied : {true, false}) {
     ModelConfig config = tiny_config();
-    config.tied = tied;
+    config.tied_embeddings = tied;
     Transformer model = noisy_model(config);
     const Tensor hidden = hidden_of(model, sample_of(config, {11}));
     const Tensor logits = model.logits(hidden);

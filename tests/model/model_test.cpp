@@ -40,7 +40,7 @@ TEST(Model, CountsOfTheWorkedExample) {
   EXPECT_EQ(counts.layer, 7354368);
   EXPECT_EQ(12 * counts.encoder_layer + 8 * counts.layer, 109274112);
   ModelConfig before = worked_example();
-  before.norm_place = ModelConfig::NormPlace::before;
+  before.norm_position = ModelConfig::NormPosition::pre;
   before.encoder_layers = before.layers = 1;
   const Index final_norms = Transformer(before).count() - counts.encoder_layer - counts.layer;
   EXPECT_EQ(109274112 + final_norms, 109278208);
@@ -61,18 +61,19 @@ TEST(SlowModel, HasAllNumbersOfTheWorkedExample) {
 
 TEST(Model, CountsOfPublishedModels) {
   ModelConfig base = worked_example();
-  base.width = 512;
+  base.hidden_size = 512;
   base.heads = 8;
-  base.head_dim = 0;
-  base.ffn = 2048;
+  base.head_dim = {};
+  base.intermediate_size = 2048;
   const LayerCounts vaswani = layer_counts(base);
   EXPECT_EQ(6 * (vaswani.encoder_layer + vaswani.layer), 44138496);
 
   ModelConfig gpt2;
-  gpt2.width = 768;
+  gpt2.hidden_size = 768;
   gpt2.heads = 12;
   gpt2.positions = ModelConfig::Positions::learned;
-  gpt2.layers = gpt2.vocabulary = 1;
+  gpt2.layers = 1;
+  gpt2.vocab_size = 1;
   const Index least = Transformer(gpt2).count();
   gpt2.layers = 2;
   const Index layer = Transformer(gpt2).count() - least;
@@ -96,7 +97,7 @@ TEST(Model, ParametersHaveOneOrderAndEveryNameOnce) {
 
 TEST(Model, FirstWeightsHaveTheDeviationThatIsDocumented) {
   ModelConfig config = tiny_config();
-  config.width = 256;
+  config.hidden_size = 256;
   config.layers = 4;
   config.gated = true;
   Transformer model(config);
@@ -248,26 +249,26 @@ TEST(Model, RefusesConfigsThatMakeNoSense) {
   };
   refused(
       [](ModelConfig& c) {
-        c.patterns = {"causal", "causal & lsh(16)"};
+        c.patterns = {causal(), Pattern::parse("causal & lsh(16)")};
       },
-      {"patterns", "lsh(16)", "shared_query_key"});
+      {"patterns", "lsh(16, 1, 0, 1, 0)", "shared_query_key"});
   refused([](ModelConfig& c) { c.patterns = {}; }, {"patterns", "empty"});
-  refused([](ModelConfig& c) { c.heads = 3; }, {"width 16", "3 heads"});
+  refused([](ModelConfig& c) { c.heads = 3; }, {"hidden_size 16", "3 heads"});
   refused([](ModelConfig& c) { c.kv_heads = 3; }, {"kv_heads is 3", "divisor"});
   refused([](ModelConfig& c) { c.head_dim = 7; }, {"head_dim is 7", "even"});
-  refused([](ModelConfig& c) { c.encoder_layers = 1; }, {"encoder_layers", "encoder-decoder"});
+  refused([](ModelConfig& c) { c.encoder_layers = 1; }, {"encoder_layers", "encoder_decoder"});
   refused([](ModelConfig& c) { c.positions = ModelConfig::Positions::axial; }, {"axial_rows"});
-  refused([](ModelConfig& c) { c.reversible = true; }, {"tied"});
+  refused([](ModelConfig& c) { c.reversible = true; }, {"tied_embeddings"});
   refused([](ModelConfig& c) { c.dropout = 1; }, {"dropout is 1"});
   ModelConfig separate = tiny_config();
-  separate.patterns = {"causal & lsh(16, separate)"};
+  separate.patterns = {Pattern::parse("causal & lsh(16, separate)")};
   separate.check();
 }
 
 TEST(Model, RefusesTokensThatDoNotFit) {
   ModelConfig config = tiny_config();
   config.positions = ModelConfig::Positions::learned;
-  config.max_tokens = 4;
+  config.max_positions = 4;
   Transformer model(config);
   Tape tape;
   expect_refused([&] { model.forward(tape, {{1, 2, 3, 1, 2}, {5}}); }, {"position 4", "4 tokens"});

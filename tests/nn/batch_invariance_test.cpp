@@ -15,6 +15,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 // Products ----------------------------------------------------------------------------------------
@@ -25,7 +26,7 @@ std::vector<Parameter> every_weight(Index out, Index in, const Context& context)
   for (const Type type : {Type::f32, Type::f16, Type::bf16})
     for (const bool packed : {false, true}) {
       Parameter& weight = all.emplace_back();
-      weight.name = text(type) + (packed ? " packed" : "");
+      weight.name = to_string(type) + (packed ? " packed" : "");
       weight.value = random_tensor({out, in}, 1).converted(type);
       if (packed) weight.pack(context);
     }
@@ -33,7 +34,7 @@ std::vector<Parameter> every_weight(Index out, Index in, const Context& context)
     Parameter& weight = all.emplace_back();
     weight.name = type;
     weight.value = random_tensor({out, in}, 1);
-    weight.quantize(parse_quantization(type), context);
+    weight.quantize(from_string<Quantization>(type), context);
   }
   return all;
 }
@@ -54,7 +55,7 @@ bool same_bits(const float* a, const float* b, Index count) {
 
 std::vector<Context> every_context() {
   std::vector<Context> all = every_isa();
-  all.insert(all.end(), every_pair_isa().begin(), every_pair_isa().end());
+  all.insert(all.end(), every_bf16_isa().begin(), every_bf16_isa().end());
   return all;
 }
 
@@ -111,8 +112,8 @@ TEST(BatchInvariance, PackingChangesNoBit) {
 /// Models of one size with weights of every kind.
 std::vector<ModelCase> weight_cases() {
   ModelConfig config = tiny_config();
-  config.vocabulary = 61;
-  config.width = 96;
+  config.vocab_size = 61;
+  config.hidden_size = 96;
   config.heads = 3;
   config.kv_heads = 1;
   return {{"f32", config}, {"f16", config}, {"bf16", config}, {"q8_0", config}, {"q4_1", config}};
@@ -123,9 +124,9 @@ Transformer model_of(const ModelCase& c, const Context& context) {
   for (Parameter& parameter : model.parameters()) {
     if (parameter.value.shape().rank() != 2) continue;
     if (c.name.starts_with("q")) {
-      parameter.quantize(parse_quantization(c.name), context);
+      parameter.quantize(from_string<Quantization>(c.name), context);
     } else {
-      parameter.value = parameter.value.converted(parse_type(c.name));
+      parameter.value = parameter.value.converted(from_string<Type>(c.name));
     }
   }
   return model;
@@ -149,7 +150,7 @@ TEST(BatchInvariance, ASequenceHasTheSameRowsAndLogitsInAnyCompany) {
       for (const bool packed : {false, true}) {
         Transformer model = model_of(c, context);
         if (packed) model.pack(context);
-        const Tokens tokens = random_tokens(c.config.vocabulary, lengths, 5);
+        const Tokens tokens = random_tokens(*c.config.vocab_size, lengths, 5);
         const Tensor together = forward_of(model, tokens, context);
         const Tensor logits = model.logits(together, context);
         Index row = 0;
@@ -175,8 +176,8 @@ TEST(BatchInvariance, ASequenceOfACacheHasTheSameRowsInAnyCompany) {
       ModelCache shared(model, {}, context);
       std::vector<Index> sequences;
       for (std::size_t i = 0; i < lengths.size(); ++i) sequences.push_back(shared.add());
-      const Tokens prompts = random_tokens(c.config.vocabulary, lengths, 5);
-      const Tokens next = random_tokens(c.config.vocabulary, {1, 1, 1, 1}, 6);
+      const Tokens prompts = random_tokens(*c.config.vocab_size, lengths, 5);
+      const Tokens next = random_tokens(*c.config.vocab_size, {1, 1, 1, 1}, 6);
       const Tensor read = model.extend(prompts, shared, sequences, context);
       const Tensor more = model.extend(next, shared, sequences, context);
       Index row = 0;
@@ -202,9 +203,9 @@ TEST(BatchInvariance, APromptGivesTheSameTokensAndLogProbabilityInAnyCompany) {
     model.pack();
     std::vector<std::vector<std::int32_t>> prompts;
     for (Index i = 1; i <= 11; ++i)
-      prompts.push_back(random_tokens(c.config.vocabulary, {i * i}, 7).ids);
+      prompts.push_back(random_tokens(*c.config.vocab_size, {i * i}, 7).ids);
     const GenerateOptions options{
-        .sampling = {.top_p = 0.95}, .tokens = 12, .log_probability = true};
+        .sampling = {.top_p = 0.95}, .max_new_tokens = 12, .log_probability = true};
     const std::vector<Generated> together = generate(model, prompts, options);
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const Generated alone = generate(model, std::span(&prompts[i], 1), options).front();
@@ -226,7 +227,7 @@ TEST(SharedModel, SeveralThreadsReadOneModelAndEachWritesACacheOfItsOwn) {
   Transformer loaded = model_of(c, {});
   loaded.pack();
   const Transformer& model = loaded;
-  const Tokens tokens = random_tokens(c.config.vocabulary, {20, 7}, 5);
+  const Tokens tokens = random_tokens(*c.config.vocab_size, {20, 7}, 5);
   const Context context(2);
   const auto answer = [&] {
     ModelCache cache(model, {}, context);
@@ -235,7 +236,7 @@ TEST(SharedModel, SeveralThreadsReadOneModelAndEachWritesACacheOfItsOwn) {
     Tensor logits = model.logits(forward_of(model, tokens, context), context);
     const std::vector<std::vector<std::int32_t>> prompts = {tokens.ids};
     return SharedAnswer{std::move(read), std::move(logits),
-                        generate(model, prompts, {.tokens = 5}, {}, context).front().ids};
+                        generate(model, prompts, {.max_new_tokens = 5}, {}, context).front().ids};
   };
   const SharedAnswer want = answer();
   std::vector<SharedAnswer> got(4);
@@ -256,7 +257,7 @@ TEST(ModelCache, RefusesTheSameSequenceTwiceAndChangesNothing) {
   const Transformer model = model_of(c, {});
   ModelCache cache(model, {});
   const Index first = cache.add(), second = cache.add();
-  const Tokens two = random_tokens(c.config.vocabulary, {3, 3}, 5);
+  const Tokens two = random_tokens(*c.config.vocab_size, {3, 3}, 5);
   const Index twice[] = {second, second}, each[] = {first, second};
   expect_refused([&] { model.extend(two, cache, twice); },
                  {"extend: sequence 1 is given twice, at 0 and 1", "expected each once", "fork"});
@@ -273,7 +274,7 @@ TEST(ModelCache, RefusesSourcesOfTheSameSequenceTwice) {
   ModelCache cache(model, {});
   const Index one = cache.add();
   const Index twice[] = {one, one};
-  const Tokens two = random_tokens(config.vocabulary, {3, 3}, 5);
+  const Tokens two = random_tokens(*config.vocab_size, {3, 3}, 5);
   expect_refused([&] { model.encode(two, cache, twice); }, {"encode: sequence 0 is given twice"});
 }
 

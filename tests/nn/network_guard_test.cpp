@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include "kernels/kernels.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 #include "support/memory.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Ones that begin or end at a page whose touch ends the process.

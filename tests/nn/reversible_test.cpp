@@ -104,7 +104,7 @@ struct TestLayer {
     Tensor dout(dy.shape());
     std::copy_n(dy.data(), dout.elements(), dout.data());
     drop(dout, rate, key);
-    const Gradients g = attend_backward(dout, x, x, x, y.out, y.rows, here);
+    const Gradients g = attend_backward(dout, x, x, x, y, here);
     Tensor dx = g.dq.clone();
     for (Index i = 0; i < dx.elements(); ++i) dx.data()[i] += g.dk.data()[i] + g.dv.data()[i];
     drop(y.out, rate, key);

@@ -11,7 +11,7 @@ import pathlib
 import re
 
 TABLE = pathlib.Path(__file__).with_name("model_types.csv")
-DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "transformers.md"
 CHECKS = ["forward", "padded left", "padded right", "dynamic cache", "static cache", "beams",
           "gradients", "attentions"]
 MODULES = "modules"
@@ -51,7 +51,7 @@ def summary(rows):
 
 
 def write_counts(counts):
-    """Into the table of docs/python.md."""
+    """Into the table of docs/transformers.md."""
     text = DOCUMENTATION.read_text()
     text = re.sub(r"Of \d+ model types", f"Of {counts['types']} model types", text)
     for name, count in counts.items():

@@ -112,9 +112,9 @@ def test_cumulative_lengths_cover_all_rows(name, how):
         torch._dynamo.reset()
         call = torch.compile(call, backend="eager", fullgraph=True)
     call(x, x, x, good, good, 8, 8)
-    with pytest.raises(ValueError, match="cu_seqlens_q.*begin with 0, never fall and end with the 8 rows of q"):
+    with pytest.raises(ValueError, match="cu_seqlens_q.*begin with 0, never decrease and end with the 8 rows of q"):
         call(x, x, x, bad, good, 9, 9)
-    with pytest.raises(ValueError, match="cu_seqlens_k.*begin with 0, never fall and end with the 8 rows of k"):
+    with pytest.raises(ValueError, match="cu_seqlens_k.*begin with 0, never decrease and end with the 8 rows of k"):
         call(x, x, x, good, bad, 9, 9)
 
 

@@ -115,10 +115,10 @@ def minilm(request, tmp_path_factory):
 
 def test_minilm_in_a_file_has_the_ids_of_its_tokenizer(minilm):
     _, path, _, tokenizer, _ = minilm
-    ours = rapt.Tokenizer.read(path)
+    ours = rapt.Tokenizer.load(path)
     for text in texts(200):
-        assert ours.encode(text, special=True) == tokenizer.encode(text).ids, repr(text)
-    said = subprocess.run([COMMAND, "tokenize", path, "--frame", "a naïve café"], capture_output=True, text=True)
+        assert ours.encode(text, parse_special=True) == tokenizer.encode(text).ids, repr(text)
+    said = subprocess.run([COMMAND, "tokenize", path, "--add-special-tokens", "a naïve café"], capture_output=True, text=True)
     assert [int(word) for word in said.stdout.split()] == tokenizer.encode("a naïve café").ids
 
 
@@ -142,7 +142,7 @@ def test_minilm_in_a_file_embeds_as_transformers_does_with_its_numbers(minilm):
                 theirs = numbers.pop(names.get_name(name, try_suffixes=(".weight", ".bias")))
                 parameter.copy_(torch.from_numpy(theirs.reshape(parameter.shape)))
     assert not numbers
-    mine = rapt.load(path, weights="f32").embed(given[:60])
+    mine = rapt.load(path, weight_type="f32").embed(given[:60])
     for vector, text in zip(mine, given):
         with torch.no_grad():
             rows = model(torch.tensor([tokenizer.encode(text).ids])).last_hidden_state[0]
@@ -154,7 +154,7 @@ def test_minilm_in_a_file_becomes_a_folder(minilm, tmp_path):
     subprocess.run([COMMAND, "convert", path, tmp_path / "folder"], check=True)
     again = transformers.AutoModel.from_pretrained(tmp_path / "folder").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
-    mine, theirs = rapt.load(tmp_path / "folder").embed(given[:60]), rapt.load(path, weights="f32").embed(given[:60])
+    mine, theirs = rapt.load(tmp_path / "folder").embed(given[:60]), rapt.load(path, weight_type="f32").embed(given[:60])
     np.testing.assert_array_equal(mine, theirs)
     batch = tokenizer(given[:60], padding=True, return_tensors="pt")
     with torch.no_grad():
@@ -222,7 +222,7 @@ def test_gpt2_writes_as_transformers_does(tied, tmp_path):
     tokens = ids(1, 40, 3)
     ours = rapt.load(tmp_path / "a.gguf")
     for text in texts(100):
-        assert ours.tokenizer.encode(text, special=True) == tokenizer.encode(text).ids, repr(text)
+        assert ours.tokenizer.encode(text, parse_special=True) == tokenizer.encode(text).ids, repr(text)
     with torch.no_grad():
         theirs = model.double()(tokens).logits[0].numpy()
     bound = 64 * 3 * 2**-24 * np.abs(theirs).max()
@@ -234,5 +234,5 @@ def test_gpt2_writes_as_transformers_does(tied, tmp_path):
         assert torch.equal(value, again.state_dict()[key]), key
     # Weights of 11 bits.
     write_gpt2(tmp_path, tmp_path / "b.gguf", Type.F16)
-    halves = rapt.load(tmp_path / "b.gguf", weights="f32").forward(tokens.tolist(), logits=True)
+    halves = rapt.load(tmp_path / "b.gguf", weight_type="f32").forward(tokens.tolist(), logits=True)
     assert np.abs(halves - theirs).max() <= 2e-3 * np.abs(theirs).max()

@@ -12,6 +12,7 @@ import torch
 import transformers
 
 import rapt
+from rapt._find_model import find_model
 
 TEXTS = int(os.environ.get("RAPT_ORACLE_TEXTS", "200"))
 PROMPTS = int(os.environ.get("RAPT_ORACLE_PROMPTS", "8"))
@@ -23,7 +24,7 @@ COMMAND = pathlib.Path(os.environ.get(
 
 def found(name):
     try:
-        return pathlib.Path(rapt._core.find_model(name))
+        return pathlib.Path(find_model(name))
     except RuntimeError as error:
         pytest.skip(str(error))
 
@@ -58,13 +59,13 @@ def test_minilm_embeds_as_transformers_does():
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     given = texts(TEXTS)
-    with pytest.warns(UserWarning, match=r"cut to the 256 tokens that the model reads; texts\[\d+\] has \d+"):
+    with pytest.warns(UserWarning, match=r"truncated to the 256 tokens that the model reads; texts\[\d+\] has \d+"):
         mine = ours.embed(given)
     worst = 0.0
     for i, text in enumerate(given):
         ids = tokenizer(text, truncation=True, max_length=256, return_tensors="pt")
         if ids["input_ids"].shape[1] < 256:
-            assert ours.tokenizer.encode(text, special=True) == ids["input_ids"][0].tolist(), repr(text)
+            assert ours.tokenizer.encode(text, parse_special=True) == ids["input_ids"][0].tolist(), repr(text)
         with torch.no_grad():
             rows = theirs(**ids).last_hidden_state[0]
         expected = torch.nn.functional.normalize(rows.mean(0), dim=0).numpy()
@@ -72,10 +73,10 @@ def test_minilm_embeds_as_transformers_does():
     assert worst <= 1e-5, worst
 
 
-@pytest.mark.filterwarnings("ignore:.*cut to the 256 tokens")
+@pytest.mark.filterwarnings("ignore:.*truncated to the 256 tokens")
 @pytest.mark.parametrize("weights", ["f32", "bf16", "f16", "q8_0", "q4_0", "q4_1"])
 def test_minilm_gives_the_same_bits_alone_and_in_company(weights):
-    ours = rapt.load(found("minilm"), weights=weights)
+    ours = rapt.load(found("minilm"), weight_type=weights)
     given = texts(40)
     together = ours.embed(given)
     for text, vector in zip(given, together):
@@ -94,7 +95,7 @@ def test_minilm_tells_what_it_does_not_read():
 
     cut = embed(b"short\n" + b"word " * 900)
     assert cut.returncode == 0 and len(cut.stdout.splitlines()) == 2
-    assert cut.stderr == b"1 of the texts is cut to the 256 tokens that the model reads; text 2 has 902\n"
+    assert cut.stderr == b"1 of the texts is truncated to the 256 tokens that the model reads; text 2 has 902\n"
     bad = embed(b"short\nna\xefve\n")
     assert (bad.returncode, bad.stdout) == (2, b"")
     assert b"embed: text 2 is no text: byte 2 is 0xef, expected UTF-8" in bad.stderr
@@ -118,7 +119,7 @@ PROMPT_LIST = [
 @pytest.fixture(scope="module")
 def smollm2(tmp_path_factory):
     """The same numbers twice: ours in f32, and written for Transformers."""
-    ours = rapt.load(found("smollm2"), weights="f32")
+    ours = rapt.load(found("smollm2"), weight_type="f32")
     folder = tmp_path_factory.mktemp("smollm2") / "model"
     ours.save(folder)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -130,7 +131,7 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
     """Greedy text is the same wherever the best two logits are farther apart than rounding."""
     ours, theirs = smollm2
     start = ours.tokenizer.encode(prompt)
-    written = ours.generate(start, tokens=24, temperature=0)
+    written = ours.generate(start, max_new_tokens=24, temperature=0)
     with torch.no_grad():
         logits = theirs(torch.tensor([start + written])).logits[0]
     for i, id in enumerate(written):
@@ -144,7 +145,7 @@ def test_smollm2_writes_what_transformers_writes(prompt, smollm2):
 @pytest.mark.parametrize("cache", ["f32", "int8"])
 def test_smollm2_writes_the_same_alone_and_in_company(smollm2, cache):
     ours, _ = smollm2
-    asked = {"tokens": 8, "temperature": 0, "cache": cache, "details": True}
+    asked = {"max_new_tokens": 8, "temperature": 0, "cache_type": cache, "details": True}
     for prompt, other in zip(PROMPT_LIST, ours.generate(PROMPT_LIST[:5], **asked)):
         one = ours.generate([prompt], **asked)[0]
         assert (one.ids, one.log_probability) == (other.ids, other.log_probability)
@@ -162,22 +163,22 @@ def test_smollm2_keeps_its_chat_template(smollm2):
     text = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
     assert text.endswith(f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n")
     ids = tokenizer.apply_chat_template(question, add_generation_prompt=True)["input_ids"]
-    assert smollm2[0].tokenizer.encode(text, special=True) == list(ids)
+    assert smollm2[0].tokenizer.encode(text, parse_special=True) == list(ids)
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason=f"{COMMAND} is not built")
 def test_smollm2_chats_as_its_source_does(smollm2):
     def answer(model):
-        return subprocess.run([COMMAND, "generate", model, "--chat", QUESTION, "--tokens", "12",
-                               "--temperature", "0", "--weights", "f32"],
+        return subprocess.run([COMMAND, "generate", model, "--chat", QUESTION, "--max-new-tokens", "12",
+                               "--temperature", "0", "--weight-type", "f32"],
                               capture_output=True, text=True, check=True).stdout
 
     said = answer(found("smollm2"))
     assert answer(smollm2[1].name_or_path) == said
-    model = rapt.load(found("smollm2"), weights="f32")
-    assert model.generate(QUESTION, chat=True, tokens=12, temperature=0) + "\n" == said
+    model = rapt.load(found("smollm2"), weight_type="f32")
+    assert model.generate(QUESTION, chat=True, max_new_tokens=12, temperature=0) + "\n" == said
     ids = model.tokenizer.encode("The capital of France is")
-    asked = {"tokens": 12, "temperature": 0, "window": len(ids) + 4}
+    asked = {"max_new_tokens": 12, "temperature": 0, "context_size": len(ids) + 4}
     stopped = model.generate(ids, **asked)
     slid = model.generate(ids, overflow="slide", pinned=2, **asked)
     assert len(stopped) == 4 and len(slid) == 12 and slid[:4] == stopped

@@ -1,4 +1,4 @@
-"""Tokenizers against the tokenizers library: what is learnt, written, read, encoded and decoded.
+"""Tokenizers against the tokenizers library: what is trained, written, read, encoded and decoded.
 
 RAPT_TOKENIZER_FULL=1 takes 10 MB of text and 100,000 random ones for every kind, which is half an
 hour; without it a small part.
@@ -51,7 +51,7 @@ def ours(folder, tokenizer, text):
     return [int(line) for line in run("encode", tokenizer, path).split()]
 
 
-def library_trained(texts, entries, pattern=None):
+def library_trained(texts, vocab_size, pattern=None):
     tokenizer = Tokenizer(models.BPE())
     if pattern:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -60,33 +60,33 @@ def library_trained(texts, entries, pattern=None):
     else:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=entries, min_frequency=2, show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, min_frequency=2, show_progress=False,
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory):
+def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
     paths = []
     for number, text in enumerate(corpus()):
         paths.append(folder / f"{number}.txt")
         paths[-1].write_bytes(text.encode())
-    run("learn", 3000, folder / "tokenizer.json", *paths)
+    run("train", 3000, folder / "tokenizer.json", *paths)
     return folder / "tokenizer.json"
 
 
-def test_the_library_learns_the_same_merges(learnt):
-    mine = json.loads(learnt.read_text())["model"]["merges"]
+def test_the_library_trains_the_same_merges(trained):
+    mine = json.loads(trained.read_text())["model"]["merges"]
     theirs = json.loads(library_trained(corpus(), 3000 - 2).to_str())["model"]["merges"]
     assert len(mine) == 3000 - 258
     assert mine == [merge if isinstance(merge, list) else merge.split(" ") for merge in theirs]
 
 
-def test_the_library_reads_what_we_write(learnt, tmp_path):
+def test_the_library_reads_what_we_write(trained, tmp_path):
     run("bytes", tmp_path / "bytes.json")
-    for path in (learnt, tmp_path / "bytes.json"):
+    for path in (trained, tmp_path / "bytes.json"):
         library = Tokenizer.from_file(str(path))
         for text in [odd_text(seed) for seed in range(10)] + corpus()[:20]:
             ids = library.encode(text).ids
@@ -106,13 +106,13 @@ def test_we_read_what_the_library_writes(pattern, tmp_path):
         assert ours(tmp_path, path, text) == library.encode(text).ids
 
 
-def test_we_read_merges_in_the_old_spelling(learnt, tmp_path):
-    file = json.loads(learnt.read_text())
+def test_we_read_merges_in_the_old_spelling(trained, tmp_path):
+    file = json.loads(trained.read_text())
     file["model"]["merges"] = [" ".join(merge) for merge in file["model"]["merges"]]
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(file, ensure_ascii=True))
     text = odd_text(77)
-    assert ours(tmp_path, path, text) == ours(tmp_path, learnt, text)
+    assert ours(tmp_path, path, text) == ours(tmp_path, trained, text)
 
 
 def batch(folder, tokenizer, texts, name):

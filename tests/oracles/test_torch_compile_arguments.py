@@ -37,6 +37,7 @@ TEMPORARIES = {
     "plan": (attended, lambda i: rapt.Plan(rapt.window(i, 0), 12, 12)),
     "scale": (scaled, lambda i: rapt.Scale.value(0.1 + i)),
     "number": (scaled, lambda i: 0.1 + i),
+    "options": (attended, lambda i: rapt.Attention(rapt.window(i, 0), scale=0.1 + i)),
     "block mask": (masked, lambda i: rapt.create_block_mask(rapt.flex.sliding_window(i), None, None, 12, 12)),
     "mask function": (masked, lambda i: rapt.create_block_mask(
         lambda b, h, q, k: (k <= q) & (q - k <= i), None, None, 12, 12)),
@@ -56,7 +57,7 @@ def test_a_temporary_is_not_taken_for_the_one_before(name):
         torch.testing.assert_close(got, call(X, made(i)), rtol=0, atol=1e-6, msg=lambda m: f"step {i}: {m}")
 
 
-ARGUMENTS = {"Pattern": rapt.causal, "Scale": rapt.Scale.none, "Context": rapt.Context,
+ARGUMENTS = {"Pattern": rapt.causal, "Attention": rapt.Attention, "Scale": rapt.Scale.none, "Context": rapt.Context,
              "Plan": lambda: rapt.Plan("causal", 4), "Rope": lambda: rapt.positions.Rope(8),
              "KvCache": lambda: rapt.KvCache(1, 8), "Linear": lambda: rapt.positions.Linear(2.0),
              "Ntk": lambda: rapt.positions.Ntk(2.0), "Mask": lambda: rapt.flex.sliding_window(2)}
@@ -95,11 +96,11 @@ NUMBERS = {
         x[0], x[0], x[0], ENDS, ENDS, 2, 2, softmax_scale=n),
     "varlen, dropout_p": lambda x, n: flash_attn.flash_attn_varlen_func(
         x[0], x[0], x[0], ENDS, ENDS, 2, 2, dropout_p=n),
-    "longformer, scale": lambda x, n: rapt.longformer(x, x, x, window=2, scale=n),
-    "longformer, dropout": lambda x, n: rapt.longformer(x, x, x, window=2, dropout=n),
+    "longformer, scale": lambda x, n: rapt.attend_longformer(x, x, x, window=2, scale=n),
+    "longformer, dropout": lambda x, n: rapt.attend_longformer(x, x, x, window=2, dropout=n),
     "bigbird, scale": lambda x, n: rapt.attend_bigbird(x, x, x, block=4, scale=n),
-    "local, dropout": lambda x, n: rapt.local(x, x, x, chunk=4, dropout=n),
-    "lsh, scale": lambda x, n: rapt.lsh(x, x, chunk=4, buckets=[4], scale=n),
+    "local, dropout": lambda x, n: rapt.attend_reformer_local(x, x, x, chunk=4, dropout=n),
+    "lsh, scale": lambda x, n: rapt.attend_lsh(x, x, chunk=4, buckets=[4], scale=n),
 }
 WITHOUT_GRADIENTS = {
     "flash cache, softmax_scale": lambda x, n: flash_attn.flash_attn_with_kvcache(x, x, x, softmax_scale=n),
@@ -173,13 +174,13 @@ LENGTHS = {
     "documents": lambda x: attended(x, rapt.documents([x.shape[2] // 3, x.shape[2] - x.shape[2] // 3])),
     "blocks": lambda x: attended(x, rapt.blocks(x.shape[2] // 2, [[0], [0, 1], [1]])),
     "bigbird": lambda x: attended(x, rapt.bigbird(x.shape[2], 4)),
-    "keys": lambda x: attended(x, rapt.patterns.keys(x.shape[2] - 1)),
-    "lsh": lambda x: rapt.lsh(x, x, chunk=x.shape[2] // 3, buckets=[x.shape[2] // 4 * 2]),
+    "keys": lambda x: attended(x, rapt.keys(x.shape[2] - 1)),
+    "lsh": lambda x: rapt.attend_lsh(x, x, chunk=x.shape[2] // 3, buckets=[x.shape[2] // 4 * 2]),
     "flash_attn_func": flash,
     "flash_attn_with_kvcache": lambda x: flash(x, flash_attn.flash_attn_with_kvcache, causal=True),
     "flex": lambda x: masked(x, block_mask(x)),
     "t5": lambda x: rapt.attend(x, x, x, bias=rapt.t5_bias(torch.ones(32, 2), max_distance=x.shape[2] + 20)),
-    "longformer": lambda x: rapt.longformer(x, x, x, window=x.shape[2] // 3),
+    "longformer": lambda x: rapt.attend_longformer(x, x, x, window=x.shape[2] // 3),
     "scale": lambda x: scaled(x, 1 / x.shape[2]),
 }
 

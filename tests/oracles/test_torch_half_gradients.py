@@ -85,7 +85,7 @@ def test_longformer_with_a_global_token(dtype):
     classes[0] = 2
 
     def call(*six):
-        return rapt.longformer(*six, window=8, classes=classes, scale=SCALE)
+        return rapt.attend_longformer(*six, window=8, classes=classes, scale=SCALE)
 
     def definition(q, k, v, q_global, k_global, v_global):
         visible = seen("window(8, 8)").clone()
@@ -118,7 +118,7 @@ def test_reformers_local_attention(dtype):
     ring = (block[:, None] - block) % 4 <= 1
 
     def call(q, k, v):
-        return rapt.local(8 * q, k, v, chunk=25)  # its scale is 1 / sqrt(32)
+        return rapt.attend_reformer_local(8 * q, k, v, chunk=25)  # its scale is 1 / sqrt(32)
 
     def definition(q, k, v):
         z = (8 * q @ k.mT / 32**0.5).masked_fill(~ring, -torch.inf)
@@ -130,12 +130,13 @@ def test_reformers_local_attention(dtype):
 
 def test_rows_carry_the_unrounded_output_for_16_bits_only():
     q, k, v = (x.detach() for x in operands(torch.bfloat16))
-    out, rows = rapt.attend(q, k, v, "causal", return_rows=True)
-    assert len(rows) == 3 and rows[2].dtype == torch.float32
-    assert torch.equal(rows[2].to(out.dtype), out)
-    assert len(rapt.attend(q.float(), k.float(), v.float(), return_rows=True)[1]) == 2
+    attended = rapt.attend(q, k, v, "causal", return_rows=True)
+    out, rows = attended.out, attended.rows
+    assert rows.out.dtype == torch.float32
+    assert torch.equal(rows.out.to(out.dtype), out)
+    assert rapt.attend(q.float(), k.float(), v.float(), return_rows=True).rows.out is None
     dout = torch.randn(out.shape).to(out.dtype)
-    by_hand = rapt.attend_backward(dout, q, k, v, out, rows, "causal")
+    by_hand = rapt.attend_backward(dout, q, k, v, attended, "causal")
     inputs = [x.clone().requires_grad_() for x in (q, k, v)]
     found = torch.autograd.grad(rapt.attend(*inputs, "causal"), inputs, dout)
     assert all(torch.equal(a, b) for a, b in zip(found, by_hand[:3]))
@@ -146,11 +147,12 @@ def test_rows_carry_the_unrounded_output_for_16_bits_only():
 def test_the_worst_row_tells_a_rounded_output(dtype, pattern):
     """The bound above would not hold without what the rows carry."""
     q, k, v = (x.detach() for x in operands(dtype))
-    out, rows = rapt.attend(q, k, v, pattern, scale=SCALE, return_rows=True)
-    dout = torch.randn(out.shape).to(dtype)
+    attended = rapt.attend(q, k, v, pattern, scale=SCALE, return_rows=True)
+    rounded = attended._replace(rows=attended.rows._replace(out=None))
+    dout = torch.randn(attended.out.shape).to(dtype)
     wide = [x.double().requires_grad_() for x in (q, k, v)]
     wanted = torch.autograd.grad(exact(*wide, seen(pattern)), wide, dout.double())
-    for kept, fits in ((rows, True), (rows[:2], False)):
-        found = rapt.attend_backward(dout, q, k, v, out, kept, pattern, scale=SCALE)
+    for given, fits in ((attended, True), (rounded, False)):
+        found = rapt.attend_backward(dout, q, k, v, given, pattern, scale=SCALE)
         worst = max(relative_errors(a, b).max().item() for a, b in zip(found[:3], wanted)) / DTYPES[dtype]
         assert (worst <= WORST) == fits, worst

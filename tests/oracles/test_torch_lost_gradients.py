@@ -37,7 +37,7 @@ def test_numbers_of_positions_are_no_tensors(name, make):
 ])
 def test_numpy_queries_take_nothing_that_learns(given):
     learnt = torch.tensor([0.5, 0.25], requires_grad=True)
-    with pytest.raises(ValueError, match="attend: an operand requires gradients and there are none here"):
+    with pytest.raises(ValueError, match="attend: an operand requires gradients and this call has none"):
         rapt.attend(Q, Q, Q, "causal", **given(learnt))
     rapt.attend(Q, Q, Q, "causal", **given(learnt.detach()))
 

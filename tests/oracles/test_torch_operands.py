@@ -39,10 +39,10 @@ READERS = {
     "a bias": lambda x: rapt.attend(Q, K, V, bias=x[..., :5]),
     "rope": ROPE.apply,
     "a cache": cached,
-    "local": lambda x: rapt.local(x, K, V, chunk=2),
-    "longformer": lambda x: rapt.longformer(Q, x, V, window=2),
+    "local": lambda x: rapt.attend_reformer_local(x, K, V, chunk=2),
+    "longformer": lambda x: rapt.attend_longformer(Q, x, V, window=2),
     "learned": lambda x: rapt.positions.learned(x[0, 0], 4),
-    "a gradient": lambda x: rapt.attend_backward(x, Q, K, V, *rapt.attend(Q, K, V, return_rows=True)).dv,
+    "a gradient": lambda x: rapt.attend_backward(x, Q, K, V, rapt.attend(Q, K, V, return_rows=True)).dv,
 }
 
 
@@ -114,8 +114,9 @@ def test_a_subclass_with_plain_numbers_is_a_tensor():
 def test_a_subclass_with_a_meaning_of_its_own_is_refused():
     bias = causal_upper_left(5, 5)
     secret = Q.as_subclass(Secret)
+    attended = rapt.attend(Q, K, V, return_rows=True)
     for call in (lambda: rapt.attend(Q, K, V, bias=bias), lambda: ROPE.apply(Q, secret),
-                 lambda: cached(secret), lambda: rapt.attend_backward(secret, Q, K, V, Q, (Q, Q)),
+                 lambda: cached(secret), lambda: rapt.attend_backward(secret, Q, K, V, attended),
                  lambda: rapt.mask(causal_upper_left(5, 5)), lambda: rapt.lsh_recall(secret, K, "lsh(4, 1, {2})")):
         with pytest.raises((TypeError, NotImplementedError), match="subclass|secret"):
             call()
@@ -147,9 +148,9 @@ AUTOCAST = {
     "attend": lambda q, k, v: rapt.attend(q, k, v, "causal"),
     "sdpa": lambda q, k, v: rapt.scaled_dot_product_attention(q, k, v, attn_mask=torch.randn(5, 5)),
     "flex": rapt.flex_attention,
-    "local": lambda q, k, v: rapt.local(q, k, v, chunk=2),
+    "local": lambda q, k, v: rapt.attend_reformer_local(q, k, v, chunk=2),
     "bigbird": lambda q, k, v: rapt.attend_bigbird(q, k, v, block=2),
-    "longformer": lambda q, k, v: rapt.longformer(q, k, v, window=2),
+    "longformer": lambda q, k, v: rapt.attend_longformer(q, k, v, window=2),
 }
 
 

@@ -79,6 +79,29 @@ def test_parameters_of_other_types_get_gradients_of_their_type():
 PATTERN = rapt.causal() & rapt.window(8, 0)
 
 
+OPTIONS = rapt.Attention(PATTERN, scale=0.4, softcap=5.0)
+
+
+@pytest.mark.parametrize("made", ["outside", "inside"])
+def test_options_compile_into_one_graph(made):
+    q, k, v = operands(2, 3, 40, 8)
+    slopes = torch.rand(3, requires_grad=True)
+
+    def model(q, k, v, slopes):
+        options = OPTIONS
+        if made == "inside":
+            options = rapt.Attention(rapt.causal() & rapt.window(8, 0), scale=0.4, softcap=5.0,
+                                     bias=rapt.alibi(slopes))
+        return rapt.attend(q * 2, k, v, options) + 1
+
+    compiled = torch.compile(model, fullgraph=True)
+    mine, plain = compiled(q, k, v, slopes), model(q, k, v, slopes)
+    assert torch.equal(mine, plain)
+    inputs = (q, k, v, slopes) if made == "inside" else (q, k, v)
+    for a, b in zip(torch.autograd.grad(mine.sum(), inputs), torch.autograd.grad(plain.sum(), inputs)):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("pattern", ["causal & window(8, 0)", PATTERN, None])
 def test_compiles_into_one_graph(pattern):
     q, k, v = operands(2, 3, 40, 8)
@@ -97,9 +120,9 @@ def test_compiles_into_one_graph(pattern):
 
 @pytest.mark.parametrize("layout", ["bhld", "blhd"])
 def test_torch_accepts_the_operators(layout):
-    from rapt import _torch_attend as ops
+    from rapt._torch import attend as ops
 
-    how = ("causal", None, 0.0, None, None, None, None, 0.0, 0, False, None)
+    how = ("causal", None, None, None, None, None, None, 0.0, 0, False, None)
     q, k, v = operands(2, 4, 9, 8)
     slopes = torch.rand(4 if layout == "bhld" else 9, requires_grad=True)
     torch.library.opcheck(ops.attend_op, (q, k, v, slopes, *[None] * 9, ops.text_of(how, layout, 0)))
@@ -108,16 +131,15 @@ def test_torch_accepts_the_operators(layout):
 def test_longformer_and_lsh_have_gradients():
     six = operands(1, 2, 70, 16, count=6)
     classes = [2] + 60 * [1] + 9 * [0]
-    out = rapt.longformer(*six, window=5, classes=classes)
-    again, rows = rapt.longformer(*[x.detach() for x in six], window=5, classes=classes,
-                                  return_rows=True)
-    assert torch.equal(out, again)
+    out = rapt.attend_longformer(*six, window=5, classes=classes)
+    again = rapt.attend_longformer(*[x.detach() for x in six], window=5, classes=classes, return_rows=True)
+    assert torch.equal(out, again.out)
     found = torch.autograd.grad(out.sum(), six)
-    expected = rapt.longformer_backward(torch.ones_like(again), *[x.detach() for x in six], again,
-                                        rows, window=5, classes=classes)
+    expected = rapt.attend_longformer_backward(torch.ones_like(again.out), *[x.detach() for x in six], again,
+                                               window=5, classes=classes)
     assert all(torch.equal(a, b) for a, b in zip(found, expected))
     (qk,) = operands(1, 2, 200, 16, count=1)
-    hashed = rapt.lsh(qk, qk, chunk=32, rounds=2, buckets=[8], pattern="causal")
+    hashed = rapt.attend_lsh(qk, qk, chunk=32, rounds=2, buckets=[8], pattern="causal")
     assert torch.autograd.grad(hashed.sum(), qk)[0].abs().max() > 0
 
 
@@ -143,11 +165,11 @@ def test_a_cache_refuses_to_lose_gradients():
         assert_close(cache.attend(x, [sequence], "causal"), rapt.attend(x, x, x, "causal"))
 
 
-BIASES = {"slopes": rapt.alibi, "dense": lambda x: rapt.bias.dense_bias(x.expand(1, 2, 5, 5)),
-          "array": lambda x: x.expand(1, 2, 5, 5), "rates": lambda x: rapt.bias.kerple_log(torch.ones(2), x.exp()),
-          "amplitudes": lambda x: rapt.bias.kerple_power(x.exp(), torch.ones(2)),
+BIASES = {"slopes": rapt.alibi, "dense": lambda x: rapt.dense_bias(x.expand(1, 2, 5, 5)),
+          "array": lambda x: x.expand(1, 2, 5, 5), "rates": lambda x: rapt.kerple_log(torch.ones(2), x.exp()),
+          "amplitudes": lambda x: rapt.kerple_power(x.exp(), torch.ones(2)),
           "table": lambda x: rapt.t5_bias(x.expand(32, 2)),
-          "keys": lambda x: rapt.bias.relative_keys(x.repeat(4).expand(3, 8))}
+          "keys": lambda x: rapt.relative_keys(x.repeat(4).expand(3, 8))}
 
 
 @pytest.mark.parametrize("name", BIASES)
@@ -169,7 +191,8 @@ def test_libraries_are_not_mixed():
     with pytest.raises(TypeError, match="one library"):
         rapt.attend(q, q.detach().numpy(), q)
     array = q.detach().numpy()
-    for call in (rapt.attend, rapt.local, rapt.attend_bigbird, rapt.longformer, rapt.scaled_dot_product_attention):
+    for call in (rapt.attend, rapt.attend_reformer_local, rapt.attend_bigbird, rapt.attend_longformer,
+                 rapt.scaled_dot_product_attention):
         for mixed in ((array, q, q), (q, array, q), (q, q, array), (array, array, q)):
             with pytest.raises(TypeError, match="one library"):
                 call(*mixed)
@@ -192,7 +215,7 @@ def every_operator(dtype=torch.float32):
     out, lse, top, total, *_ = torch.ops.rapt.attend(*plain, *[None] * 9, seed, text)
     rope = "bhld;" + rapt.positions.Rope(8)._text()
     long = "bhld;2;0;0;0.0;0.0;0;;"
-    kept = [*torch.ops.rapt.longformer(*plain, *plain, torch.ones(9, dtype=torch.long), None, long)][:5]
+    kept = [*torch.ops.rapt.attend_longformer(*plain, *plain, torch.ones(9, dtype=torch.long), None, long)][:5]
     blocks, local = "bhld;0;;3;1;0;0.0", "bhld;0;;3;1;0;1;zeros;0.5"
     packed = [x.detach()[0].transpose(0, 1).contiguous().requires_grad_() for x in (q, k, v)]
     ends = torch.tensor([0, 4, 9])
@@ -205,11 +228,12 @@ def every_operator(dtype=torch.float32):
         "attend_bigbird": (q, k, v, None, None, None, blocks),
         "attend_bigbird_backward": (grad, *plain, *torch.ops.rapt.attend_bigbird(*plain, None, None, None, blocks)[:3],
                                     None, None, None, blocks),
-        "attend_local": (q, k, v, None, None, seed, local),
-        "attend_local_backward": (grad, *plain, *torch.ops.rapt.attend_local(*plain, None, None, seed, local)[:3], None,
-                                  None, seed, local),
-        "longformer": (q, k, v, None, None, None, None, None, long),
-        "longformer_backward": (grad, kept, *plain, *plain, torch.ones(9, dtype=torch.long), None, long),
+        "attend_reformer_local": (q, k, v, None, None, seed, local),
+        "attend_reformer_local_backward": (
+            grad, *plain, *torch.ops.rapt.attend_reformer_local(*plain, None, None, seed, local)[:3], None, None, seed,
+            local),
+        "attend_longformer": (q, k, v, None, None, None, None, None, long),
+        "attend_longformer_backward": (grad, kept, *plain, *plain, torch.ones(9, dtype=torch.long), None, long),
         "rope": (q, torch.arange(9), 0, False, rope),
         "learned": (table.clone().requires_grad_(), None, 2, 2, 5, 1),
         "learned_backward": (torch.randn(2, 5, 8), None, 2, 12, 1),

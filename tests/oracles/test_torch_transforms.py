@@ -55,10 +55,10 @@ DOORS = {
     "rope at given positions": (lambda q: ROPE.apply(q, torch.arange(9) * 2, layout="blhd"), FLASH[0]),
     "learned": (lambda table: rapt.positions.learned(table, 5, batch=2), Q[0, 0]),
     "axial": (lambda rows: rapt.positions.axial(rows, K[0, 0], 5, batch=2), Q[0, 0]),
-    "local": (lambda q: rapt.local(q, K, V, chunk=4, causal=True), Q),
+    "local": (lambda q: rapt.attend_reformer_local(q, K, V, chunk=4, causal=True), Q),
     "bigbird": (lambda q: rapt.attend_bigbird(q, K, V, block=3), Q),
-    "longformer": (lambda q: rapt.longformer(q, *SIX[1:], window=2, classes=[2] + 8 * [1]), SIX[0]),
-    "lsh": (lambda q: rapt.lsh(q, V, chunk=4, rounds=2, buckets=[4]), Q),
+    "longformer": (lambda q: rapt.attend_longformer(q, *SIX[1:], window=2, classes=[2] + 8 * [1]), SIX[0]),
+    "lsh": (lambda q: rapt.attend_lsh(q, V, chunk=4, rounds=2, buckets=[4]), Q),
 }
 WITHOUT_GRADIENTS = {"flash_attn_with_kvcache": (over_cache, FLASH[0])}
 every_door = pytest.mark.parametrize("name", DOORS)
@@ -189,8 +189,8 @@ def test_second_derivatives_are_refused():
 DROPOUTS = {
     "attend": lambda q: rapt.attend(q, K, V, dropout=0.5),
     "sdpa": lambda q: rapt.scaled_dot_product_attention(q, K, V, dropout_p=0.5),
-    "local": lambda q: rapt.local(q, K, V, chunk=4, dropout=0.5),
-    "longformer": lambda q: rapt.longformer(q, K, V, window=3, dropout=0.5),
+    "local": lambda q: rapt.attend_reformer_local(q, K, V, chunk=4, dropout=0.5),
+    "longformer": lambda q: rapt.attend_longformer(q, K, V, window=3, dropout=0.5),
 }
 
 

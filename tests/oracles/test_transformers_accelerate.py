@@ -135,7 +135,7 @@ def test_reformer_with_a_cache_calls_rapt_for_the_prompt(decoder, length, monkey
     torch.manual_seed(0)
     theirs = reformer(decoder, ["local", "lsh"]).eval()
     mine = accelerate(copy.deepcopy(theirs))
-    calls = counted(monkeypatch, "attend", "local")
+    calls = counted(monkeypatch, "attend", "attend_reformer_local")
     ids = torch.randint(3, 99, (2, length), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         a, b = mine(input_ids=ids), theirs(input_ids=ids)

@@ -1,4 +1,4 @@
-"""rapt.local and rapt.attend_bigbird against the cores of Transformers' modules."""
+"""rapt.attend_reformer_local and rapt.attend_bigbird against the cores of Transformers' modules."""
 
 import numpy as np
 import pytest
@@ -47,8 +47,8 @@ def test_local_attention_of_reformer(seed):
     module.query, module.key, module.value = (Given(y.flatten(2)) for y in x)
     real = random_mask(draw, 2, tokens)
     theirs = module(torch.empty(2, tokens, heads * dim), attention_mask=real).hidden_states
-    mine = rapt.local(*x, chunk=chunk, before=before, after=after, causal=config.is_decoder,
-                      real=real, blind="sum", layout="blhd").flatten(2)
+    mine = rapt.attend_reformer_local(*x, chunk=chunk, before=before, after=after, causal=config.is_decoder,
+                                      real=real, blind="sum", layout="blhd").flatten(2)
     assert_close(mine, theirs, roundings=64)
     assert_same_gradients(mine, theirs, x, roundings=256)
 
@@ -87,7 +87,7 @@ def test_the_compiler_takes_them():
     table = [[], [4], [5]]
 
     def both(q, k, v):
-        return (rapt.local(q, k, v, chunk=8, causal=True)
+        return (rapt.attend_reformer_local(q, k, v, chunk=8, causal=True)
                 + rapt.attend_bigbird(q, k, v, block=8, random=table))
     mine = torch.compile(both, fullgraph=True, backend="aot_eager")(*x)
     assert_close(mine, both(*x))
@@ -96,8 +96,8 @@ def test_the_compiler_takes_them():
 
 def test_operators_are_well_formed():
     x = operands(1, 2, 12, 4, seed=1)
-    rapt.local(*x, chunk=4), rapt.attend_bigbird(*x, block=4)  # defines them
-    torch.library.opcheck(torch.ops.rapt.attend_local.default,
+    rapt.attend_reformer_local(*x, chunk=4), rapt.attend_bigbird(*x, block=4)  # defines them
+    torch.library.opcheck(torch.ops.rapt.attend_reformer_local.default,
                           (*x, None, None, None, "bhld;0;;4;1;0;1;zeros;0.0"))
     torch.library.opcheck(torch.ops.rapt.attend_bigbird.default,
                           (*x, torch.ones(12, dtype=torch.bool), None, None, "bhld;0;;4;1;0;0.0"))
@@ -108,6 +108,6 @@ def test_dropout_follows_the_seed_of_torch():
 
     def drop():
         torch.manual_seed(5)
-        return rapt.local(*x, chunk=8, dropout=0.5)
+        return rapt.attend_reformer_local(*x, chunk=8, dropout=0.5)
     torch.testing.assert_close(drop(), drop(), rtol=0, atol=0)
-    assert not torch.equal(drop(), rapt.local(*x, chunk=8))
+    assert not torch.equal(drop(), rapt.attend_reformer_local(*x, chunk=8))

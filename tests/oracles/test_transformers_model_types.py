@@ -50,7 +50,7 @@ def test_no_model_type_in_the_table_differs_from_eager_attention():
 
 
 def test_the_documentation_has_the_counts_of_the_table():
-    text = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "transformers.md").read_text()
     for name, count in model_table.summary(model_table.read_table()).items():
         assert name == "types" and f"Of {count} model types" in text or f"| {name} | {count} |" in text
 

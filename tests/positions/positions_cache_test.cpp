@@ -16,8 +16,8 @@ constexpr Index all_tokens = 90, dim = 16;
 /// tensor[0, :, first .. first + count - 1, :]
 MutableView tokens_of(Tensor& tensor, Index first, Index count) {
   const MutableView all = tensor.view();
-  return MutableView::trusted(all.row(0, 0, first), {1, all.heads(), count, all.dim()},
-                              all.strides());
+  return MutableView::unchecked(all.row(0, 0, first), {1, all.heads(), count, all.dim()},
+                                all.strides());
 }
 
 /// Queries, keys and values as projected.
@@ -55,7 +55,7 @@ double worst_of_steps(const RopeAt& rope_at, const Context& context) {
     rope.for_keys().apply(tokens_of(p.k, first, count), here, context);
     cache.append(sequence, tokens_of(p.k, first, count), tokens_of(p.v, first, count));
     const Attended part = attend(tokens_of(p.q, first, count), cache, {&sequence, 1},
-                                 {.pattern = causal(), .strict = true}, context);
+                                 {.pattern = causal(), .strict = true});
     for (Index head = 0; head < 4; ++head)
       for (Index i = 0; i < count * dim; ++i)
         worst =
@@ -105,7 +105,7 @@ TEST(PositionsCache, LongRopeMayBeCachedOnceItsLengthIsFixed) {
 TEST(PositionsCache, RotatedKeysOfDynamicNtkGoStale) {
   const Rope rope({.dim = dim, .scaling = DynamicNtkRope{4, 50}});
   EXPECT_EQ(rope.cache_rule(),
-            (CacheRule{CacheRule::Keys::unrotated, CacheRule::Renumbering::by_rotating_anew}));
+            (CacheRule{CacheRule::Keys::unrotated, CacheRule::Renumbering::by_rotating_again}));
   const Context& context = every_isa().front();
   EXPECT_GT(worst_of_steps([&](Index tokens) { return rope.for_length(tokens); }, context), 0.01);
   // Frozen at the longest sequence to come they are as good as any.

@@ -25,6 +25,7 @@ TEST(RopeRefuses, OptionsThatMakeNoSense) {
   expect_options_refused({.dim = 8, .rotated = 10}, {"rope", "10", "8", "at most"});
   expect_options_refused({.dim = 8, .rotated = 3}, {"rope", "3", "even"});
   expect_options_refused({.dim = 8, .rotated = -2}, {"rope", "-2"});
+  expect_options_refused({.dim = 8, .rotated = 0}, {"rope", "0 rotated"});
   for (const double base : {0.0, -5.0, 1.0, infinity, nan})
     expect_options_refused({.base = base}, {"rope", "base", "above 1"});
   EXPECT_NO_THROW(Rope({.base = 1e308}));
@@ -85,7 +86,7 @@ TEST(RopeRefuses, OperandsThatDoNotFitAndWritesNothing) {
   refused([&] { rope.apply_into(x, other); }, {"rope", "out", "[2, 3, 4, 8]", "[2, 3, 5, 8]"});
   refused([&] { rope.apply_into(x, x); }, {"rope", "overlaps"});
   const auto view = [&](Shape shape, Shape strides) {
-    return MutableView::trusted(x.data(), shape, strides);
+    return MutableView::unchecked(x.data(), shape, strides);
   };
   refused([&] { rope.apply(view({2, 3, 4, 8}, {0, 32, 8, 1})); }, {"rope", "x", "share memory"});
   refused(
@@ -95,7 +96,7 @@ TEST(RopeRefuses, OperandsThatDoNotFitAndWritesNothing) {
       {"rope", "stride 2", "contiguous"});
   refused(
       [&] {
-        rope.apply(MutableView::trusted(nullptr, {1, 1, 1, 8}, {8, 8, 8, 1}));
+        rope.apply(MutableView::unchecked(nullptr, {1, 1, 1, 8}, {8, 8, 8, 1}));
       },
       {"rope", "null"});
   const std::vector<Index> numbers(9);

@@ -28,7 +28,8 @@ TEST(RopeApply, SixteenBitNumbersAreTheF32AnswerRoundedOnce) {
             Tensor wide = x.converted(Type::f32), out(x.shape(), to);
             rope.apply(wide, 500, context);
             rope.apply_into(out, x, 500, context);
-            EXPECT_SILENT(different_bits(text(from) + " to " + text(to), as_f32(out).numbers(),
+            EXPECT_SILENT(different_bits(to_string(from) + " to " + to_string(to),
+                                         as_f32(out).numbers(),
                                          as_f32(wide.converted(to)).numbers()))
                 << "dim " << dim << " on " << context.isa();
             if (from != to) continue;
@@ -57,7 +58,8 @@ TEST(RopeApply, NanAndInfinityStayInTheirPairInEveryType) {
             for (Index i = 0; i < 120; ++i)
               EXPECT_EQ(std::isfinite(got.numbers()[static_cast<std::size_t>(i)]),
                         i != 40 + 7 && i != 40 + partner)
-                  << text(from) << " to " << text(to) << ' ' << bits << " on " << context.isa();
+                  << to_string(from) << " to " << to_string(to) << ' ' << bits << " on "
+                  << context.isa();
           }
         }
 }
@@ -66,7 +68,7 @@ TEST(RopeApply, NanAndInfinityStayInTheirPairInEveryType) {
 struct Placed {
   Placed(const Tensor& x, Shape strides_, Index first)
       : memory(20000, std::numeric_limits<float>::quiet_NaN()), strides(strides_) {
-    view = MutableView::trusted(memory.data() + first, x.shape(), strides);
+    view = MutableView::unchecked(memory.data() + first, x.shape(), strides);
     each([&](float& number, Index at) { number = x.numbers()[static_cast<std::size_t>(at)]; });
   }
 
@@ -126,8 +128,8 @@ Tensor one_by_one(const Rope& rope, const Tensor& x,
   for (Index item = 0; item < x.shape()[0]; ++item)
     for (Index token = 0; token < x.shape()[2]; ++token) {
       const MutableView all = y.view();
-      rope.apply(MutableView::trusted(all.row(item, 0, token), {1, all.heads(), 1, all.dim()},
-                                      all.strides()),
+      rope.apply(MutableView::unchecked(all.row(item, 0, token), {1, all.heads(), 1, all.dim()},
+                                        all.strides()),
                  position(item, token));
     }
   return y;

@@ -80,11 +80,11 @@ TEST(Rope, CosinesAndSinesAreF32ExactAtAnyPosition) {
 TEST(Rope, IsTheFormulaForEveryDimAndRotatedPart) {
   std::uint64_t seed = 1;
   for (const RopeLayout layout : layouts_of_pairs)
-    for (const auto& [dim, rotated] : std::vector<std::pair<Index, Index>>{
-             {2, 0},   {4, 0},   {6, 0},  {10, 0},   {14, 0},  {16, 0},  {20, 0},
-             {34, 0},  {64, 0},  {80, 0}, {96, 0},   {128, 0}, {256, 0}, {7, 4},
-             {65, 16}, {80, 32}, {64, 2}, {128, 64}, {33, 32}, {256, 64}}) {
-      const Index channels = rotated == 0 ? dim : rotated;
+    for (const auto& [dim, rotated] : std::vector<std::pair<Index, std::optional<Index>>>{
+             {2, {}},  {4, {}},  {6, {}},  {10, {}},  {14, {}},  {16, {}},  {20, {}},
+             {34, {}}, {64, {}}, {80, {}}, {96, {}},  {128, {}}, {256, {}}, {7, 4},
+             {65, 16}, {80, 32}, {64, 2},  {128, 64}, {33, 32},  {256, 64}}) {
+      const Index channels = rotated.value_or(dim);
       const Rope rope({.dim = dim, .rotated = rotated, .layout = layout});
       const TrueRope truth{true_frequencies(10000, channels), layout};
       const Tensor x = random_tensor({2, 3, 19, dim}, seed++);
@@ -92,7 +92,7 @@ TEST(Rope, IsTheFormulaForEveryDimAndRotatedPart) {
           turned(truth, x, [](Index, Index token) { return std::vector<Index>{40 + token}; });
       for (const Context& context : every_isa()) {
         const std::string where = name(layout) + " dim " + std::to_string(dim) + " rotated " +
-                                  std::to_string(rotated) + " on " + context.isa();
+                                  std::to_string(channels) + " on " + context.isa();
         Tensor in_place = x.clone(), apart(x.shape());
         rope.apply(in_place, 40, context);
         rope.apply_into(apart, x, 40, context);

@@ -49,9 +49,9 @@ def test_read_only_arrays_are_fine():
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_short_floats_keep_their_type(dtype):
     x = numbers(1, 2, 5, 4).astype(dtype)
-    out, lse, rows = rapt.attend(x, x, x, return_lse=True, return_rows=True)
-    assert out.dtype == dtype and lse.dtype == np.float32
-    assert rapt.attend_backward(out, x, x, x, out, rows).dq.dtype == dtype
+    attended = rapt.attend(x, x, x, return_rows=True)
+    assert attended.out.dtype == dtype and attended.lse.dtype == np.float32
+    assert rapt.attend_backward(attended.out, x, x, x, attended).dq.dtype == dtype
 
 
 STRIDES = {
@@ -115,8 +115,11 @@ MISTAKES = [
     (TypeError, "sinks", lambda: rapt.attend(x, x, x, sinks="ab")),
     (ValueError, "dropout", lambda: rapt.attend(x, x, x, dropout=1.5, seed=1)),
     (ValueError, "isa", lambda: rapt.attend(x, x, x, context=rapt.Context(1, "isa"))),
-    (ValueError, "rows", lambda: rapt.attend_backward(x, x, x, x, x, (x, x))),
-    (ValueError, "expected \\(max, sum\\)", lambda: rapt.attend_backward(x, x, x, x, x, (x,))),
+    (ValueError, "softcap=None", lambda: rapt.attend(x, x, x, softcap=0.0)),
+    (ValueError, "rows", lambda: rapt.attend_backward(x, x, x, x, rapt.Attended(x, x, rapt.Rows(x, x)))),
+    (TypeError, "attended.rows is .*, expected a rapt.Rows",
+     lambda: rapt.attend_backward(x, x, x, x, rapt.Attended(x, x, (x, x)))),
+    (TypeError, "attended is .*, expected the rapt.Attended", lambda: rapt.attend_backward(x, x, x, x, (x, (x, x)))),
     (ValueError, "axes, expected 2", lambda: rapt.mask(np.ones(3, bool))),
     (TypeError, "expected bool", lambda: rapt.mask(np.ones((3, 3)))),
 ]

@@ -74,8 +74,8 @@ def test_equals_the_definition(s, pattern, strided, dtype):
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_gradients_equal_the_definition(pattern):
     q, k, v, dout = (numbers((2, 3, 37, 16), seed=i) for i in range(4))
-    out, rows = rapt.attend(q, k, v, pattern, return_rows=True)
-    found = rapt.attend_backward(dout, q, k, v, out, rows, pattern)
+    attended = rapt.attend(q, k, v, pattern, return_rows=True)
+    found = rapt.attend_backward(dout, q, k, v, attended, pattern)
     for mine, exact in zip(found, definition.gradients(dout, q, k, v, pattern)):
         assert_close(mine, exact)
     assert found[3:] == (None,) * 7
@@ -97,12 +97,12 @@ def test_scores_equal_the_definition():
 def test_layouts_are_the_same_call():
     q, k, v = (numbers((2, 3, 20, 8), seed=i) for i in range(3))
     swapped = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v)]
-    out, rows = rapt.attend(*swapped, "causal", layout="blhd", return_rows=True)
-    assert out.flags.c_contiguous
-    straight, same_rows = rapt.attend(q, k, v, "causal", return_rows=True)
-    assert np.array_equal(out.swapaxes(1, 2), straight)
-    found = rapt.attend_backward(out, *swapped, out, rows, "causal", layout="blhd")
-    expected = rapt.attend_backward(straight, q, k, v, straight, same_rows, "causal")
+    attended = rapt.attend(*swapped, "causal", layout="blhd", return_rows=True)
+    assert attended.out.flags.c_contiguous
+    straight = rapt.attend(q, k, v, "causal", return_rows=True)
+    assert np.array_equal(attended.out.swapaxes(1, 2), straight.out)
+    found = rapt.attend_backward(attended.out, *swapped, attended, "causal", layout="blhd")
+    expected = rapt.attend_backward(straight.out, q, k, v, straight, "causal")
     for mine, theirs in zip(found[:3], expected[:3]):
         assert np.array_equal(mine.swapaxes(1, 2), theirs)
 

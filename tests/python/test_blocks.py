@@ -26,12 +26,13 @@ def test_bigbird_is_its_pattern(tokens, layout):
     assert rapt.Pattern(str(pattern)) == pattern
     x = three(tokens)
     turn = (lambda y: y.swapaxes(1, 2)) if layout == "blhd" else (lambda y: y)
-    exact, _ = definition.attend(*x, pattern)
+    exact, exact_lse = definition.attend(*x, pattern)
     how = {"block": 8, "random": random, "layout": layout}
-    out, rows = rapt.attend_bigbird(*map(turn, x), **how, return_rows=True)
-    np.testing.assert_allclose(turn(out), exact, atol=1e-5)
+    attended = rapt.attend_bigbird(*map(turn, x), **how, return_rows=True)
+    np.testing.assert_allclose(turn(attended.out), exact, atol=1e-5)
+    np.testing.assert_allclose(attended.lse, exact_lse, atol=1e-5)
     dout = numbers(*exact.shape, seed=7)
-    g = rapt.attend_bigbird_backward(turn(dout), *map(turn, x), out, rows, **how)
+    g = rapt.attend_bigbird_backward(turn(dout), *map(turn, x), attended, **how)
     for found, expected in zip(g[:3], definition.gradients(dout, *x, pattern)):
         np.testing.assert_allclose(turn(found), expected, atol=1e-5)
 
@@ -65,30 +66,31 @@ def test_local_attention_is_a_pattern_of_chunks(tokens, causal):
     pattern = rapt.chunks(16, 1, 0) if tokens > 16 else rapt.full()
     pattern = pattern & rapt.causal() if causal else pattern
     x = three(tokens)
-    exact, _ = definition.attend(*x, pattern)
+    exact, exact_lse = definition.attend(*x, pattern)
     how = {"chunk": 16, "causal": causal}
-    out, rows = rapt.local(*x, **how, return_rows=True)
-    np.testing.assert_allclose(out, exact, atol=1e-5)
-    g = rapt.local_backward(exact.astype(np.float32), *x, out, rows, **how)
+    attended = rapt.attend_reformer_local(*x, **how, return_rows=True)
+    np.testing.assert_allclose(attended.out, exact, atol=1e-5)
+    np.testing.assert_allclose(attended.lse, exact_lse, atol=1e-5)
+    g = rapt.attend_reformer_local_backward(exact.astype(np.float32), *x, attended, **how)
     for found, expected in zip(g[:3], definition.gradients(exact, *x, pattern)):
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_local_attention_without_a_key():
     x, real = three(32), np.arange(32) >= 16
-    out = rapt.local(*x, chunk=8, real=real)
+    out = rapt.attend_reformer_local(*x, chunk=8, real=real)
     assert not out[:, :, 8:16].any() and out[:, :, 16:].any()
-    summed = rapt.local(*x, chunk=8, real=real, blind="sum")
+    summed = rapt.attend_reformer_local(*x, chunk=8, real=real, blind="sum")
     np.testing.assert_allclose(summed[:, :, 8], x[2][:, :, :16].sum(2), atol=1e-5)
     with pytest.raises(ValueError, match="blind"):
-        rapt.local(*x, blind="ones")
+        rapt.attend_reformer_local(*x, blind="ones")
     with pytest.raises(ValueError, match="dropout without a seed"):
-        rapt.local(*x, dropout=0.1)
+        rapt.attend_reformer_local(*x, dropout=0.1)
 
 
 def test_a_hashed_cache_answers_as_one_call_does():
     x, v = numbers(1, 2, 200, 8), numbers(1, 2, 200, 8, seed=1)
-    leaf = rapt.lsh_pattern(16, 2, [8], seed=3)
+    leaf = rapt.lsh(16, 2, [8], seed=3)
     pattern = leaf & rapt.causal()
     for rotations in (None, numbers(2, 8, 2, 4, seed=5)):
         cache = rapt.KvCache(kv_heads=2, dim=8, lsh=leaf, rotations=rotations)
@@ -110,7 +112,7 @@ def test_a_hashed_cache_answers_as_one_call_does():
 
 def test_more_rounds_find_more():
     x = numbers(1, 2, 512, 16)
-    few, many = (rapt.lsh_recall(x, x, rapt.lsh_pattern(32, rounds, [16]) & rapt.causal(), top=8)
+    few, many = (rapt.lsh_recall(x, x, rapt.lsh(32, rounds, [16]) & rapt.causal(), top=8)
                  for rounds in (1, 8))
     assert 0 < few.keys < few.top < many.top <= 1 and few.mass < many.mass
     assert 0 < few.queries <= 2 * 256  # the first sees nobody else

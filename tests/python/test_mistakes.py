@@ -12,9 +12,8 @@ ROPE = rapt.positions.Rope(4)
 NOTHING = {"a text": "abc", "a list": [1.0], "None": None, "a number": 3, "an object": object(), "a dict": {}}
 
 
-def rows_of(call, **how):
-    out, rows = call(X, X, X, return_rows=True, **how)
-    return dict(dout=X, q=X, k=X, v=X, out=out, rows=rows, **how)
+def backward_of(call, **how):
+    return dict(dout=X, q=X, k=X, v=X, attended=call(X, X, X, return_rows=True, **how), **how)
 
 
 def cache_with(sequence=0):
@@ -28,19 +27,20 @@ LONG = dict(query=X, key=X, value=X)
 # A door, arguments that it takes, and those in which none of NOTHING makes sense.
 DOORS = {
     "attend": (rapt.attend, QKV, "q k v"),
-    "attend_backward": (rapt.attend_backward, rows_of(rapt.attend), "dout q k v out rows"),
+    "attend_backward": (rapt.attend_backward, backward_of(rapt.attend), "dout q k v attended"),
     "scaled_dot_product_attention": (rapt.scaled_dot_product_attention, LONG, "query key value"),
     "flex_attention": (rapt.flex_attention, LONG, "query key value"),
     "attend_bigbird": (rapt.attend_bigbird, dict(QKV, block=4, first_block_counts=1), "q k v"),
-    "attend_bigbird_backward": (rapt.attend_bigbird_backward, rows_of(rapt.attend_bigbird, block=4),
-                                "dout q k v out rows"),
-    "local": (rapt.local, dict(QKV, chunk=4), "q k v"),
-    "local_backward": (rapt.local_backward, rows_of(rapt.local, chunk=4), "dout q k v out rows"),
-    "longformer": (rapt.longformer, dict(QKV, window=2), "q k v"),
-    "longformer_backward": (rapt.longformer_backward,
-                            dict(rows_of(rapt.longformer, window=2), q_global=None, k_global=None, v_global=None),
-                            "dout q k v out rows"),
-    "lsh": (rapt.lsh, dict(qk=X, v=X, chunk=4, buckets=[2]), "qk v"),
+    "attend_bigbird_backward": (rapt.attend_bigbird_backward, backward_of(rapt.attend_bigbird, block=4),
+                                "dout q k v attended"),
+    "attend_reformer_local": (rapt.attend_reformer_local, dict(QKV, chunk=4), "q k v"),
+    "attend_reformer_local_backward": (rapt.attend_reformer_local_backward,
+                                       backward_of(rapt.attend_reformer_local, chunk=4), "dout q k v attended"),
+    "attend_longformer": (rapt.attend_longformer, dict(QKV, window=2), "q k v"),
+    "attend_longformer_backward": (rapt.attend_longformer_backward,
+                                   dict(backward_of(rapt.attend_longformer, window=2), q_global=None, k_global=None,
+                                        v_global=None), "dout q k v attended"),
+    "attend_lsh": (rapt.attend_lsh, dict(qk=X, v=X, chunk=4, buckets=[2]), "qk v"),
     "lsh_recall": (rapt.lsh_recall, dict(q=X, k=X, pattern="lsh(4, 1, {2})", top=2), "q k"),
     "Rope.apply": (ROPE.apply, dict(x=X), "x"),
     "Rope.apply_backward": (ROPE.apply_backward, dict(dout=X), "dout"),
@@ -70,10 +70,10 @@ def test_what_is_no_array_is_named(door, argument):
         assert "expected" in str(error.value), what
 
 
-NUMBERS = [("attend_bigbird", "block"), ("attend_bigbird", "first_block_counts"), ("local", "chunk"),
-           ("local", "before"), ("local", "after"), ("local", "dropout"), ("longformer", "window"),
-           ("longformer", "dropout"), ("attend", "softcap"), ("attend", "dropout"), ("learned", "tokens"),
-           ("axial", "batch")]
+NUMBERS = [("attend_bigbird", "block"), ("attend_bigbird", "first_block_counts"),
+           *[("attend_reformer_local", name) for name in ("chunk", "before", "after", "dropout")],
+           ("attend_longformer", "window"), ("attend_longformer", "dropout"), ("attend", "softcap"),
+           ("attend", "dropout"), ("learned", "tokens"), ("axial", "batch")]
 
 
 @pytest.mark.parametrize("door, argument", NUMBERS)
@@ -84,15 +84,36 @@ def test_what_is_no_number_is_named(door, argument):
             call(**{**arguments, argument: bad, **({"seed": 1} if argument == "dropout" else {})})
 
 
+BACKWARD = [door for door in DOORS if door.startswith("attend") and door.endswith("_backward")]
+
+
 def test_contexts_and_rows_are_named():
-    for door in ("attend", "attend_bigbird", "local", "longformer"):
+    for door in ("attend", "attend_bigbird", "attend_reformer_local", "attend_longformer"):
         call, arguments, _ = DOORS[door]
         with pytest.raises(TypeError, match="expected None or a rapt.Context"):
             call(**arguments, context="fast")
-    for door in ("attend_bigbird_backward", "local_backward", "longformer_backward"):
+    for door in BACKWARD:
         call, arguments, _ = DOORS[door]
-        with pytest.raises(ValueError, match="rows has 1 parts, expected"):
-            call(**{**arguments, "rows": arguments["rows"][:1]})
+        attended = arguments["attended"]
+        with pytest.raises(TypeError, match=r"attended.rows is .* \(tuple\), expected a rapt.Rows"):
+            call(**{**arguments, "attended": attended._replace(rows=attended.rows[:1])})
+    call, arguments, _ = DOORS["attend_longformer_backward"]
+    with pytest.raises(TypeError, match="attended.global_rows is None, expected a rapt.Rows"):
+        call(**{**arguments, "attended": arguments["attended"]._replace(global_rows=None)})
+
+
+@pytest.mark.parametrize("door", BACKWARD)
+def test_what_is_no_array_is_named_inside_attended(door):
+    call, arguments, _ = DOORS[door]
+    attended = arguments["attended"]
+    for what, bad in NOTHING.items():
+        wrong = [attended._replace(out=bad), attended._replace(rows=bad),
+                 attended._replace(rows=attended.rows._replace(max=bad)),
+                 attended._replace(rows=attended.rows._replace(sum=bad))]
+        for given in wrong:
+            with pytest.raises((TypeError, ValueError)) as error:
+                call(**{**arguments, "attended": given})
+            assert "expected" in str(error.value), what
 
 
 ARRAYS = {

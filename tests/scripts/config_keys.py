@@ -9,12 +9,12 @@ import tempfile
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LISTS = {"model": "src/model/config_fields.h", "data": "src/train/run/run_fields.h",
+LISTS = {"model": "src/model/config/config_fields.h", "data": "src/train/run/run_fields.h",
          "tokenizer": "src/train/run/run_fields.h", "train": "src/train/run/run_fields.h"}
 BESIDE = {"model": {"rope_scaling"}}  # read by hand, beside the list
-# A run must choose these; a vocabulary of 0 becomes that of the data.
-CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.evaluations": 0, "train.steps": 1}
-FILLED_IN = {"model.vocabulary"}
+# A run must choose these; the vocab_size becomes that of the data.
+CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.eval_batches": 0, "train.steps": 1}
+FILLED_IN = {"model.vocab_size"}
 
 
 def keys_in_code(section):
@@ -43,8 +43,9 @@ def main(rapt):
         assert len(code) >= 3, section
         mistakes += [f"[{section}] {key} is not in docs/training.md" for key in code - docs.keys()]
         mistakes += [f"[{section}] {key} is in docs/training.md only" for key in docs.keys() - code]
-        for key, value in defaults[section].items():
-            said = tomllib.loads("value = " + docs.get(key, "0").strip("`"))["value"]
+        for key, text in docs.items():  # what is none is not in the file
+            value = defaults[section].get(key)
+            said = None if text == "none" else tomllib.loads("value = " + text.strip("`"))["value"]
             if f"{section}.{key}" not in CHOSEN.keys() | FILLED_IN and said != value:
                 mistakes.append(f"[{section}] {key} is {value!r}, docs/training.md says {said!r}")
     print("\n".join(mistakes) or "every key is documented")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Paths that src/README.md and docs/internals name exist, and the page of routes is the list that dispatch reads."""
+"""Paths and links in the documentation exist, and the page of routes is the list that dispatch reads."""
 
 import pathlib
 import re
@@ -8,7 +8,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATH = re.compile(r"`((?:src|tests|include|cli|python|docs|scripts|bench)/[\w./-]+)`")
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^):]*))?\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(page):
+    """Of its headings, as GitHub spells them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(text)}
 
 
 def missing(page):
@@ -16,18 +24,22 @@ def missing(page):
     for path in PATH.findall(text):
         if not (ROOT / path).exists():
             yield f"{page.relative_to(ROOT)}: there is no {path}"
-    for link in LINK.findall(text):
-        if not (page.parent / link).exists():
-            yield f"{page.relative_to(ROOT)}: the link {link} leads nowhere"
+    for link, anchor in LINK.findall(CODE.sub("", text)):
+        target = page.parent / link if link else page
+        if not target.exists():
+            yield f"{page.relative_to(ROOT)}: there is no {link}, which a link names"
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+            yield f"{page.relative_to(ROOT)}: {link or page.name} has no heading #{anchor}"
 
 
 def main():
-    pages = [ROOT / "src/README.md", *sorted((ROOT / "docs/internals").glob("*.md"))]
+    tops = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "examples/README.md")
+    pages = [*(ROOT / top for top in tops), *sorted((ROOT / "docs").rglob("*.md"))]
     mistakes = [mistake for page in pages for mistake in missing(page)]
     routes = subprocess.run([sys.argv[1]], capture_output=True, text=True, check=True).stdout
     if (ROOT / "docs/internals/routes.md").read_text() != routes:
         mistakes.append("docs/internals/routes.md: not what rapt_routes prints; write its output there")
-    print("\n".join(mistakes) or f"{len(pages)} pages, every path exists")
+    print("\n".join(mistakes) or f"{len(pages)} pages, every path and link exists")
     return 1 if mistakes else 0
 
 

@@ -25,7 +25,7 @@ import small_run
 RAPT = str(pathlib.Path(sys.argv.pop(1)).resolve())
 STEPS = 12
 SMALL = small_run.flags(f"train.steps={STEPS}", "train.log_every=1", "train.save_every=4",
-                        "data.items=2")
+                        "data.batch_size=2")
 FOREIGN = b"bytes of somebody else\n"
 
 
@@ -100,7 +100,7 @@ class Streams(Faults):
             with self.subTest(redirections):
                 shutil.rmtree(self.home / "made", ignore_errors=True)
                 for code, arguments in ((0, ["convert", self.model, self.home / "made"]),
-                                        (0, ["generate", self.model, "the", "--tokens", "2"]),
+                                        (0, ["generate", self.model, "the", "--max-new-tokens", "2"]),
                                         (0, ["inspect", self.model]), (2, ["fly"]), (2, []),
                                         (1, ["generate", self.home / "none", "x"])):
                     done = self.shell(redirections, *arguments)
@@ -109,7 +109,7 @@ class Streams(Faults):
                                  sorted(path.name for path in self.model.iterdir()))
 
     def test_that_lose_a_result_are_a_failure(self):
-        for arguments in (["generate", self.model, "the", "--tokens", "2"], ["inspect", self.model],
+        for arguments in (["generate", self.model, "the", "--max-new-tokens", "2"], ["inspect", self.model],
                           ["plan", "causal", "--tokens", "100"], ["--help"]):
             with self.subTest(arguments):
                 for redirections, code in ((">/dev/full", 1), (">&-", 1), (">/dev/full 2>&-", 1)):
@@ -158,7 +158,7 @@ class Limits(Faults):
         for size in range(18_000, 62_000, 1_000):
             for threads in ("2", "5", "9"):
                 shutil.rmtree(self.run, ignore_errors=True)
-                for arguments in (self.train(self.run), ["generate", self.model, "the", "--tokens", "4"],
+                for arguments in (self.train(self.run), ["generate", self.model, "the", "--max-new-tokens", "4"],
                                   ["bench", "attention", "--tokens", "128"]):
                     done = self.rapt(*arguments, "--threads", threads,
                                      limits=[(resource.RLIMIT_AS, size << 10)])
@@ -243,12 +243,12 @@ class Paths(Faults):
                 shutil.copytree(self.model, copy)
                 (copy / path.name).unlink()
                 os.mkfifo(copy / path.name)
-                for command in (["generate", copy, "the", "--tokens", "2"], ["inspect", copy],
+                for command in (["generate", copy, "the", "--max-new-tokens", "2"], ["inspect", copy],
                                 ["tokenize", copy, "the"], ["embed", copy, "the"]):
                     self.assertIn(self.rapt(*command).returncode, (0, 1), command)
 
     def test_to_streams_of_text_still_work(self):
-        done = self.shell("--text <(echo the cat sat)", "inspect", self.whole)
+        done = self.shell("--text <(echo the cat sat)", "heads", self.whole)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_to_files_of_others_are_not_written_over(self):
@@ -261,8 +261,8 @@ class Paths(Faults):
                     self.run.mkdir()
                     (self.run / name).write_bytes(FOREIGN)
                     for _ in range(2):  # the first leaves nothing that lets the second pass
-                        self.refused(f"holds no run, but a {name} that training would write over; "
-                                     "--force writes over it, --out takes another folder",
+                        self.refused(f"holds no run, but a {name} that training would overwrite; "
+                                     "--force overwrites it, --out names another folder",
                                      *self.train(self.run, "--config", config, *more), code=2)
                     self.assertEqual(os.listdir(self.run), [name])
                     self.assertEqual((self.run / name).read_bytes(), FOREIGN)
@@ -337,7 +337,7 @@ class Paths(Faults):
     def test_of_pages_keep_files_beside_them(self):
         page, beside = self.home / "page.html", self.home / "page.html.part"
         beside.write_bytes(FOREIGN)
-        done = self.rapt("inspect", self.whole, "--text", self.text, "--limit", "32", "--html", page)
+        done = self.rapt("heads", self.whole, "--text", self.text, "--limit", "32", "--html", page)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(beside.read_bytes(), FOREIGN)
         self.assertEqual([path for path in self.home.glob("page.html*")
@@ -364,7 +364,7 @@ class Contents(Faults):
         self.refused(words, "generate", self.run, "x")
         self.refused(words, "train", "--resume", "--out", self.run)
         config.write_text(config.read_text().split("\n", 1)[1])  # it was meant
-        self.assertEqual(self.rapt("generate", self.run, "x", "--tokens", "2").returncode, 0)
+        self.assertEqual(self.rapt("generate", self.run, "x", "--max-new-tokens", "2").returncode, 0)
 
     def test_of_a_config_are_bounded_before_they_are_read(self):
         config = self.home / "deep.toml"
@@ -376,11 +376,11 @@ class Contents(Faults):
             self.refused("nested deeper than 64", "inspect", config)
 
     def test_that_no_memory_holds_are_refused_at_once(self):
-        for key in ("data.items=100000000", "data.tokens=2000000000"):
+        for key in ("data.batch_size=100000000", "data.tokens=2000000000"):
             began = time.monotonic()
             self.refused("GB of memory", *self.train(self.run, "--set", key, "--set",
-                                                     "data.items=1" if "tokens" in key else key,
-                                                     "--set", "model.max_tokens=64"), code=2)
+                                                     "data.batch_size=1" if "tokens" in key else key,
+                                                     "--set", "model.max_positions=64"), code=2)
             self.assertLess(time.monotonic() - began, 10)
 
 

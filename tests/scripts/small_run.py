@@ -1,7 +1,7 @@
 """A run that takes a moment, for scripts that test what happens around it."""
 
-MODEL = ("data.tokens=16", "data.evaluations=1", "model.width=16", "model.layers=1", "model.heads=2",
-         "model.positions=learned", "model.max_tokens=64")
+MODEL = ("data.tokens=16", "data.eval_batches=1", "model.hidden_size=16", "model.layers=1", "model.heads=2",
+         "model.positions=learned", "model.max_positions=64")
 
 
 def flags(*keys):

@@ -18,7 +18,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHORT = [word for key in ("train.steps=2", "train.warmup=0", "data.evaluations=1", "data.items=2")
+SHORT = [word for key in ("train.steps=2", "train.warmup_steps=0", "data.eval_batches=1", "data.batch_size=2")
          for word in ("--set", key)]
 # Models that Python packages carry, in the environment of the clone if there is one.
 PACKAGED = ("minilm", "smollm2")
@@ -79,9 +79,9 @@ def run_lines(lines, command):
             if any(name in words and not installed(name, command) for name in PACKAGED):
                 print(f"{where}: not run, the package with its model is not installed: {line}")
                 continue
-            if words[:2] == ["rapt", "generate"] and "--tokens" not in words:
-                words += ["--tokens", "8"]
-            if words[:2] == ["rapt", "inspect"] and "--text" in words:
+            if words[:2] == ["rapt", "generate"] and "--max-new-tokens" not in words:
+                words += ["--max-new-tokens", "8"]
+            if words[:2] == ["rapt", "heads"]:
                 words += ["--limit", "48"]
             if words[:3] == ["rapt", "bench", "attention"]:
                 words += ["--repeat", "1"]

@@ -19,22 +19,22 @@ KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 25
 STEPS = 60
 CONFIG = f"""
 [model]
-width = 32
+hidden_size = 32
 layers = 2
 heads = 2
-ffn = 64
+intermediate_size = 64
 dropout = 0.1
 attention_dropout = 0.1
 [data]
 path = "task:sort"
-items = 4
+batch_size = 4
 tokens = 64
 symbols = 15
-evaluations = 2
+eval_batches = 2
 [train]
 steps = {STEPS}
-warmup = 5
-accumulate = 2
+warmup_steps = 5
+accumulation_steps = 2
 log_every = 1
 evaluate_every = 20
 save_every = 7
@@ -119,15 +119,15 @@ def interrupted(folder, *more, ready):
 
 
 def check_reading(folder, rng):
-    """Ctrl-C while data is read or a tokenizer learnt ends the run at once and leaves nothing."""
+    """Ctrl-C while data is read or a tokenizer trained ends the run at once and leaves nothing."""
     text = folder.parent / "text.txt"
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(rng.choices(letters, k=rng.randint(3, 12))) for _ in range(300000)]
     text.write_text(" ".join(words * 12))
     longest = 0
-    for kind, entries in (("bytes", 258), ("bpe", 30000)):
+    for kind, vocab_size in (("bytes", 258), ("bpe", 30000)):
         more = ["--data", text, "--set", f"tokenizer.kind={kind}", "--set"]
-        more += [f"tokenizer.entries={entries}", "--set", "train.steps=1000000"]
+        more += [f"tokenizer.vocab_size={vocab_size}", "--set", "train.steps=1000000"]
         for delay in (0.0, 0.1, 0.4):
             began = time.monotonic()
             waited, errors = interrupted(
@@ -146,7 +146,7 @@ def check_reading(folder, rng):
 
 def check_evaluation(folder):
     """Ctrl-C within an evaluation: it is made up for, with the bits of an undisturbed run."""
-    more = ["--set", "data.evaluations=4000", "--set", f"train.steps={STEPS}", "--set"]
+    more = ["--set", "data.eval_batches=4000", "--set", f"train.steps={STEPS}", "--set"]
     more += ["train.evaluate_every=40"]
     code, errors = finish(folder.parent / "calm", *more)
     expect(code == 0, errors)
@@ -163,7 +163,8 @@ def check_evaluation(folder):
 
 
 def check_divergence(folder):
-    keys = ("learning_rate=1e30", "clip=0", "decay=constant", "warmup=0", "evaluate_every=1")
+    keys = ("learning_rate=1e30", "max_grad_norm=none", "decay=constant", "warmup_steps=0",
+            "evaluate_every=1")
     code, errors = finish(folder, *(word for key in keys for word in ("--set", "train." + key)))
     named = "is not finite" in errors or "the loss is" in errors
     expect(code == 1 and named, f"diverged: {errors}")
@@ -187,8 +188,8 @@ def check_force(folder):
 def check_refusals(folder):
     code, errors = finish(folder)
     expect(code == 2 and "--resume" in errors, f"an existing run: {errors}")
-    code, errors = finish(folder, "--resume", "--set", "model.width=64")
-    expect(code == 1 and "model.width" in errors, f"another model: {errors}")
+    code, errors = finish(folder, "--resume", "--set", "model.hidden_size=64")
+    expect(code == 1 and "model.hidden_size" in errors, f"another model: {errors}")
     shutil.rmtree(folder)
     long_run = ["--set", "train.steps=1000000"]
     first = start(folder, *long_run)

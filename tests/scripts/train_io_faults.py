@@ -23,17 +23,17 @@ OF_A_KIND = 2  # faults of one error and call, unless all are asked for
 STEPS = 6
 CONFIG = f"""
 [model]
-width = 16
+hidden_size = 16
 layers = 1
 heads = 2
 [data]
 path = "TEXT"
-items = 2
+batch_size = 2
 tokens = 16
-evaluations = 1
+eval_batches = 1
 [tokenizer]
 kind = "bpe"
-entries = 270
+vocab_size = 270
 [train]
 steps = {STEPS}
 log_every = 1

@@ -35,7 +35,7 @@ double units_of(double got, const Truth& truth, std::size_t i) {
 }
 
 /// Without a fused multiply-add every product is rounded as well.
-double room(const std::string& where) {
+double allowance(const std::string& where) {
   return where.ends_with("SSE4") || where.ends_with("scalar") ? 1.5 : 1;
 }
 
@@ -68,7 +68,7 @@ std::string beyond_row_bound(const Rows& rows, const Truth& want, const std::str
     const bool empty = max == -std::numeric_limits<double>::infinity() && !std::isnan(sum);
     const double lse = empty ? max : max * std::numbers::ln2 + std::log(sum);
     const double units = units_of(lse, want, r);
-    if (units <= Bar{}.gate * room(where)) continue;
+    if (units <= Bar{}.gate * allowance(where)) continue;
     text << "rows[" << r << "]: max " << max << " and sum " << sum << " give lse " << lse
          << ", expected " << want.value[r] << ", " << units << " units\n  " << where << '\n';
     break;
@@ -91,7 +91,7 @@ std::string beyond_bound(const std::string& what, std::span<const float> got, co
   std::size_t at = 0, failures = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double units = units_of(got[i], want, i);
-    failures += !(units <= bar.gate * room(where));
+    failures += !(units <= bar.gate * allowance(where));
     counts().unusual += !(units <= Bar::usual);
     if (units > furthest) furthest = units, at = i;
   }

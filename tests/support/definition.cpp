@@ -119,7 +119,7 @@ void add_logit(const Problem& p, Index head, Row& row, const Place& at) {
   }
   double logit = row.scale * dot, slope = 1;
   size *= std::fabs(row.scale);
-  if (const double cap = p.how.softcap; cap > 0) {
+  if (const double cap = p.how.softcap.value_or(0); cap > 0) {
     const double t = std::tanh(logit / cap);
     logit = cap * t;
     slope = 1 - t * t;

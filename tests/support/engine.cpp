@@ -5,13 +5,14 @@
 #include "kernels/kernels.h"
 
 namespace rapt::test {
+using namespace detail;
 
 namespace {
 
-std::vector<Context> contexts(bool with_pairs) {
+std::vector<Context> contexts(bool with_bf16) {
   std::vector<Context> all;
   for (const Kernels* kernels : supported_kernels())
-    if ((kernels->pairs != nullptr) == with_pairs) all.emplace_back(2, kernels->name);
+    if (kernels->has_bf16() == with_bf16) all.emplace_back(2, kernels->name);
   return all;
 }
 
@@ -22,14 +23,14 @@ const std::vector<Context>& every_isa() {
   return all;
 }
 
-const std::vector<Context>& every_pair_isa() {
+const std::vector<Context>& every_bf16_isa() {
   static const std::vector<Context> all = contexts(true);
   return all;
 }
 
 Answer run(View dout, View q, View k, View v, const Attention& how, const Context& context) {
   Attended forward = attend(q, k, v, how, context);
-  Gradients backward = attend_backward(dout, q, k, v, forward.out, forward.rows, how, context);
+  Gradients backward = attend_backward(dout, q, k, v, forward, how, context);
   return {std::move(forward), std::move(backward)};
 }
 
@@ -63,7 +64,7 @@ float& at(Tensor& tensor, Index item, Index head, Index token, Index column) {
 
 View slice(View view, Index item, Index head) {
   const Shape shape{1, 1, view.tokens(), view.dim()};
-  return View::trusted(view.row(item, head, 0), shape, view.strides());
+  return View::unchecked(view.row(item, head, 0), shape, view.strides());
 }
 
 }  // namespace rapt::test

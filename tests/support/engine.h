@@ -12,7 +12,7 @@ namespace rapt::test {
 /// that differ in nothing but bf16 are left out.
 const std::vector<Context>& every_isa();
 /// Those that multiply bf16 operands as they are.
-const std::vector<Context>& every_pair_isa();
+const std::vector<Context>& every_bf16_isa();
 
 /// What the engine answers.
 struct Answer {

@@ -7,6 +7,7 @@
 #include "base/torch_random.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 double number(const Tensor& x, Index head, Index token, Index c) {

@@ -9,11 +9,12 @@
 #include "support/network.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using enum ModelConfig::Kind;
 using enum ModelConfig::Norm;
-using enum ModelConfig::NormPlace;
+using enum ModelConfig::NormPosition;
 
 /// The tiny config with a change.
 template <class Change>
@@ -36,7 +37,7 @@ std::vector<ModelCase> position_cases() {
       changed("sinusoidal",
               [](ModelConfig& c) {
                 c.positions = sinusoidal;
-                c.scaled_embedding = true;
+                c.scale_embeddings = true;
               }),
       changed("rope interleaved", [](ModelConfig& c) { c.rope_layout = RopeLayout::interleaved; }),
       changed("rope scaled", [](ModelConfig& c) { c.rope_scaling = LinearRope{4}; }),
@@ -61,7 +62,7 @@ std::vector<ModelCase> position_cases() {
                 c.positions = axial;
                 c.axial_rows = 6;
                 c.axial_columns = 8;
-                c.axial_row_width = 6;
+                c.axial_row_dim = 6;
               }),
   };
 }
@@ -69,12 +70,12 @@ std::vector<ModelCase> position_cases() {
 std::vector<ModelCase> part_cases() {
   return {
       changed("plain", [](ModelConfig&) {}),
-      changed("norms after", [](ModelConfig& c) { c.norm_place = after; }),
+      changed("norms after", [](ModelConfig& c) { c.norm_position = post; }),
       changed("rms", [](ModelConfig& c) { c.norm = rms; }),
       changed("rms after",
               [](ModelConfig& c) {
                 c.norm = rms;
-                c.norm_place = after;
+                c.norm_position = post;
               }),
       changed("no final norm", [](ModelConfig& c) { c.final_norm = false; }),
       changed("embedding norm", [](ModelConfig& c) { c.embedding_norm = true; }),
@@ -87,7 +88,7 @@ std::vector<ModelCase> part_cases() {
               }),
       changed("gated gelu", [](ModelConfig& c) { c.gated = true; }),
       changed("no biases", [](ModelConfig& c) { c.biases = ModelConfig::Biases::none; }),
-      changed("untied", [](ModelConfig& c) { c.tied = false; }),
+      changed("untied", [](ModelConfig& c) { c.tied_embeddings = false; }),
       changed("grouped heads",
               [](ModelConfig& c) {
                 c.heads = 4;
@@ -112,14 +113,15 @@ std::vector<ModelCase> pattern_cases() {
   return {
       changed("windows",
               [](ModelConfig& c) {
-                c.patterns = {"causal & window(2, 0)", "causal & window(5, 0)"};
+                c.patterns = {causal() & window(2, 0), causal() & window(5, 0)};
               }),
       changed("window and global tokens",
-              [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({0}))"}; }),
-      changed(
-          "global tokens that come late",
-          [](ModelConfig& c) { c.patterns = {"causal & (window(3, 0) | tokens({1, 6, 22}))"}; }),
-      changed("chunks", [](ModelConfig& c) { c.patterns = {"causal & chunks(6, 1, 0)"}; }),
+              [](ModelConfig& c) { c.patterns = {causal() & (window(3, 0) | tokens({0}))}; }),
+      changed("global tokens that come late",
+              [](ModelConfig& c) {
+                c.patterns = {causal() & (window(3, 0) | tokens({1, 6, 22}))};
+              }),
+      changed("chunks", [](ModelConfig& c) { c.patterns = {causal() & chunks(6, 1, 0)}; }),
       changed("shared query and key",
               [](ModelConfig& c) { c.shared_query_key = ModelConfig::SharedKeys::always; }),
       changed("shared query and key, qk norm",
@@ -146,12 +148,12 @@ std::vector<ModelCase> stack_cases() {
       changed("encoder",
               [](ModelConfig& c) {
                 c.kind = encoder;
-                c.patterns = {"full"};
+                c.patterns = {full()};
               }),
       changed("encoder with t5",
               [](ModelConfig& c) {
                 c.kind = encoder;
-                c.patterns = {"full"};
+                c.patterns = {full()};
                 c.positions = ModelConfig::Positions::t5;
                 c.t5_buckets = 8;
                 c.t5_max_distance = 16;
@@ -171,7 +173,7 @@ std::vector<ModelCase> stack_cases() {
               [](ModelConfig& c) {
                 make_encoder_decoder(c);
                 c.positions = ModelConfig::Positions::sinusoidal;
-                c.norm_place = after;
+                c.norm_position = post;
                 c.dropout = 0.1;
                 c.attention_dropout = 0.1;
               }),
@@ -191,7 +193,7 @@ std::vector<ModelCase> stack_cases() {
 std::vector<ModelCase> reversible_cases() {
   const auto reversible = [](ModelConfig& c) {
     c.reversible = true;
-    c.tied = false;
+    c.tied_embeddings = false;
   };
   return {
       changed("reversible", reversible),
@@ -203,18 +205,18 @@ std::vector<ModelCase> reversible_cases() {
               }),
       changed("hashed",
               [](ModelConfig& c) {
-                c.patterns = {"causal & lsh(4, 2, {4})", "causal & window(4, 0)"};
+                c.patterns = {Pattern::parse("causal & lsh(4, 2, {4})"), causal() & window(4, 0)};
                 c.shared_query_key = ModelConfig::SharedKeys::always;
               }),
       changed("hashed and reversible",
               [&](ModelConfig& c) {
                 reversible(c);
-                c.patterns = {"causal & lsh(4, 2, {4})"};
+                c.patterns = {Pattern::parse("causal & lsh(4, 2, {4})")};
                 c.shared_query_key = ModelConfig::SharedKeys::always;
                 c.positions = ModelConfig::Positions::axial;
                 c.axial_rows = 6;
                 c.axial_columns = 8;
-                c.axial_row_width = 6;
+                c.axial_row_dim = 6;
               }),
   };
 }
@@ -223,12 +225,12 @@ std::vector<ModelCase> reversible_cases() {
 
 ModelConfig tiny_config() {
   ModelConfig config;
-  config.vocabulary = 13;
-  config.width = 16;
+  config.vocab_size = 13;
+  config.hidden_size = 16;
   config.layers = 2;
   config.heads = 2;
-  config.ffn = 24;
-  config.max_tokens = 48;
+  config.intermediate_size = 24;
+  config.max_positions = 48;
   config.seed = 5;
   return config;
 }
@@ -236,24 +238,23 @@ ModelConfig tiny_config() {
 ModelConfig worked_example() {
   ModelConfig config;
   config.kind = ModelConfig::Kind::encoder_decoder;
-  config.vocabulary = 0;
-  config.width = 1024;
+  config.vocab_size = {};
+  config.hidden_size = 1024;
   config.heads = 4;
   config.head_dim = 192;
-  config.ffn = 512;
+  config.intermediate_size = 512;
   config.encoder_layers = 12;
   config.layers = 8;
   config.activation = Activation::relu;
-  config.norm_place = ModelConfig::NormPlace::after;
+  config.norm_position = ModelConfig::NormPosition::post;
   config.positions = ModelConfig::Positions::none;
   return config;
 }
 
 std::vector<ModelCase> model_cases() {
   std::vector<ModelCase> all;
-  for (const auto& some :
-       {part_cases(), position_cases(), pattern_cases(), stack_cases(), reversible_cases()})
-    all.insert(all.end(), some.begin(), some.end());
+  for (auto* some : {part_cases, position_cases, pattern_cases, stack_cases, reversible_cases})
+    for (ModelCase& each : some()) all.push_back(std::move(each));
   return all;
 }
 
@@ -268,14 +269,15 @@ std::vector<ModelCase> cached_model_cases() {
 std::vector<ModelCase> growing_model_cases() {
   const auto hashed = [](ModelConfig& c) {
     c.shared_query_key = ModelConfig::SharedKeys::always;
-    c.patterns = {"causal & window(4, 0)", "causal & lsh(8, 2, {4})"};
+    c.patterns = {causal() & window(4, 0), Pattern::parse("causal & lsh(8, 2, {4})")};
   };
   const auto one_reversible = [](ModelConfig& c) {
     c.shared_query_key = ModelConfig::SharedKeys::always;
-    c.patterns = {"lsh(4, 2, {2, 4}, 3) & causal & (window(12, 0) | tokens({0, 1, 25}))"};
+    c.patterns = {
+        Pattern::parse("lsh(4, 2, {2, 4}, 3) & causal & (window(12, 0) | tokens({0, 1, 25}))")};
     c.layers = 1;
     c.reversible = true;
-    c.tied = false;
+    c.tied_embeddings = false;
   };
   std::vector<ModelCase> all = {changed("hashed at last", hashed),
                                 changed("hashed, one reversible layer", one_reversible)};
@@ -285,8 +287,8 @@ std::vector<ModelCase> growing_model_cases() {
 }
 
 bool hashes(const ModelConfig& config) {
-  return std::any_of(config.patterns.begin(), config.patterns.end(),
-                     [](const std::string& text) { return text.find("lsh") != text.npos; });
+  const auto hashed = [](const Pattern& pattern) { return lsh_part(pattern).has_value(); };
+  return std::ranges::any_of(config.patterns, hashed);
 }
 
 Transformer noisy_model(const ModelConfig& config, std::uint64_t seed) {
@@ -310,13 +312,13 @@ Tokens random_tokens(Index vocabulary, const std::vector<Index>& lengths, std::u
 }
 
 Sample sample_of(const ModelConfig& config, const std::vector<Index>& lengths, std::uint64_t seed) {
-  Sample sample{random_tokens(config.vocabulary, lengths, seed), {}, {}};
-  sample.targets = random_tokens(config.vocabulary, lengths, seed + 1).ids;
+  Sample sample{random_tokens(*config.vocab_size, lengths, seed), {}, {}};
+  sample.targets = random_tokens(*config.vocab_size, lengths, seed + 1).ids;
   for (std::size_t i = 3; i < sample.targets.size(); i += 7) sample.targets[i] = -1;
   if (config.kind != encoder_decoder) return sample;
   std::vector<Index> longer = lengths;
   for (std::size_t i = 0; i < longer.size(); ++i) longer[i] += 1 + static_cast<Index>(i % 3);
-  sample.sources = random_tokens(config.vocabulary, longer, seed + 2);
+  sample.sources = random_tokens(*config.vocab_size, longer, seed + 2);
   return sample;
 }
 

@@ -118,7 +118,7 @@ View fill(std::vector<float>& memory, const Case& c, Role role, const Shape& sha
         for (Index column = 0; column < shape[3]; ++column)
           data[item * place.strides[0] + head * place.strides[1] + token * place.strides[2] +
                column] = static_cast<float>(draw(c.inputs, role, random, token, column));
-  return View::trusted(data, shape, place.strides);
+  return View::unchecked(data, shape, place.strides);
 }
 
 Pattern pattern_of(const Case& c) {
@@ -147,7 +147,7 @@ Operands::Operands(const Case& c) : memory_(4) {
   dout = fill(memory_[3], c, Role::dout, {c.batch, c.heads, c.queries, c.value_dim});
   how.pattern = pattern_of(c);
   how.scale = scale_of(c);
-  how.softcap = c.softcap;
+  if (c.softcap > 0) how.softcap = c.softcap;
   how.dropout = {c.dropout, c.seed};
   if (c.sinks) how.sinks = normals(c.heads, c.seed + 23);
   for (std::size_t begin = 0; c.bias != "none" && begin <= c.bias.size();) {
@@ -160,7 +160,7 @@ Operands::Operands(const Case& c) : memory_(4) {
 View Operands::add_table(Shape shape, double size, std::uint64_t seed) {
   std::vector<float>& numbers = memory_.emplace_back(normals(shape.elements(), seed));
   for (float& number : numbers) number *= static_cast<float>(size);
-  return View::trusted(numbers.data(), shape, shape.row_major());
+  return View::unchecked(numbers.data(), shape, shape.row_major());
 }
 
 void Operands::add_bias(const Case& c, const std::string& part) {

@@ -160,8 +160,9 @@ Doubles ReformerLayer::attention(const Doubles& x, const ReformerConfig& config)
   const Doubles ln = normed(x, hidden);
   const Tensor queries = split_heads(q(ln)), values = split_heads(v(ln));
   if (kind_ == Kind::local)
-    return o(joined(
-        attend_local(queries, split_heads(k(ln)), values, local_how(config), config.context).out));
+    return o(joined(attend_reformer_local(queries, split_heads(k(ln)), values, local_how(config),
+                                          config.context)
+                        .out));
   return o(joined(attend(queries, queries, values, lsh_how(config), config.context).out));
 }
 
@@ -172,9 +173,10 @@ Doubles ReformerLayer::attention_backward(const Doubles& dy, const Doubles& x,
   if (kind_ == Kind::local) {
     const ReformerLocal how = local_how(config);
     const Tensor keys = split_heads(k(ln));
-    const Attended y = attend_local(queries, keys, values, how, config.context);
+    const Attended y = attend_reformer_local(queries, keys, values, how, config.context);
     const Tensor dout = split_heads(o.backward(dy, joined(y.out)));
-    const Gradients g = attend_local_backward(dout, queries, keys, values, y, how, config.context);
+    const Gradients g =
+        attend_reformer_local_backward(dout, queries, keys, values, y, how, config.context);
     const Doubles dln = sum(q.backward(joined(g.dq), ln),
                             sum(k.backward(joined(g.dk), ln), v.backward(joined(g.dv), ln)));
     return normed_backward(dln, x, hidden);
@@ -182,8 +184,7 @@ Doubles ReformerLayer::attention_backward(const Doubles& dy, const Doubles& x,
   const Attention how = lsh_how(config);
   const Attended y = attend(queries, queries, values, how, config.context);
   const Tensor dout = split_heads(o.backward(dy, joined(y.out)));
-  const Gradients g =
-      attend_backward(dout, queries, queries, values, y.out, y.rows, how, config.context);
+  const Gradients g = attend_backward(dout, queries, queries, values, y, how, config.context);
   const Doubles dln =
       sum(q.backward(sum(joined(g.dq), joined(g.dk)), ln), v.backward(joined(g.dv), ln));
   return normed_backward(dln, x, hidden);

@@ -7,6 +7,7 @@
 
 // Reformer as Transformers has it, at the size of its tests: everything but attention in doubles.
 namespace rapt::test {
+using namespace detail;
 
 /// y = x W', W [out, in]; and its gradients.
 struct Dense {

@@ -8,6 +8,7 @@
 #include "support/folder.h"
 
 namespace rapt::test {
+using namespace detail;
 
 using Ids = std::vector<std::int32_t>;
 
@@ -51,7 +52,7 @@ inline std::string table_of_one(char from = 'A', const std::string& to = "a") {
 inline Tokenizer tokenizer_of(const Json& file) {
   const TemporaryFolder folder;
   put(folder / "tokenizer.json", file.dump());
-  return Tokenizer::read(folder / "tokenizer.json");
+  return Tokenizer::load(folder / "tokenizer.json");
 }
 
 }  // namespace rapt::test

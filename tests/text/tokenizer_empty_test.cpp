@@ -7,17 +7,18 @@
 
 // A token without letters: no text becomes it, and it becomes no text.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 class TokenizerEmpty : public ::testing::Test {
  protected:
   Tokenizer read(const Json& file) const {
     put(folder_ / "tokenizer.json", file.dump());
-    return Tokenizer::read(folder_ / "tokenizer.json");
+    return Tokenizer::load(folder_ / "tokenizer.json");
   }
   Tokenizer again(const Tokenizer& tokenizer) const {
-    tokenizer.write(folder_ / "copy.json");
-    return Tokenizer::read(folder_ / "copy.json");
+    tokenizer.save(folder_ / "copy.json");
+    return Tokenizer::load(folder_ / "copy.json");
   }
   static Json file_of(const Json& model, const Json& pre_tokenizer, const Json& decoder) {
     return {{"version", "1.0"},
@@ -98,7 +99,7 @@ TEST_F(TokenizerEmpty, AmongAddedOnesIsNotLookedFor) {
   Json file = file_of(model, nullptr, fuse);
   file["added_tokens"] = list_of({added_token(2, "", true)});
   EXPECT_EQ(read(file).encode("ab"), (Ids{0, 1}));
-  EXPECT_EQ(read(file).entries(), 3);
+  EXPECT_EQ(read(file).vocab_size(), 3);
 }
 
 TEST_F(TokenizerEmpty, OfGgufMayComeSeveralTimes) {
@@ -113,7 +114,7 @@ TEST_F(TokenizerEmpty, OfGgufMayComeSeveralTimes) {
   for (const Tokenizer& one : {tokenizer, again(tokenizer)}) {
     EXPECT_EQ(one.encode("aab"), (Ids{'a', 257}));
     EXPECT_EQ(one.decode(Ids{256, 257, 256}), "ab");
-    EXPECT_EQ(one.entries(), 261);
+    EXPECT_EQ(one.vocab_size(), 261);
     EXPECT_EQ(one.decode(Ids{258, 'a'}), "a");
   }
 }
@@ -123,13 +124,13 @@ TEST_F(TokenizerEmpty, OfSentencePieceAndBertFiles) {
                        .tokens = {"<unk>", "", "\u2581", "a", "\u2581a"},
                        .scores = {0, 5, -1, -2, -3},
                        .types = {2, 1, 1, 1, 1},
-                       .special = {.unknown = 0},
-                       .add_begin = false};
+                       .special = {.unk = 0},
+                       .add_bos = false};
   EXPECT_EQ(tokenizer_from_parts(llama, "test").encode("a a"), (Ids{4, 4}));
   EXPECT_EQ(tokenizer_from_parts(llama, "test").decode(Ids{4, 1, 4}), "a a");
   const TokenizerParts bert{.model = "bert",
                             .tokens = {"[UNK]", "[CLS]", "[SEP]", "", "\u2581a", "b"},
-                            .special = {.unknown = 0}};
+                            .special = {.unk = 0}};
   EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("ab a"), (Ids{4, 5, 4}));
   EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("#"), Ids{0});
 }

@@ -8,6 +8,7 @@
 #include "text/stages/byte_letters.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -43,7 +44,7 @@ class TokenizerFile : public ::testing::Test {
  protected:
   Tokenizer read(const Json& file) const {
     put(path_, file.dump());
-    return Tokenizer::read(path_);
+    return Tokenizer::load(path_);
   }
   /// The sound file with the value at a JSON pointer replaced.
   void refused(const std::string& pointer, const Json& value,
@@ -61,12 +62,12 @@ class TokenizerFile : public ::testing::Test {
 
 TEST_F(TokenizerFile, OfOthersIsRead) {
   const Tokenizer tokenizer = read(sound_file());
-  EXPECT_EQ(tokenizer.entries(), 260);
-  EXPECT_EQ(tokenizer.end(), 259);
-  EXPECT_EQ(tokenizer.padding(), std::nullopt);
+  EXPECT_EQ(tokenizer.vocab_size(), 260);
+  EXPECT_EQ(tokenizer.eos(), 259);
+  EXPECT_EQ(tokenizer.pad(), std::nullopt);
   EXPECT_EQ(tokenizer.encode("abcab a"), (Ids{257, 256, 258}));
-  EXPECT_EQ(tokenizer.bytes_of(258), " a");
-  EXPECT_EQ(tokenizer.id_of(" a"), 258);
+  EXPECT_EQ(tokenizer.token_bytes(258), " a");
+  EXPECT_EQ(tokenizer.token_to_id(" a"), 258);
 }
 
 TEST_F(TokenizerFile, MergesAreSpelledInTwoWays) {
@@ -153,14 +154,14 @@ TEST_F(TokenizerFile, AddedTokensThatCannotBe) {
   expect_broken([&] { read(file); }, {"token \"ab\" has the ids 256 and 259"});
 }
 
-TEST_F(TokenizerFile, PartsThatAreNotUnderstood) {  // TK-10
+TEST_F(TokenizerFile, PartsThatAreNotSupported) {  // TK-10
   refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", 3}}, {"pretokenizers"});
   refused("/pre_tokenizer", {{"type", "Sequence"}}, {"pretokenizers is not a list"});
   refused("/pre_tokenizer", {{"type", "UnicodeScripts"}}, {"type \"UnicodeScripts\""});
   const Json letters{{"type", "ByteLevel"}}, spaces{{"type", "Metaspace"}};
   for (const Json& after : {letters, spaces})
     refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {letters, after}}},
-            {"after ByteLevel", "only cut"});
+            {"after ByteLevel", "only split"});
   refused("/pre_tokenizer/add_prefix_space", 3, {"pre_tokenizer.add_prefix_space is 3"});
   refused("/model/type", "Unigram", {"model.vocab is not a list"});
   refused("/model/type", "Trigram", {"model of type \"Trigram\""});
@@ -184,18 +185,18 @@ TEST_F(TokenizerFile, TextThatCannotBe) {
   std::string text = sound_file().dump();
   text.replace(text.find("\"ab\""), 4, "\"\\ud800\"");
   put(path_, text);
-  expect_broken([&] { Tokenizer::read(path_); }, {path_, "JSON at byte", "surrogate"});
+  expect_broken([&] { Tokenizer::load(path_); }, {path_, "JSON at byte", "surrogate"});
   text = sound_file().dump();
   text.replace(text.find("\"ab\""), 4, "\"abc\"");
   put(path_, text);
-  expect_broken([&] { Tokenizer::read(path_); }, {path_, "key \"abc\" occurs twice"});
+  expect_broken([&] { Tokenizer::load(path_); }, {path_, "key \"abc\" occurs twice"});
   std::string nested;  // TK-19
   for (int i = 0; i < 100'000; ++i) nested += R"({"type":"Sequence","decoders":[)";
   put(path_, "{\"decoder\":" + nested);
-  expect_broken([&] { Tokenizer::read(path_); }, {path_, "nested deeper than 64"});
+  expect_broken([&] { Tokenizer::load(path_); }, {path_, "nested deeper than 64"});
   put(path_, "");
-  expect_broken([&] { Tokenizer::read(path_); }, {path_, "JSON at byte 0"});
-  expect_broken([&] { Tokenizer::read(folder_ / "none"); }, {"none", "No such file"});
+  expect_broken([&] { Tokenizer::load(path_); }, {path_, "JSON at byte 0"});
+  expect_broken([&] { Tokenizer::load(folder_ / "none"); }, {"none", "No such file"});
 }
 
 }  // namespace

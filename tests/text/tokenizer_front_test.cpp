@@ -31,9 +31,10 @@ std::string words_of(const Json& normalizer, const Json& pre_tokenizer, const st
                     {"end_of_word_suffix", "|"}}}};
   const TemporaryFolder folder;
   put(folder / "tokenizer.json", file.dump());
-  const Tokenizer tokenizer = Tokenizer::read(folder / "tokenizer.json");
-  const EncodeOptions how{.special = true};
-  return tokenizer.decode(tokenizer.encode(text, how).ids, DecodeOptions{.special = true});
+  const Tokenizer tokenizer = Tokenizer::load(folder / "tokenizer.json");
+  const EncodeOptions how{.parse_special = true};
+  return tokenizer.decode(tokenizer.encode(text, how).ids,
+                          DecodeOptions{.skip_special_tokens = false});
 }
 
 Json dropped(char letter) {

@@ -9,6 +9,7 @@
 
 // Files whose parts are sound one by one, but not what they make together (numerics.md c.3).
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Words of single letters, and what is asked of text on the way in and out.
@@ -110,7 +111,7 @@ TEST(TokenizerHostile, MoreMergesThanMemoryAllowsAreRefused) {  // TK-14
   for (int i = 0; i < 10'000'000; ++i) text += ",\"a a\"";
   const TemporaryFolder folder;
   put(folder / "tokenizer.json", text + "]}}");
-  expect_broken([&] { Tokenizer::read(folder / "tokenizer.json"); },
+  expect_broken([&] { Tokenizer::load(folder / "tokenizer.json"); },
                 {"JSON at byte", "its value takes more than", "bytes of memory"});
 }
 

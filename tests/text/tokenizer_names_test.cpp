@@ -8,6 +8,7 @@
 // apart tell the rules from each other; tests/oracles/test_gguf_pre.py compares longer texts with
 // the library.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Bytes, then every pair in `merges` as a token of its own, from 256 on.
@@ -72,14 +73,14 @@ TEST(TokenizerNames, TextsAreComposedWhereTheOriginalsAre) {
 TEST(TokenizerNames, Llama3BeginsItsTextsUnlessTheFileSaysOtherwise) {
   TokenizerParts parts = parts_of("llama-bpe", {});
   parts.tokens.emplace_back("<|begin_of_text|>");
-  parts.special.begin = 256;
+  parts.special.bos = 256;
   const auto ids = [&] { return tokenizer_from_parts(parts, "test").encode("a", {}).ids; };
   EXPECT_EQ(ids(), (Ids{256, 'a'}));
-  parts.add_begin = false;
+  parts.add_bos = false;
   EXPECT_EQ(ids(), Ids{'a'});
-  parts.add_begin = {}, parts.pre = "gpt-2";
+  parts.add_bos = {}, parts.pre = "gpt-2";
   EXPECT_EQ(ids(), Ids{'a'});
-  parts.pre = "llama-bpe", parts.special.begin = {};  // it names none
+  parts.pre = "llama-bpe", parts.special.bos = {};  // it names none
   EXPECT_EQ(ids(), Ids{'a'});
 }
 

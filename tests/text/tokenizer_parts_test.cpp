@@ -7,6 +7,7 @@
 #include "text/stages/byte_letters.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 TokenizerParts llama_parts() {
@@ -21,7 +22,7 @@ TokenizerParts llama_parts() {
   }
   for (std::size_t id = 0; id < parts.tokens.size(); ++id)
     parts.scores.push_back(id < 259 ? 0 : 259.0 - static_cast<double>(id));
-  parts.special = {.unknown = 0, .begin = 1, .end = 2};
+  parts.special = {.unk = 0, .bos = 1, .eos = 2};
   return parts;
 }
 
@@ -32,11 +33,11 @@ TEST(TokenizerParts, LlamaMergesByScore) {
   EXPECT_EQ(tokenizer.encode("ab", EncodeOptions{}).ids, (Ids{1, 260}));
   EXPECT_EQ(tokenizer.encode("\n"), (Ids{262, 3 + '\n'}));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \u65e5")), "ab \u65e5");
-  EXPECT_EQ(tokenizer.end(), 2);
+  EXPECT_EQ(tokenizer.eos(), 2);
   TokenizerParts plain = llama_parts();
-  plain.space_prefix = false;
-  plain.add_begin = false;
-  plain.add_end = true;
+  plain.add_space_prefix = false;
+  plain.add_bos = false;
+  plain.add_eos = true;
   EXPECT_EQ(tokenizer_from_parts(plain, "test").encode("ab", EncodeOptions{}).ids, (Ids{259, 2}));
 }
 
@@ -48,7 +49,7 @@ TokenizerParts gpt2_parts() {
   parts.types.assign(parts.tokens.size(), 1);
   parts.types.back() = 3;
   parts.merges = {"a b", "1 2", "\u0120 ab"};
-  parts.special.end = 259;
+  parts.special.eos = 259;
   return parts;
 }
 
@@ -61,17 +62,17 @@ TEST(TokenizerParts, ByteLevelCutsByName) {
     EXPECT_EQ(tokenizer_from_parts(parts, "test").encode("ab ab12"), (Ids{256, 258, 257})) << pre;
   }
   const Tokenizer tokenizer = tokenizer_from_parts(parts, "test");
-  EXPECT_EQ(tokenizer.encode("<|im_end|>", EncodeOptions{.special = true}).ids, Ids{259});
+  EXPECT_EQ(tokenizer.encode("<|im_end|>", EncodeOptions{.parse_special = true}).ids, Ids{259});
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \xFF")), "ab \xFF");
 }
 
 TEST(TokenizerParts, BertWordsBeginWithASpace) {
   const TokenizerParts parts{.model = "bert",
                              .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581play", "ing"},
-                             .special = {.unknown = 1, .padding = 0}};
+                             .special = {.unk = 1, .pad = 0}};
   const Tokenizer tokenizer = tokenizer_from_parts(parts, "test");
   EXPECT_EQ(tokenizer.encode("Playing", EncodeOptions{}).ids, (Ids{2, 4, 5, 3}));
-  EXPECT_EQ(tokenizer.encode_pair("play", "play").types, (Ids{0, 0, 0, 1, 1}));
+  EXPECT_EQ(tokenizer.encode_pair("play", "play").type_ids, (Ids{0, 0, 0, 1, 1}));
   EXPECT_EQ(tokenizer.encode("ing"), Ids{1});
 }
 
@@ -79,7 +80,7 @@ TEST(TokenizerParts, BertMayKeepCapitalsAndAccents) {
   TokenizerParts parts{.model = "bert",
                        .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581Haus", "\u2581haus",
                                   "\u2581\u00fcber", "\u2581uber"},
-                       .special = {.unknown = 1, .padding = 0}};
+                       .special = {.unk = 1, .pad = 0}};
   const auto ids = [&] { return tokenizer_from_parts(parts, "test").encode("Haus \u00fcber"); };
   EXPECT_EQ(ids(), (Ids{5, 7}));
   parts.lowercase = false;  // and accents stay with capitals
@@ -106,12 +107,12 @@ TEST(TokenizerParts, ListsThatCannotBe) {
   refused([](Parts& p) { p.tokens[3] = p.tokens[4]; }, {"has two ids", "4"});
   refused([](Parts& p) { p.tokens[3] = "\xFF"; }, {"token 3", "UTF-8"});
   refused([](Parts& p) { p.types.pop_back(); }, {"259 token types for 260"});
-  refused([](Parts& p) { p.special.begin = 260; }, {"special token 260", "0 to 259"});
-  refused([](Parts& p) { p.special.begin = -1; }, {"special token -1"});
+  refused([](Parts& p) { p.special.bos = 260; }, {"special token 260", "0 to 259"});
+  refused([](Parts& p) { p.special.bos = -1; }, {"special token -1"});
   refused([](Parts& p) { p.merges.emplace_back("q"); }, {"merge 3", "two tokens"});
   refused([](Parts& p) { p.merges.emplace_back("q q"); }, {"merge 3", "\"qq\""});
-  refused([](Parts& p) { p.add_begin = true; }, {"does not name"});
-  refused([](Parts& p) { p.model = "llama", p.special.begin = 259; }, {"0 scores for 260"});
+  refused([](Parts& p) { p.add_bos = true; }, {"does not name"});
+  refused([](Parts& p) { p.model = "llama", p.special.bos = 259; }, {"0 scores for 260"});
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "text/stages/word_cutter.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -94,14 +95,14 @@ std::string random_text(std::uint32_t seed, std::size_t length) {
 
 TEST(Tokenizer, BytesAreTheirOwnIds) {
   const Tokenizer tokenizer = Tokenizer::bytes();
-  EXPECT_EQ(tokenizer.entries(), 258);
-  EXPECT_EQ(tokenizer.end(), 256);
-  EXPECT_EQ(tokenizer.padding(), 257);
+  EXPECT_EQ(tokenizer.vocab_size(), 258);
+  EXPECT_EQ(tokenizer.eos(), 256);
+  EXPECT_EQ(tokenizer.pad(), 257);
   const Ids ids = tokenizer.encode(all_bytes());
   for (int i = 0; i < 256; ++i) EXPECT_EQ(ids[static_cast<std::size_t>(i)], i);
   EXPECT_EQ(tokenizer.decode(ids), all_bytes());
   EXPECT_EQ(tokenizer.decode(Ids{104, 256, 105, 257}), "hi");
-  EXPECT_EQ(tokenizer.bytes_of(256), "");
+  EXPECT_EQ(tokenizer.token_bytes(256), "");
   EXPECT_EQ(tokenizer.encode(""), Ids{});
 }
 
@@ -109,7 +110,7 @@ TEST(Tokenizer, UnknownIdsAreRefused) {  // TK-17
   const Tokenizer tokenizer = Tokenizer::bytes();
   for (const std::int32_t id : {-1, 258, std::numeric_limits<std::int32_t>::max()}) {
     expect_refused([&] { tokenizer.decode(Ids{0, id}); }, {std::to_string(id), "0 to 257"});
-    expect_refused([&] { tokenizer.bytes_of(id); }, {std::to_string(id), "0 to 257"});
+    expect_refused([&] { tokenizer.token_bytes(id); }, {std::to_string(id), "0 to 257"});
   }
 }
 
@@ -135,25 +136,25 @@ TEST(Tokenizer, LearnsWhatTheDefinitionLearns) {
   for (std::uint32_t seed = 1; seed <= 12; ++seed) {
     const std::vector<std::string> texts{random_text(seed, 400), random_text(seed + 100, 300)};
     const auto merges = plain_merges(texts, 120);
-    const Tokenizer tokenizer = Tokenizer::learn(texts, 256 + 2 + 60);
+    const Tokenizer tokenizer = Tokenizer::train(texts, 256 + 2 + 60);
     // In order, and each new: ids go up by one unless two pairs spell the same.
     std::int32_t next = 256;
     std::map<std::string, std::int32_t> ids;
     for (const auto& [left, right] : merges) {
-      if (next == tokenizer.entries() - 2) break;
+      if (next == tokenizer.vocab_size() - 2) break;
       if (!ids.emplace(left + right, next).second) continue;
-      EXPECT_EQ(tokenizer.bytes_of(next), left + right) << "seed " << seed << " id " << next;
+      EXPECT_EQ(tokenizer.token_bytes(next), left + right) << "seed " << seed << " id " << next;
       ++next;
     }
-    EXPECT_EQ(next, tokenizer.entries() - 2);
-    EXPECT_EQ(tokenizer.end(), next);
-    EXPECT_EQ(tokenizer.padding(), next + 1);
+    EXPECT_EQ(next, tokenizer.vocab_size() - 2);
+    EXPECT_EQ(tokenizer.eos(), next);
+    EXPECT_EQ(tokenizer.pad(), next + 1);
   }
 }
 
 TEST(Tokenizer, EveryTextComesBack) {
   const std::vector<std::string> texts{random_text(1, 20'000)};
-  const Tokenizer tokenizer = Tokenizer::learn(texts, 600);
+  const Tokenizer tokenizer = Tokenizer::train(texts, 600);
   for (std::uint32_t seed = 1; seed < 40; ++seed) {
     const std::string text = random_text(seed, 3000);
     const Ids ids = tokenizer.encode(text);
@@ -169,31 +170,31 @@ TEST(Tokenizer, EveryTextComesBack) {
 TEST(Tokenizer, LearningIsTheSameEveryTime) {
   std::vector<std::string> texts{random_text(5, 5000), random_text(6, 5000)};
   TemporaryFolder folder;
-  Tokenizer::learn(texts, 400).write(folder / "a");
+  Tokenizer::train(texts, 400).save(folder / "a");
   std::swap(texts[0], texts[1]);  // the order of texts says nothing
-  Tokenizer::learn(texts, 400).write(folder / "b");
+  Tokenizer::train(texts, 400).save(folder / "b");
   EXPECT_EQ(get(folder / "a"), get(folder / "b"));
 }
 
 TEST(Tokenizer, LearningEndsWhenNothingRepeats) {
-  const Tokenizer tokenizer = Tokenizer::learn(std::vector<std::string>{"abc"}, 1000);
-  EXPECT_EQ(tokenizer.entries(), 258);
-  EXPECT_EQ(Tokenizer::learn({}, 300).entries(), 258);
-  expect_refused([] { Tokenizer::learn({}, 257); }, {"entries is 257", "258"});
+  const Tokenizer tokenizer = Tokenizer::train(std::vector<std::string>{"abc"}, 1000);
+  EXPECT_EQ(tokenizer.vocab_size(), 258);
+  EXPECT_EQ(Tokenizer::train({}, 300).vocab_size(), 258);
+  expect_refused([] { Tokenizer::train({}, 257); }, {"vocab_size is 257", "258"});
 }
 
 TEST(Tokenizer, SpecialTokensAreNotFoundInText) {  // TK-16
   std::string text;
   for (int i = 0; i < 50; ++i) text += "<|endoftext|><|padding|>";
   for (const Tokenizer& tokenizer :
-       {Tokenizer::bytes(), Tokenizer::learn(std::vector{text}, 400)}) {
+       {Tokenizer::bytes(), Tokenizer::train(std::vector{text}, 400)}) {
     for (const std::int32_t id : tokenizer.encode(text)) {
-      EXPECT_NE(id, *tokenizer.end());
-      EXPECT_NE(id, *tokenizer.padding());
+      EXPECT_NE(id, *tokenizer.eos());
+      EXPECT_NE(id, *tokenizer.pad());
     }
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
-    EXPECT_EQ(tokenizer.id_of("<|endoftext|>"), tokenizer.end());
-    EXPECT_EQ(tokenizer.id_of("no such token"), std::nullopt);
+    EXPECT_EQ(tokenizer.token_to_id("<|endoftext|>"), tokenizer.eos());
+    EXPECT_EQ(tokenizer.token_to_id("no such token"), std::nullopt);
   }
 }
 
@@ -201,16 +202,16 @@ TEST(Tokenizer, FilesComeBack) {
   TemporaryFolder folder;
   const std::string text = random_text(9, 4000);
   for (const Tokenizer& tokenizer :
-       {Tokenizer::bytes(), Tokenizer::learn(std::vector{random_text(8, 9000)}, 500)}) {
-    tokenizer.write(folder / "tokenizer.json");
-    const Tokenizer back = Tokenizer::read(folder / "tokenizer.json");
-    EXPECT_EQ(back.entries(), tokenizer.entries());
-    EXPECT_EQ(back.end(), tokenizer.end());
-    EXPECT_EQ(back.padding(), tokenizer.padding());
+       {Tokenizer::bytes(), Tokenizer::train(std::vector{random_text(8, 9000)}, 500)}) {
+    tokenizer.save(folder / "tokenizer.json");
+    const Tokenizer back = Tokenizer::load(folder / "tokenizer.json");
+    EXPECT_EQ(back.vocab_size(), tokenizer.vocab_size());
+    EXPECT_EQ(back.eos(), tokenizer.eos());
+    EXPECT_EQ(back.pad(), tokenizer.pad());
     EXPECT_EQ(back.encode(text), tokenizer.encode(text));
-    for (std::int32_t id = 0; id < tokenizer.entries(); ++id)
-      EXPECT_EQ(back.bytes_of(id), tokenizer.bytes_of(id));
-    back.write(folder / "again.json");
+    for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+      EXPECT_EQ(back.token_bytes(id), tokenizer.token_bytes(id));
+    back.save(folder / "again.json");
     EXPECT_EQ(get(folder / "again.json"), get(folder / "tokenizer.json"));
   }
 }
@@ -223,7 +224,7 @@ double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
 
 TEST(Tokenizer, OddTextsTakeTimeInProportion) {  // TK-15
   const Tokenizer tokenizer =
-      Tokenizer::learn(std::vector{random_text(1, 20'000), std::string(5000, 'a')}, 600);
+      Tokenizer::train(std::vector{random_text(1, 20'000), std::string(5000, 'a')}, 600);
   const std::size_t size = 1 << 20;
   std::string marks;
   while (marks.size() < size) marks += "\xCC\x81";
@@ -242,7 +243,7 @@ TEST(Tokenizer, OddTextsTakeTimeInProportion) {  // TK-15
   }
   // One word of a megabyte, to learn from.
   const double start = cpu_seconds();
-  Tokenizer::learn(std::vector{std::string(size, 'a') + std::string(size, 'b')}, 600);
+  Tokenizer::train(std::vector{std::string(size, 'a') + std::string(size, 'b')}, 600);
   EXPECT_LT(cpu_seconds() - start, 10);
 }
 

@@ -19,6 +19,7 @@
 #endif
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 struct Counts {
@@ -253,7 +254,7 @@ const char* why_no_emulation() {
 
 }  // namespace rapt::test
 
-namespace rapt {
+namespace rapt::detail {
 
 /// In place of the library's: says that there is a tile unit where one is emulated.
 const Amx& amx() {
@@ -261,4 +262,4 @@ const Amx& amx() {
   return found;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

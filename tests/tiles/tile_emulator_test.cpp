@@ -13,6 +13,7 @@
 
 // The emulator itself, and that the tests beside it have gone through it.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 #define NEEDS_TILES() \

@@ -11,6 +11,7 @@
 // One hash over the bits of everything rapt computes. A change that is meant to move code and not
 // numbers prints the same hashes before and after.
 namespace rapt::test {
+using namespace detail;
 
 /// The bits of one section, in the order in which they are added.
 class Bits {

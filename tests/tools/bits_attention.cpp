@@ -44,7 +44,7 @@ void half_grid(Bits& bits, const Context& context, Type type) {
     const Tensor q = copied(o.q, type), k = copied(o.k, type), v = copied(o.v, type);
     const Attended y = attend(q, k, v, o.how, context);
     bits.add(y);
-    bits.add(attend_backward(copied(o.dout, type), q, k, v, y.out, y.rows, o.how, context));
+    bits.add(attend_backward(copied(o.dout, type), q, k, v, y, o.how, context));
   }
 }
 
@@ -64,7 +64,7 @@ void long_calls(Bits& bits, const Context& context) {
       const Tensor q = copied(o.q, type), k = copied(o.k, type), v = copied(o.v, type);
       const Attended y = attend(q, k, v, o.how, context);
       bits.add(y);
-      bits.add(attend_backward(copied(o.dout, type), q, k, v, y.out, y.rows, o.how, context));
+      bits.add(attend_backward(copied(o.dout, type), q, k, v, y, o.how, context));
     }
   }
 }
@@ -81,7 +81,7 @@ void cache(Bits& bits, const Context& context) {
           const View all = x.view();
           Shape shape = all.shape();
           shape[0] = items, shape[2] = count;
-          return View::trusted(all.row(item, 0, first), shape, all.strides());
+          return View::unchecked(all.row(item, 0, first), shape, all.strides());
         };
         Index first = 0;
         for (const Index count : {130, 1, 1, 60, 3, 1, 64, 1}) {
@@ -89,9 +89,9 @@ void cache(Bits& bits, const Context& context) {
             pages.append(both[static_cast<std::size_t>(item)], part(small.k, first, count, item, 1),
                          part(small.v, first, count, item, 1));
           const View q = part(small.q, first, count, 0, 2);
-          bits.add(attend(q, pages, both, {.pattern = causal()}, context));
-          bits.add(attend(q, pages, both, {.pattern = causal(), .strict = true}, context));
-          bits.add(attend(q, pages, both, {.pattern = causal() & window(40, 0)}, context));
+          bits.add(attend(q, pages, both, {.pattern = causal()}));
+          bits.add(attend(q, pages, both, {.pattern = causal(), .strict = true}));
+          bits.add(attend(q, pages, both, {.pattern = causal() & window(40, 0)}));
           first += count;
         }
       }
@@ -108,7 +108,7 @@ void lsh_calls(Bits& bits, const Context& context) {
       const Attention how{.pattern = pattern};
       const Attended y = attend(small.q, k, small.v, how, context);
       bits.add(y);
-      bits.add(attend_backward(small.dout, small.q, k, small.v, y.out, y.rows, how, context));
+      bits.add(attend_backward(small.dout, small.q, k, small.v, y, how, context));
     }
   }
 }
@@ -122,8 +122,7 @@ void lsh_cache(Bits& bits, const Context& context) {
     for (const Index count : {100, 1, 1, 30, 1}) {
       const Small small({1, 2, count, 16}, {1, 2, count, 16}, static_cast<std::uint64_t>(count));
       pages.append(sequence, small.q, small.v);
-      bits.add(
-          attend(small.q, pages, {&sequence, 1}, {.pattern = lsh(options) & causal()}, context));
+      bits.add(attend(small.q, pages, {&sequence, 1}, {.pattern = lsh(options) & causal()}));
     }
   }
 }
@@ -136,9 +135,9 @@ void longformer(Bits& bits, const Context& context) {
   const LongformerOperands operands{local.q, local.k, local.v, global.q, global.k, global.v};
   for (const Index dilation : {1, 3}) {
     const Longformer how{.window = 20, .dilation = {dilation}, .classes = classes};
-    const LongformerAttended y = attend(operands, how, context);
-    bits.add(y.out), bits.add(y.local.max), bits.add(y.global.sum);
-    const LongformerGradients g = attend_backward(local.dout, operands, y, how, context);
+    const Attended y = attend_longformer(operands, how, context);
+    bits.add(y.out), bits.add(y.rows.max), bits.add(y.global_rows.sum);
+    const LongformerGradients g = attend_longformer_backward(local.dout, operands, y, how, context);
     for (const Tensor* tensor : {&g.dq, &g.dk, &g.dv, &g.dq_global, &g.dk_global, &g.dv_global})
       bits.add(*tensor);
   }
@@ -151,9 +150,10 @@ void bigbird_and_local(Bits& bits, const Context& context) {
   bits.add(b);
   bits.add(attend_bigbird_backward(small.dout, small.q, small.k, small.v, b, bird, context));
   const ReformerLocal chunks{.chunk = 16, .after = 1};
-  const Attended c = attend_local(small.q, small.k, small.v, chunks, context);
+  const Attended c = attend_reformer_local(small.q, small.k, small.v, chunks, context);
   bits.add(c);
-  bits.add(attend_local_backward(small.dout, small.q, small.k, small.v, c, chunks, context));
+  bits.add(
+      attend_reformer_local_backward(small.dout, small.q, small.k, small.v, c, chunks, context));
 }
 
 }  // namespace

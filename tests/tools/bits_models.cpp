@@ -2,7 +2,7 @@
 
 #include "formats/config/json.h"
 #include "rapt/generate.h"
-#include "rapt/health.h"
+#include "rapt/heads.h"
 #include "rapt/lab.h"
 #include "rapt/train.h"
 #include "support/folder.h"
@@ -10,6 +10,7 @@
 #include "tools/bits.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Ids = std::vector<std::int32_t>;
@@ -26,7 +27,7 @@ void training_steps(Bits& bits, const Context& context) {
 /// Wider than the tiny ones, so that products are cut into tiles and blocks.
 ModelConfig wide_config() {
   ModelConfig config = tiny_config();
-  config.width = 192, config.heads = 6, config.head_dim = 32, config.ffn = 416;
+  config.hidden_size = 192, config.heads = 6, config.head_dim = 32, config.intermediate_size = 416;
   return config;
 }
 
@@ -75,7 +76,7 @@ void generation(Bits& bits, const Context& context) {
       for (const Index beams : {1, 3}) {
         GenerateOptions options;
         options.sampling = {.temperature = temperature, .top_k = 8, .top_p = 0.9, .seed = 5};
-        options.tokens = 6, options.beams = beams, options.log_probability = true;
+        options.max_new_tokens = 6, options.num_beams = beams, options.log_probability = true;
         for (const Generated& got : generate(model, prompts, options, {}, context))
           bits.add(got.ids), bits.add(got.log_probability.value());
       }
@@ -85,20 +86,20 @@ void generation(Bits& bits, const Context& context) {
 void training_run(Bits& bits, const Context& context) {
   RunConfig config;
   config.model = tiny_config();
-  config.model.vocabulary = 0;
+  config.model.vocab_size = {};
   config.model.dropout = config.model.attention_dropout = 0.1;
   config.data.path = "task:copy";
-  config.data.items = 4, config.data.tokens = 32, config.data.symbols = 9;
-  config.data.evaluations = 2;
+  config.data.batch_size = 4, config.data.tokens = 32, config.data.symbols = 9;
+  config.data.eval_batches = 2;
   config.train.steps = 12, config.train.log_every = 1, config.train.evaluate_every = 5;
-  config.train.schedule.warmup = 3;
+  config.train.schedule.warmup_steps = 3;
   for (const Type weights : {Type::f32, Type::bf16}) {
-    config.model.weights = weights;
+    config.model.weight_type = weights;
     const TemporaryFolder folder;
     TrainEvents events;
     events.progress = [&](const TrainProgress& p) { bits.add(p.loss), bits.add(p.gradient_norm); };
     events.evaluation = [&](const Evaluation& e) { bits.add(e.loss), bits.add(e.accuracy); };
-    train(config, folder.path(), events, context);
+    train(config, folder.path(), OldRun::resume, events, context);
     LoadedRun run = load_run(folder.path());
     for (const Parameter& parameter : run.model.parameters()) bits.add(parameter.value);
   }
@@ -123,8 +124,8 @@ void reports(Bits& bits, const Context& context) {
     if (hashes(c.config) || c.config.global_projections) continue;
     Transformer model = noisy_model(c.config);
     const Sample sample = sample_of(c.config, {40});
-    const HealthOptions options{.trials = false};
-    add_numbers(bits, health_json(examine(model, sample.tokens, sample.sources, options, context)));
+    const HeadReportOptions options{.trials = false};
+    add_numbers(bits, to_json(heads(model, sample.tokens, sample.sources, options, context)));
   }
   add_numbers(bits, run_lab({.experiments = {"scale", "positions"}}, context).json);
 }

@@ -32,11 +32,11 @@ void add_encodings(Bits& bits, const Tokenizer& tokenizer) {
 
 void tokenizers(Bits& bits, const Context&) {
   add_encodings(bits, Tokenizer::bytes());
-  const Tokenizer learnt = Tokenizer::learn(texts(), 400);
-  add_encodings(bits, learnt);
+  const Tokenizer trained = Tokenizer::train(texts(), 400);
+  add_encodings(bits, trained);
   const TemporaryFolder folder;
-  learnt.write(folder / "tokenizer.json");
-  add_encodings(bits, Tokenizer::read(folder / "tokenizer.json"));
+  trained.save(folder / "tokenizer.json");
+  add_encodings(bits, Tokenizer::load(folder / "tokenizer.json"));
   add_encodings(
       bits, tokenizer_of({{"model",
                            {{"type", "WordPiece"},

@@ -3,11 +3,12 @@
 //   checkpoint_tool check FOLDER       prints the latest step if every number is of that step
 #include <iostream>
 
-#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_store.h"
 
 namespace {
 
 using namespace rapt;
+using namespace rapt::detail;
 
 float number_of(Index step, Index place) { return static_cast<float>(step * 1000 + place); }
 
@@ -22,13 +23,13 @@ void save(const std::string& folder, Index step) {
   for (Index i = 0; i < 4; ++i)
     named.push_back({"t" + std::to_string(i), tensors[static_cast<std::size_t>(i)]});
   store.save(step, named, {{"position", step * 7}});
-  for (const std::string& notice : store.take_notices()) std::cerr << "notice: " << notice << '\n';
+  for (const std::string& notice : store.take_warnings()) std::cerr << "notice: " << notice << '\n';
 }
 
 int check(const std::string& folder) {
   CheckpointStore store(folder);
   const std::optional<Index> step = store.latest();
-  for (const std::string& notice : store.take_notices()) std::cerr << "notice: " << notice << '\n';
+  for (const std::string& notice : store.take_warnings()) std::cerr << "notice: " << notice << '\n';
   if (!step) {
     std::cout << "none\n";
     return 0;

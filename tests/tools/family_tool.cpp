@@ -18,6 +18,7 @@
 #include "rapt/train.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 using Arguments = std::vector<std::string>;
@@ -38,8 +39,8 @@ Batch read_batch(const std::string& path) {
     const std::vector<std::int32_t> ids(std::istream_iterator<std::int32_t>(words), {});
     const auto append = [&](auto& to) { to.insert(to.end(), ids.begin(), ids.end()); };
     if (what == "targets") append(batch.targets);
-    if (what == "types") append(batch.tokens.types);
-    if (what == "global") append(batch.tokens.global);
+    if (what == "types") append(batch.tokens.type_ids);
+    if (what == "global") append(batch.tokens.global_attention_mask);
     if (what != "tokens" && what != "sources") continue;
     Tokens& tokens = what == "sources" ? batch.sources : batch.tokens;
     append(tokens.ids);
@@ -65,8 +66,8 @@ void add_gradients(const Pretrained& loaded, std::vector<Tensor>& made,
 }
 
 void answer(const Arguments& words) {
-  Pretrained loaded = read_pretrained(words[0]);
-  for (const std::string& line : loaded.notices) std::cout << line << '\n';
+  Pretrained loaded = load_pretrained(words[0]);
+  for (const std::string& line : loaded.warnings) std::cout << line << '\n';
   const Batch batch = read_batch(words[1]);
   Tape tape;
   // Dropout is the trainer's business.
@@ -96,12 +97,12 @@ void answer(const Arguments& words) {
 }
 
 void copy(const Arguments& words) {
-  const Pretrained loaded = read_pretrained(words[0]);
-  write_pretrained(words[1], loaded.model, loaded.tokenizer, write_options(loaded));
+  const Pretrained loaded = load_pretrained(words[0]);
+  save_pretrained(words[1], loaded.model, loaded.tokenizer, save_options(loaded));
 }
 
 void steps(const Arguments& words) {
-  Pretrained loaded = read_pretrained(words[0]);
+  Pretrained loaded = load_pretrained(words[0]);
   const Batch batch = read_batch(words[1]);
   ModelCache cache(loaded.model, {});
   const Index sequence = cache.add();
@@ -110,7 +111,7 @@ void steps(const Arguments& words) {
     const auto end = batch.sources.ids.begin() + batch.sources.lengths[0];
     loaded.model.encode(Tokens::one({batch.sources.ids.begin(), end}), cache, {&sequence, 1});
   }
-  Tensor all = Tensor::uninitialized({length, loaded.model.config().vocabulary});
+  Tensor all = Tensor::uninitialized({length, *loaded.model.config().vocab_size});
   float* to = all.data();
   for (Index t = 0; t < length; ++t) {
     const Tokens token = Tokens::one({batch.tokens.ids[static_cast<std::size_t>(t)]});
@@ -123,7 +124,7 @@ void steps(const Arguments& words) {
 
 void export_run(const Arguments& words) {
   const LoadedRun run = load_run(words[0]);
-  write_pretrained(words[1], run.model, run.tokenizer);
+  save_pretrained(words[1], run.model, run.tokenizer);
 }
 
 struct Verb {

@@ -15,11 +15,12 @@
 #include "base/check.h"
 #include "base/keep_memory.h"
 #include "formats/tensors/safetensors.h"
-#include "train/data/packing.h"
+#include "train/data/packed_batch.h"
 #include "train/optimizer.h"
 #include "train/run/run_folder.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 using Arguments = std::vector<std::string>;
@@ -104,7 +105,7 @@ void write_first_weights(const Arguments& words) {
 void write_batches(const Arguments& words) {
   const CheckpointStore store(words[1]);
   const PreparedRun run =
-      prepare_run(read_run_config(words[0]), words[1], store, OldRun::start_over);
+      prepare_run(read_run_config(words[0]), words[1], store, OldRun::overwrite);
   const auto data = open_data(run.config.data, run.tokenizer);
   std::ofstream out(words[3]);
   for (Index step = 0; step < std::stoll(words[2]); ++step)
@@ -121,8 +122,8 @@ double train_step(const RunConfig& config, Transformer& model, Optimizer& optimi
   const TokenLoss loss = model.loss(tape, hidden, batch.targets);
   tape.backward(loss.loss);
   const GradientNorm norm = gradient_norm(optimizer.parameters());
-  optimizer.step({.learning_rate = learning_rate_at(config.train.schedule, step),
-                  .gradient_factor = clip_factor(norm.norm, config.train.clip)});
+  optimizer.step({.learning_rate = learning_rate_at(config.train, step),
+                  .gradient_factor = clip_factor(norm.norm, config.train.max_grad_norm)});
   model.refresh();
   return loss.total / static_cast<double>(loss.counted);
 }

@@ -12,7 +12,7 @@ int main() {
       "not those before it. `src/attention/dispatch.cpp` is the list, and `rapt_routes` writes "
       "this page.\n\n"
       "| route | what it does |\n|---|---|");
-  for (const rapt::Route& route : rapt::routes())
+  for (const rapt::detail::Route& route : rapt::detail::routes())
     std::printf("| `%s` | %s |\n", route.name, route.summary);
   return 0;
 }

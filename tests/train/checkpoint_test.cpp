@@ -1,4 +1,4 @@
-#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,6 +14,7 @@
 #include "train/run/manifest.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,7 +45,7 @@ class Checkpoints : public ::testing::Test {
   void expect_passed_over(const std::vector<std::string>& words) {
     CheckpointStore store(run_);
     EXPECT_EQ(store.latest(), 10);
-    const std::vector<std::string> notices = store.take_notices();
+    const std::vector<std::string> notices = store.take_warnings();
     ASSERT_EQ(notices.size(), 1u);
     for (const std::string& word : words)
       EXPECT_NE(notices[0].find(word), std::string::npos) << word << " is not in: " << notices[0];
@@ -70,7 +71,7 @@ TEST_F(Checkpoints, ComeBackAsTheyWere) {
   EXPECT_EQ(store.latest(), 1'234'567);
   for (const Index step : store.steps()) expect_whole(store.load(step), step);
   EXPECT_TRUE(fs::exists(run_ + "/step-000007/tensors-00002.safetensors"));
-  EXPECT_TRUE(store.take_notices().empty());
+  EXPECT_TRUE(store.take_warnings().empty());
   expect_broken([&] { store.load(9); }, {"no checkpoint of step 9"});
 }
 
@@ -250,7 +251,7 @@ TEST_F(Checkpoints, AllDamagedIsNone) {
   fs::remove(run_ + "/step-000010/manifest.json");
   CheckpointStore store(run_);
   EXPECT_EQ(store.latest(), std::nullopt);
-  EXPECT_EQ(store.take_notices().size(), 2u);
+  EXPECT_EQ(store.take_warnings().size(), 2u);
   save(store, 20);  // in the place of a damaged one
   EXPECT_EQ(store.latest(), 20);
 }

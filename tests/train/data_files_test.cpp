@@ -13,6 +13,7 @@
 
 // Files as they come: odd, missing, huge, changing.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,7 +175,7 @@ TEST(FilesOf, LinksThatFanOutComeToAnEnd) {  // CO-07
                                      folder / std::to_string(i) + name);
   }
   expect_broken([&] { files_of(folder / "0"); },
-                {"links lead to the folder", "in more than 1000 ways"});
+                {"links lead to the folder", "more than 1000 times"});
 }
 
 TEST(FileReader, RefusesWhatIsPacked) {  // CO-09
@@ -211,24 +212,25 @@ TEST(OpenData, RefusesOptionsThatMakeNoSense) {
     expect_refused([&] { open_data(options, Tokenizer::bytes()); }, words);
   };
   refused({}, {"path"});
-  refused({.path = "x", .items = 0}, {"0 items"});
-  refused({.path = "x", .tokens = -3}, {"-3 tokens"});
-  refused({.path = "x", .items = 1 << 20, .tokens = 1 << 20}, {"2^31"});
-  refused({.path = "x", .evaluations = -1}, {"-1 evaluations"});
-  refused({.path = "x", .evaluations = Index{1} << 60}, {"evaluations", "1000000"});
+  refused({.path = "x", .batch_size = 0}, {"batch_size is 0"});
+  refused({.path = "x", .tokens = -3}, {"tokens is -3"});
+  refused({.path = "x", .batch_size = 1 << 20, .tokens = 1 << 20}, {"2^31"});
+  refused({.path = "x", .eval_batches = -1}, {"eval_batches is -1"});
+  refused({.path = "x", .eval_batches = Index{1} << 60}, {"eval_batches", "1000000"});
   for (const double part : {0.0, 1.0, -1.0, std::nan("")})
-    refused({.path = "x", .held_out = part}, {"held_out"});
+    refused({.path = "x", .eval_fraction = part}, {"eval_fraction"});
   for (const double part : {0.0, 1.5, std::nan("")})
-    refused({.path = "x", .masked = part}, {"masked"});
+    refused({.path = "x", .mask_probability = part}, {"mask_probability"});
   expect_refused([] { open_data({.path = "x"}); }, {"x", "tokenizer"});
 }
 
 TEST(OpenData, RefusesStepsThatDoNotExist) {
-  const auto data = open_data({.path = "task:copy", .items = 4, .tokens = 8, .evaluations = 2});
+  const auto data =
+      open_data({.path = "task:copy", .batch_size = 4, .tokens = 8, .eval_batches = 2});
   expect_refused([&] { data->batch(-1); }, {"step is -1"});
   expect_refused([&] { data->batch(Index{1} << 62); }, {"step is"});
-  expect_refused([&] { data->evaluation(2); }, {"evaluation is 2", "0 to 1"});
-  expect_refused([&] { data->evaluation(-1); }, {"evaluation is -1"});
+  expect_refused([&] { data->eval_batch(2); }, {"evaluation batch is 2", "0 to 1"});
+  expect_refused([&] { data->eval_batch(-1); }, {"evaluation batch is -1"});
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 // Masked language modelling. Bytes are tokens, 256 opens and ends documents, 258 is the mask.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -22,9 +23,9 @@ std::unique_ptr<const Data> opened(const DataOptions& options) {
 TEST(MaskedData, HidesAsManyTokensAsItShould) {
   const TextFolder folder;
   const std::string path = folder.write("t", std::string(200'000, 'q'));
-  const auto data =
-      opened({.path = path, .learning = Learning::masked_token, .items = 10, .tokens = 1000});
-  EXPECT_EQ(data->entries(), 259);  // the mask is 258
+  const auto data = opened(
+      {.path = path, .objective = Objective::masked_token, .batch_size = 10, .tokens = 1000});
+  EXPECT_EQ(data->vocab_size(), 259);  // the mask is 258
   std::map<std::string, double> seen;
   constexpr double tokens = 100'000;
   for (Index step = 0; step < 10; ++step) {
@@ -55,10 +56,10 @@ TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
   const TextFolder folder;
   const std::string path = folder.write("t", std::string(1000, 'q'));
   const auto data = opened({.path = path,
-                            .learning = Learning::masked_token,
-                            .items = 1,
+                            .objective = Objective::masked_token,
+                            .batch_size = 1,
                             .tokens = 4,
-                            .evaluations = 3});
+                            .eval_batches = 3});
   std::set<Tokens> seen;
   for (Index step = 0; step < 2000; ++step) {
     const Batch batch = data->batch(step);
@@ -66,19 +67,19 @@ TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
     seen.insert(batch.targets);
   }
   EXPECT_GE(seen.size(), 11u);  // of 15: all sets of one and two places, and some larger
-  EXPECT_EQ(data->evaluation(1), data->evaluation(1));
-  EXPECT_NE(data->evaluation(1).targets, data->evaluation(0).targets);
+  EXPECT_EQ(data->eval_batch(1), data->eval_batch(1));
+  EXPECT_NE(data->eval_batch(1).targets, data->eval_batch(0).targets);
 }
 
 TEST(MaskedData, LeavesEndsAlone) {
   const TextFolder folder;
   for (int i = 0; i < 300; ++i) folder.write(std::to_string(i), "x");
   const auto data = opened({.path = folder.path(),
-                            .learning = Learning::masked_token,
-                            .items = 4,
+                            .objective = Objective::masked_token,
+                            .batch_size = 4,
                             .tokens = 50,
-                            .evaluations = 0,
-                            .masked = 1});
+                            .eval_batches = 0,
+                            .mask_probability = 1});
   const Batch batch = data->batch(0);
   EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 256), 100);
   EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), 'x'), 100);
@@ -88,7 +89,7 @@ TEST(MaskedData, LeavesEndsAlone) {
 TEST(Masking, TakesTheMaskOfTheTokenizerIfItHasOne) {
   const TextFolder folder;
   const std::string file = folder / "tokenizer.json";
-  Tokenizer::learn({{"abc"}}, 258).write(file);
+  Tokenizer::train({{"abc"}}, 258).save(file);
   std::string json = get(file);
   // The padding's name, wherever the file has it.
   const std::string padding = "<|padding|>";
@@ -96,10 +97,10 @@ TEST(Masking, TakesTheMaskOfTheTokenizerIfItHasOne) {
   for (std::size_t at = 0; (at = json.find(padding)) != std::string::npos;)
     json.replace(at, padding.size(), "[MASK]");
   put(file, json);
-  const Tokenizer tokenizer = Tokenizer::read(file);
+  const Tokenizer tokenizer = Tokenizer::load(file);
   const Masking masking(tokenizer, 0.5);
-  EXPECT_EQ(masking.entries(), 258);
-  EXPECT_EQ(masking.mask(), *tokenizer.id_of("[MASK]"));
+  EXPECT_EQ(masking.vocab_size(), 258);
+  EXPECT_EQ(masking.mask(), *tokenizer.token_to_id("[MASK]"));
   EXPECT_EQ(Masking(Tokenizer::bytes(), 0.5).mask(), 258);
   Tokens inputs(1000, masking.mask()), targets(1000, -1);
   masking.apply(inputs, targets, 1);

@@ -11,12 +11,13 @@
 
 // Sequence to sequence from tab-separated lines. Bytes are tokens, 256 ends, 257 fills up.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
 std::unique_ptr<const Data> opened(DataOptions options) {
-  options.learning = Learning::pairs;
+  options.objective = Objective::pairs;
   return open_data(options, Tokenizer::bytes());
 }
 
@@ -69,8 +70,8 @@ std::string lines_of(Index count) {
 TEST(PairData, IsWhatTheLinesSay) {
   const TextFolder folder;
   const auto data = opened(
-      {.path = folder.write("p", "ab\tx\nc\tyz"), .items = 2, .tokens = 8, .evaluations = 0});
-  EXPECT_EQ(data->entries(), 258);
+      {.path = folder.write("p", "ab\tx\nc\tyz"), .batch_size = 2, .tokens = 8, .eval_batches = 0});
+  EXPECT_EQ(data->vocab_size(), 258);
   EXPECT_EQ(data->items_per_epoch(), 2);
   const Batch batch = data->batch(0);
   // All 128 places of the first group hold "x" or "yz", sorted: a batch has one of them twice.
@@ -102,10 +103,10 @@ TEST(PairData, IsWhatTheLinesSay) {
 TEST(PairData, FillsUpShorterItems) {
   const TextFolder folder;
   const auto data = opened({.path = folder.write("p", "a\tx\n"),
-                            .items = 2,
+                            .batch_size = 2,
                             .tokens = 8,
-                            .held_out_path = folder.write("q", "ab\tx\nc\tyz")});
-  const Batch batch = data->evaluation(0);
+                            .eval_path = folder.write("q", "ab\tx\nc\tyz")});
+  const Batch batch = data->eval_batch(0);
   EXPECT_EQ(batch.inputs, (Tokens{256, 'x', 257, 256, 'y', 'z'}));
   EXPECT_EQ(batch.targets, (Tokens{'x', 256, -1, 'y', 'z', 256}));
   EXPECT_EQ(batch.sources, (Tokens{'a', 'b', 256, 'c', 256, 257}));
@@ -115,8 +116,10 @@ TEST(PairData, FillsUpShorterItems) {
 TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
   const TextFolder folder;
   // 16 · 64 · 3 pairs: three groups are an epoch.
-  const auto data = opened(
-      {.path = folder.write("p", lines_of(3072)), .items = 16, .tokens = 128, .evaluations = 0});
+  const auto data = opened({.path = folder.write("p", lines_of(3072)),
+                            .batch_size = 16,
+                            .tokens = 128,
+                            .eval_batches = 0});
   Index places = 0, filled = 0;
   std::vector<std::vector<Text>> epochs(2);
   for (Index step = 0; step < 2 * 192; ++step) {
@@ -139,15 +142,16 @@ TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
 
 TEST(PairData, IsAFunctionOfTheStep) {
   const TextFolder folder;
-  const DataOptions options{.path = folder.write("p", lines_of(500)), .items = 8, .tokens = 128};
+  const DataOptions options{
+      .path = folder.write("p", lines_of(500)), .batch_size = 8, .tokens = 128};
   const auto data = opened(options), again = opened(options);
   for (const Index step : {700, 3, 64, 63, 0}) EXPECT_EQ(data->batch(step), again->batch(step));
   EXPECT_NE(data->batch(0), data->batch(1));
-  EXPECT_EQ(data->evaluation(0), again->evaluation(0));
+  EXPECT_EQ(data->eval_batch(0), again->eval_batch(0));
   EXPECT_EQ(data->fingerprint(), again->fingerprint());
-  EXPECT_NE(
-      data->fingerprint(),
-      opened({.path = folder.write("q", lines_of(501)), .items = 8, .tokens = 128})->fingerprint());
+  EXPECT_NE(data->fingerprint(),
+            opened({.path = folder.write("q", lines_of(501)), .batch_size = 8, .tokens = 128})
+                ->fingerprint());
 }
 
 TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
@@ -157,16 +161,16 @@ TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
   for (int i = 0; i < 300; ++i)
     lines += "s" + std::to_string(i % 100) + "\tt" + std::to_string(i) + "\n";
   const auto data = opened({.path = folder.write("p", lines),
-                            .items = 10,
+                            .batch_size = 10,
                             .tokens = 16,
-                            .evaluations = 100,
-                            .held_out = 0.1});
+                            .eval_batches = 100,
+                            .eval_fraction = 0.1});
   std::set<std::string> trained, held_out;
   for (Index step = 0; step < 64; ++step)
     for (const Text& text : texts_of(data->batch(step))) trained.insert(text.source);
   Index items = 0;
-  for (Index i = 0; i < data->evaluations(); ++i)
-    for (const Text& text : texts_of(data->evaluation(i))) {
+  for (Index i = 0; i < data->eval_batches(); ++i)
+    for (const Text& text : texts_of(data->eval_batch(i))) {
       held_out.insert(text.source);
       ++items;
     }
@@ -179,14 +183,14 @@ TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
 TEST(PairData, EvaluationTakesNoMoreThanItMay) {
   const TextFolder folder;
   const auto data = opened({.path = folder.write("p", lines_of(400)),
-                            .items = 7,
+                            .batch_size = 7,
                             .tokens = 128,
-                            .evaluations = 3,
-                            .held_out = 0.5});
-  EXPECT_EQ(data->evaluations(), 3);
+                            .eval_batches = 3,
+                            .eval_fraction = 0.5});
+  EXPECT_EQ(data->eval_batches(), 3);
   std::set<Text> seen;
   for (Index i = 0; i < 3; ++i)
-    for (const Text& text : texts_of(data->evaluation(i))) seen.insert(text);
+    for (const Text& text : texts_of(data->eval_batch(i))) seen.insert(text);
   EXPECT_EQ(seen.size(), 21u);
 }
 
@@ -194,7 +198,7 @@ TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
   const TextFolder folder;
   const std::string line("a\0\xFF\tx\r\r\n", 8);
   const auto data =
-      opened({.path = folder.write("p", line), .items = 1, .tokens = 8, .evaluations = 0});
+      opened({.path = folder.write("p", line), .batch_size = 1, .tokens = 8, .eval_batches = 0});
   EXPECT_EQ(texts_of(data->batch(0)), (std::vector<Text>{{std::string("a\0\xFF", 3), "x\r"}}));
 }
 
@@ -202,7 +206,7 @@ TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   const TextFolder folder;
   const auto refused = [&](std::string_view text, const std::vector<std::string>& words) {
     const std::string path = folder.write("p", text);
-    expect_broken([&] { opened({.path = path, .tokens = 8, .evaluations = 0}); }, words);
+    expect_broken([&] { opened({.path = path, .tokens = 8, .eval_batches = 0}); }, words);
   };
   refused("a\tb\nno tab\nc\td\n", {folder / "p", "line 2", "0 tabs"});
   refused("a\tb\n\nc\td\n", {"line 2", "0 tabs"});
@@ -213,9 +217,7 @@ TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   refused("", {"no pairs for training"});
   refused(std::string((16u << 20) + 1, 'x'), {"line 1", "longer"});
   expect_broken(
-      [&] {
-        opened({.path = folder.write("p", "a\tb\n"), .held_out_path = folder.write("q", "")});
-      },
+      [&] { opened({.path = folder.write("p", "a\tb\n"), .eval_path = folder.write("q", "")}); },
       {folder / "q", "no pairs for evaluation"});
   for (const char* lines : {"a\tb\n", "a\tb\na\tb\na\tc\n"})  // CO-10: all alike
     expect_broken([&] { opened({.path = folder.write("p", lines)}); },

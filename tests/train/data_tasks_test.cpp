@@ -7,6 +7,7 @@
 #include "train/data/data.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -30,8 +31,8 @@ Tokens part(const Tokens& tokens, Index first, Index count) {
 }
 
 TEST(CopyTask, IsReformersDuplication) {
-  const auto data = open_data({.path = "task:copy", .items = 6, .tokens = 64});
-  EXPECT_EQ(data->entries(), 128);
+  const auto data = open_data({.path = "task:copy", .batch_size = 6, .tokens = 64});
+  EXPECT_EQ(data->vocab_size(), 128);
   std::set<std::int32_t> symbols;
   for (Index step = 0; step < 20; ++step)
     for (const auto& [inputs, targets] : items_of(data->batch(step))) {
@@ -51,8 +52,8 @@ TEST(CopyTask, IsReformersDuplication) {
 
 TEST(CopyTask, ListsMayDifferInLength) {
   const auto data =
-      open_data({.path = "task:copy", .items = 50, .tokens = 16, .symbols = 3, .shortest = 5});
-  EXPECT_EQ(data->entries(), 4);
+      open_data({.path = "task:copy", .batch_size = 50, .tokens = 16, .symbols = 3, .shortest = 5});
+  EXPECT_EQ(data->vocab_size(), 4);
   std::set<Index> lengths;
   for (const auto& [inputs, targets] : items_of(data->batch(0))) {
     const Index length = std::find(inputs.begin() + 1, inputs.end(), 0) - inputs.begin() - 1;
@@ -68,10 +69,10 @@ TEST(CopyTask, ListsMayDifferInLength) {
 }
 
 TEST(SortTask, AsksForTheSortedList) {
-  for (const Index shortest : {0, 2}) {
+  for (const std::optional<Index> shortest : {std::optional<Index>(), std::optional<Index>(2)}) {
     const auto data = open_data(
-        {.path = "task:sort", .items = 30, .tokens = 20, .symbols = 9, .shortest = shortest});
-    EXPECT_EQ(data->entries(), 10);
+        {.path = "task:sort", .batch_size = 30, .tokens = 20, .symbols = 9, .shortest = shortest});
+    EXPECT_EQ(data->vocab_size(), 10);
     std::set<Index> lengths;
     for (const auto& [inputs, targets] : items_of(data->batch(3))) {
       const Index length = std::find(inputs.begin(), inputs.end(), 0) - inputs.begin();
@@ -85,7 +86,7 @@ TEST(SortTask, AsksForTheSortedList) {
       list.pop_back();
       EXPECT_EQ(part(inputs, length + 1, length - 1), list);
     }
-    if (shortest == 0)
+    if (!shortest)
       EXPECT_EQ(lengths, std::set<Index>{10});
     else
       EXPECT_GE(lengths.size(), 6u);
@@ -93,9 +94,13 @@ TEST(SortTask, AsksForTheSortedList) {
 }
 
 TEST(RecallTask, AsksForValuesFarAway) {
-  const auto data = open_data(
-      {.path = "task:recall", .items = 10, .tokens = 200, .symbols = 20, .pairs = 6, .queries = 3});
-  EXPECT_EQ(data->entries(), 41);
+  const auto data = open_data({.path = "task:recall",
+                               .batch_size = 10,
+                               .tokens = 200,
+                               .symbols = 20,
+                               .pairs = 6,
+                               .queries = 3});
+  EXPECT_EQ(data->vocab_size(), 41);
   for (Index step = 0; step < 20; ++step)
     for (const auto& [inputs, targets] : items_of(data->batch(step))) {
       std::set<std::int32_t> keys, asked;
@@ -123,7 +128,7 @@ TEST(RecallTask, AsksForValuesFarAway) {
 TEST(Tasks, AreFunctionsOfSeedAndStep) {
   std::set<std::uint64_t> fingerprints;
   for (const char* path : {"task:copy", "task:sort", "task:recall"}) {
-    const DataOptions options{.path = path, .items = 3, .tokens = 40, .evaluations = 5};
+    const DataOptions options{.path = path, .batch_size = 3, .tokens = 40, .eval_batches = 5};
     DataOptions other = options;
     other.seed = 2;
     const auto data = open_data(options), again = open_data(options), different = open_data(other);
@@ -132,9 +137,9 @@ TEST(Tasks, AreFunctionsOfSeedAndStep) {
       EXPECT_NE(data->batch(step), data->batch(step + 1));
       EXPECT_NE(data->batch(step), different->batch(step));
     }
-    EXPECT_EQ(data->evaluations(), 5);
-    EXPECT_EQ(data->evaluation(2), again->evaluation(2));
-    for (Index i = 0; i < 5; ++i) EXPECT_NE(data->evaluation(i), data->batch(i));
+    EXPECT_EQ(data->eval_batches(), 5);
+    EXPECT_EQ(data->eval_batch(2), again->eval_batch(2));
+    for (Index i = 0; i < 5; ++i) EXPECT_NE(data->eval_batch(i), data->batch(i));
     EXPECT_EQ(data->items_per_epoch(), 0);
     fingerprints.insert({data->fingerprint(), different->fingerprint()});
     other = options;
@@ -151,11 +156,11 @@ TEST(Tasks, RefuseOptionsThatMakeNoSense) {
   refused({.path = "task:"}, {"task:copy, task:recall, task:sort"});
   refused({.path = "task:copy "}, {"no task is called"});
   refused({.path = "task:copy", .tokens = 65}, {"65 tokens", "even"});
-  refused({.path = "task:copy", .tokens = 2}, {"2 tokens", "room"});
+  refused({.path = "task:copy", .tokens = 2}, {"2 tokens", "fits a symbol"});
   refused({.path = "task:copy", .symbols = 0}, {"0 symbols"});
   refused({.path = "task:copy", .symbols = Index{1} << 33}, {"symbols", "1000000"});
-  refused({.path = "task:copy", .tokens = 8, .shortest = 4}, {"shortest", "4", "0 to 3"});
-  refused({.path = "task:sort", .tokens = 8, .shortest = -1}, {"shortest", "-1", "0 to 4"});
+  refused({.path = "task:copy", .tokens = 8, .shortest = 4}, {"shortest", "4", "1 to 3"});
+  refused({.path = "task:sort", .tokens = 8, .shortest = -1}, {"shortest", "-1", "1 to 4"});
   refused({.path = "task:recall", .symbols = 7}, {"8 pairs", "1 to 7"});
   refused({.path = "task:recall", .pairs = 0}, {"0 pairs"});
   refused({.path = "task:recall", .queries = 9}, {"9 queries", "1 to 8"});

@@ -10,6 +10,7 @@
 
 // Language modelling from files. Bytes are tokens; 256 opens and ends documents.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
@@ -114,7 +115,7 @@ TEST(Corpus, TokensOfPiecesAreThoseOfTheWhole) {
   std::string text;
   while (text.size() < 3'300'000)
     text += parts[static_cast<std::size_t>(random.below(static_cast<Index>(parts.size())))];
-  const Tokenizer tokenizer = Tokenizer::learn({{text.substr(0, 20'000)}}, 400);
+  const Tokenizer tokenizer = Tokenizer::train({{text.substr(0, 20'000)}}, 400);
   const std::vector<std::int32_t> whole = tokenizer.encode(text);
   const Corpus corpus(folder.write("t", text), tokenizer);
   ASSERT_EQ(corpus.tokens(), static_cast<Index>(whole.size()) + 2);
@@ -126,24 +127,24 @@ TEST(Corpus, TokensOfPiecesAreThoseOfTheWhole) {
 Tokenizer changed_tokenizer(const std::string& before, const std::string& after) {
   const TextFolder folder;
   const std::string file = folder / "tokenizer.json";
-  Tokenizer::learn({{"abc"}}, 258).write(file);
+  Tokenizer::train({{"abc"}}, 258).save(file);
   std::string json = get(file);
   EXPECT_NE(json.find(before), std::string::npos) << json;
   for (std::size_t at = 0; (at = json.find(before)) != std::string::npos;)
     json.replace(at, before.size(), after);
   put(file, json);
-  return Tokenizer::read(file);
+  return Tokenizer::load(file);
 }
 
 TEST(TextData, WithoutEndsNobodyGuessesHowTheNextDocumentBegins) {
   const TextFolder folder;
   const Tokenizer tokenizer = changed_tokenizer("<|endoftext|>", "<|x|>");
-  ASSERT_FALSE(tokenizer.end().has_value());
+  ASSERT_FALSE(tokenizer.eos().has_value());
   for (int i = 0; i < 9; ++i) folder.write("t/" + std::to_string(i), "ab");
   folder.write("t/9", "cc");
   const std::int32_t a = tokenizer.encode("a")[0], b = tokenizer.encode("b")[0];
   // 20 tokens, nothing held out: windows of 4 in the first 17 to 20.
-  DataOptions options{.path = folder / "t", .items = 4, .tokens = 4, .evaluations = 0};
+  DataOptions options{.path = folder / "t", .batch_size = 4, .tokens = 4, .eval_batches = 0};
   const Batch batch = open_data(options, tokenizer)->batch(0);
   for (std::size_t i = 0; i < 16; ++i) {
     EXPECT_TRUE(batch.inputs[i] != a || batch.targets[i] == b);
@@ -189,11 +190,11 @@ TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
   const TextFolder folder;
   const std::string text = counting_text(1000);
   const auto data = opened({.path = folder.write("t", text),
-                            .items = 3,
+                            .batch_size = 3,
                             .tokens = 32,
-                            .evaluations = 2,
-                            .held_out = 0.2});
-  EXPECT_EQ(data->entries(), 258);
+                            .eval_batches = 2,
+                            .eval_fraction = 0.2});
+  EXPECT_EQ(data->vocab_size(), 258);
   EXPECT_EQ(data->items_per_epoch(), 25);  // (802 - 1) / 32, 802 = 1002 - 200
   const std::string whole = '\0' + text + '\0';
   for (Index step = 0; step < 30; ++step) {
@@ -217,8 +218,8 @@ TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
     }
   }
   Index items = 0;
-  for (Index i = 0; i < data->evaluations(); ++i) {
-    const Batch batch = data->evaluation(i);
+  for (Index i = 0; i < data->eval_batches(); ++i) {
+    const Batch batch = data->eval_batch(i);
     items += batch.items;
     for (Index item = 0; item < batch.items; ++item) {
       std::string piece;
@@ -236,8 +237,8 @@ TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
 TEST(TextData, IsAFunctionOfTheStep) {
   const TextFolder folder;
   const std::string path = folder.write("t", counting_text(5000));
-  for (const Learning learning : {Learning::next_token, Learning::masked_token}) {
-    const DataOptions options{.path = path, .learning = learning, .items = 4, .tokens = 48};
+  for (const Objective learning : {Objective::next_token, Objective::masked_token}) {
+    const DataOptions options{.path = path, .objective = learning, .batch_size = 4, .tokens = 48};
     const auto data = opened(options), again = opened(options);
     DataOptions other = options;
     other.seed = 2;
@@ -251,7 +252,7 @@ TEST(TextData, IsAFunctionOfTheStep) {
       EXPECT_EQ(again->batch(step), batches[static_cast<std::size_t>(step)]);
       EXPECT_NE(different->batch(step), batches[static_cast<std::size_t>(step)]);
     }
-    EXPECT_EQ(data->evaluation(0), again->evaluation(0));
+    EXPECT_EQ(data->eval_batch(0), again->eval_batch(0));
     EXPECT_NO_THROW(data->batch(Index{1} << 50));
   }
 }
@@ -263,7 +264,7 @@ TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
     folder.write(std::to_string(100 + i),
                  std::string(static_cast<std::size_t>(1 + random.below(60)),
                              static_cast<char>('a' + i % 26)));
-  DataOptions options{.path = folder.path(), .items = 5, .tokens = 64};
+  DataOptions options{.path = folder.path(), .batch_size = 5, .tokens = 64};
   const auto data = opened(options);
   Index parted = 0;
   for (Index step = 0; step < 20; ++step) {
@@ -298,25 +299,25 @@ TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
 TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
   const TextFolder folder;
   DataOptions options{.path = folder.write("a", std::string(100, 'a')),
-                      .items = 2,
+                      .batch_size = 2,
                       .tokens = 16,
-                      .held_out_path = folder.write("b", std::string(100, 'b'))};
+                      .eval_path = folder.write("b", std::string(100, 'b'))};
   const auto data = opened(options);
   EXPECT_EQ(data->items_per_epoch(), 6);  // (102 - 1) / 16: all of it
-  EXPECT_EQ(data->evaluations(), 3);
+  EXPECT_EQ(data->eval_batches(), 3);
   for (Index i = 0; i < 3; ++i) {
-    const Batch batch = data->evaluation(i);
+    const Batch batch = data->eval_batch(i);
     EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 'a'), 0);
   }
-  options.evaluations = 0;
-  EXPECT_EQ(opened(options)->evaluations(), 0);
+  options.eval_batches = 0;
+  EXPECT_EQ(opened(options)->eval_batches(), 0);
   EXPECT_EQ(opened(options)->items_per_epoch(), 6);
 }
 
 TEST(TextData, EqualDocumentsAreDataToo) {  // CO-10
   const TextFolder folder;
   for (int i = 0; i < 30; ++i) folder.write(std::to_string(i), "same text");
-  const auto data = opened({.path = folder.path(), .items = 2, .tokens = 8});
+  const auto data = opened({.path = folder.path(), .batch_size = 2, .tokens = 8});
   EXPECT_EQ(data->batch(0).counted(), 16);
 }
 

@@ -10,11 +10,12 @@
 #include "rapt/train.h"
 #include "support/folder.h"
 #include "support/models.h"
-#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_store.h"
 #include "train/run/folder_guard.h"
 
 // What a run does with its folder, and with a world that gets in its way.
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,13 +23,14 @@ namespace fs = std::filesystem;
 RunConfig small_run() {
   RunConfig config;
   config.model = tiny_config();
-  config.model.vocabulary = 0;
+  config.model.vocab_size = {};
   config.model.dropout = 0.1;
-  config.data = {.path = "task:copy", .items = 2, .tokens = 16, .evaluations = 1, .symbols = 9};
+  config.data = {
+      .path = "task:copy", .batch_size = 2, .tokens = 16, .eval_batches = 1, .symbols = 9};
   config.train.steps = 9;
   config.train.log_every = 1;
   config.train.evaluate_every = 3;
-  config.train.save_every = 0;  // only in the end
+  config.train.save_every = {};  // only at the end
   return config;
 }
 
@@ -45,7 +47,7 @@ std::vector<std::string> notices_of(const RunConfig& config, const std::string& 
   std::vector<std::string> notices;
   TrainEvents events;
   events.notice = [&](const std::string& line) { notices.push_back(line); };
-  train(config, folder, events);
+  train(config, folder, OldRun::resume, events);
   return notices;
 }
 
@@ -91,7 +93,7 @@ TEST(TrainFolder, ACallbackThatThrowsLosesNoStep) {
       };
       bool thrown = false;
       try {
-        train(config, run, events);
+        train(config, run, OldRun::resume, events);
       } catch (const Refusal&) {
         thrown = true;
       }
@@ -111,9 +113,9 @@ TEST(TrainFolder, FilesOfOthersAreNotWrittenOver) {
     const std::string run = folder / "of-" + name;
     fs::create_directory(run);
     put(run + "/" + name, "mine\n");
-    for (const OldRun old : {OldRun::go_on, OldRun::refuse}) {
+    for (const OldRun old : {OldRun::resume, OldRun::refuse}) {
       try {
-        train(small_run(), run, {}, {}, old);
+        train(small_run(), run, old);
         ADD_FAILURE() << name << " was written over";
       } catch (const std::invalid_argument& error) {
         EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
@@ -121,7 +123,7 @@ TEST(TrainFolder, FilesOfOthersAreNotWrittenOver) {
       EXPECT_EQ(get(run + "/" + name), "mine\n");
       EXPECT_EQ(std::distance(fs::directory_iterator(run), fs::directory_iterator()), 1);
     }
-    train(small_run(), run, {}, {}, OldRun::start_over);
+    train(small_run(), run, OldRun::overwrite);
     EXPECT_EQ(load_run(run).step, 9);
   }
 }
@@ -136,7 +138,7 @@ TEST(TrainFolder, WhatWasChangedBehindARunsBackIsRefused) {
   put(run + "/tokenizer.json", tokenizer + " ");
   expect_broken([&] { load_run(run); }, {"tokenizer.json", "hash", "step 9"});
   expect_broken([&] { train(config, run); }, {"tokenizer.json", "hash", "step 9"});
-  EXPECT_EQ(run_status(run).notices.size(), 1u);
+  EXPECT_EQ(run_status(run).warnings.size(), 1u);
   put(run + "/tokenizer.json", tokenizer);
   const std::string toml = get(run + "/config.toml");
   for (const std::size_t place : {toml.size() / 2, toml.size() - 3, toml.find('\n') - 1}) {
@@ -225,7 +227,7 @@ TEST(TrainFolder, ATakenFolderIsToldWithoutTheFlagsOfACommand) {
   const TemporaryFolder folder;
   const auto taken = [&](const std::string& run) {
     try {
-      train(small_run(), run, {}, {}, OldRun::refuse);
+      train(small_run(), run, OldRun::refuse);
     } catch (const FolderTaken& error) {
       EXPECT_EQ(std::string(error.what()).find("--"), std::string::npos) << error.what();
       return error.by();
@@ -244,7 +246,7 @@ TEST(TrainFolder, MoreThanTheMachineHoldsIsRefusedBeforeAnythingIsRead) {
   const TemporaryFolder folder;
   RunConfig config = small_run();
   config.data.path = folder / "none.txt";
-  config.data.items = 1 << 27;
+  config.data.batch_size = 1 << 27;
   try {
     train(config, folder / "run");
     ADD_FAILURE() << "was not refused";

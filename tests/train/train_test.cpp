@@ -8,24 +8,25 @@
 #include "support/bound.h"
 #include "support/folder.h"
 #include "support/models.h"
-#include "train/run/checkpoint.h"
-#include "train/run/metrics.h"
+#include "train/run/checkpoint_store.h"
+#include "train/run/metrics_file.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 RunConfig tiny_run() {
   RunConfig config;
   config.model = tiny_config();
-  config.model.vocabulary = 0;  // as many as the task has
+  config.model.vocab_size = {};  // as many as the task has
   config.model.dropout = config.model.attention_dropout = 0.1;
   config.data.path = "task:copy";
-  config.data.items = 4;
+  config.data.batch_size = 4;
   config.data.tokens = 32;
   config.data.symbols = 9;
-  config.data.evaluations = 2;
+  config.data.eval_batches = 2;
   config.train.steps = 12;
-  config.train.schedule.warmup = 3;
+  config.train.schedule.warmup_steps = 3;
   config.train.log_every = 1;
   config.train.evaluate_every = 5;
   config.train.save_every = 4;
@@ -46,7 +47,7 @@ Ran run(const RunConfig& config, const std::string& folder, Index stop_after = 0
   events.progress = [&](const TrainProgress& p) { ran.losses.push_back(p.loss); };
   events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
   events.stop = [&] { return stop_after > 0 && std::ssize(ran.losses) >= stop_after; };
-  ran.result = train(config, folder, events, context);
+  ran.result = train(config, folder, OldRun::resume, events, context);
   return ran;
 }
 
@@ -66,7 +67,7 @@ TEST(Train, GoesOnWithTheSameBits) {
   for (const Index stop : {1, 3, 4, 7, 11}) {
     const std::string name = folder / std::to_string(stop);
     Ran parts = run(config, name, stop);
-    EXPECT_EQ(parts.result.end, TrainResult::End::stopped);
+    EXPECT_EQ(parts.result.finish_reason, TrainResult::Finish::stopped);
     EXPECT_EQ(parts.result.step, stop);
     const Ran rest = run(config, name);
     parts.losses.insert(parts.losses.end(), rest.losses.begin(), rest.losses.end());
@@ -108,7 +109,7 @@ TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
   RunConfig config = tiny_run();
   config.data.path = folder / "text.txt";
   config.tokenizer.kind = TokenizerOptions::Kind::bpe;
-  config.tokenizer.entries = 262;
+  config.tokenizer.vocab_size = 262;
   config.train.steps = 4;
   config.train.evaluate_every = config.train.save_every = 2;
   config.train.patience = 5;
@@ -121,8 +122,8 @@ TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
     TrainEvents events;
     events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
     events.stop = [&] { return asked++ == stops; };
-    ran.result = train(config, name, events);
-    stopped = ran.result.end == TrainResult::End::stopped;
+    ran.result = train(config, name, OldRun::resume, events);
+    stopped = ran.result.finish_reason == TrainResult::Finish::stopped;
     if (stopped && !std::filesystem::exists(name + "/config.toml")) {
       ++early;
       EXPECT_FALSE(std::filesystem::exists(name + "/tokenizer.json"));
@@ -132,7 +133,7 @@ TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
     if (stopped) run(config, name);
     EXPECT_EQ(metrics_in(name), metrics_in(folder / "whole")) << stops;
     expect_same_weights(name, folder / "whole");
-    EXPECT_EQ(run(config, name).result.taken, 0);  // nothing is left
+    EXPECT_EQ(run(config, name).result.steps_taken, 0);  // nothing is left
     EXPECT_EQ(metrics_in(name), metrics_in(folder / "whole")) << stops;
   }
   EXPECT_GE(early, 3);   // learning, reading
@@ -155,7 +156,7 @@ TEST(Train, Bf16WeightsLearnLikeF32OnesWithTheSameBitsForAnyThreads) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run();
   const Ran wide = run(config, folder / "f32");
-  config.model.weights = Type::bf16;
+  config.model.weight_type = Type::bf16;
   for (const std::string& isa : supported_isas()) {
     const Ran narrow = run(config, folder / (isa + "1"), 0, Context(1, isa));
     for (std::size_t i = 0; i < wide.losses.size(); ++i)
@@ -176,8 +177,8 @@ TEST(Train, AccumulatedBatchesAreOne) {
         std::string(5 + i % 13, static_cast<char>('a' + i % 7)) + std::string(1 + i % 5, 'z'));
   config.data.path = folder / "texts";
   const Ran whole = run(config, folder / "whole");
-  config.data.items = 2;
-  config.train.accumulate = 2;
+  config.data.batch_size = 2;
+  config.train.accumulation_steps = 2;
   const Ran parts = run(config, folder / "parts");
   for (std::size_t i = 0; i < whole.losses.size(); ++i)
     EXPECT_NEAR(parts.losses[i], whole.losses[i], 1e-5 * whole.losses[i]) << i;
@@ -186,21 +187,21 @@ TEST(Train, AccumulatedBatchesAreOne) {
 TEST(Train, LearnsToCopy) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run();
-  config.model.width = 32;
-  config.model.ffn = 64;
+  config.model.hidden_size = 32;
+  config.model.intermediate_size = 64;
   config.model.positions = ModelConfig::Positions::learned;
   config.model.dropout = config.model.attention_dropout = 0;
-  config.data.items = 32;
+  config.data.batch_size = 32;
   config.data.tokens = 16;
   config.data.symbols = 5;
   config.train.steps = 600;
-  config.train.schedule.peak = 1e-2;
+  config.train.learning_rate = 1e-2;
   config.train.evaluate_every = 50;
-  config.train.save_every = 0;
+  config.train.save_every = {};
   config.train.log_every = 100;
-  config.train.until = 0.99;
+  config.train.target_accuracy = 0.99;
   const Ran ran = run(config, folder / "copy");
-  EXPECT_EQ(ran.result.end, TrainResult::End::accuracy)
+  EXPECT_EQ(ran.result.finish_reason, TrainResult::Finish::accuracy)
       << "exact " << ran.result.evaluation->exact << ", loss " << ran.result.evaluation->loss;
 }
 
@@ -210,13 +211,13 @@ TEST(Train, BatchesWithoutTargetsAreNoCrash) {
   put(folder / "text.txt", std::string(2000, 'a'));
   RunConfig config = tiny_run();
   config.model.kind = ModelConfig::Kind::encoder;
-  config.model.patterns = {"full"};
+  config.model.patterns = {full()};
   config.data.path = folder / "text.txt";
-  config.data.learning = Learning::masked_token;
-  config.data.items = 1;
+  config.data.objective = Objective::masked_token;
+  config.data.batch_size = 1;
   config.data.tokens = 4;
-  config.data.evaluations = 3;
-  config.data.masked = 1e-9;
+  config.data.eval_batches = 3;
+  config.data.mask_probability = 1e-9;
   const Ran ran = run(config, folder / "run");
   EXPECT_EQ(ran.result.step, config.train.steps);
   for (const Evaluation& evaluation : ran.evaluations) EXPECT_TRUE(std::isfinite(evaluation.loss));
@@ -262,9 +263,9 @@ TEST(Train, AStateThatLacksSomethingIsNamed) {
 TEST(Train, ALossThatIsNoNumberMovesNothing) {
   const TemporaryFolder folder;
   RunConfig config = tiny_run();
-  config.train.clip = 0;
-  config.train.schedule.peak = 1e30;  // the first steps tear the weights apart
-  config.train.schedule.warmup = 0;
+  config.train.max_grad_norm = {};
+  config.train.learning_rate = 1e30;  // the first steps tear the weights apart
+  config.train.schedule.warmup_steps = 0;
   config.train.schedule.decay = Schedule::Decay::constant;
   try {
     run(config, folder / "torn");

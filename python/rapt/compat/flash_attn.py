@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from rapt import _core, _given
-from rapt.attention import attend, torch_side
-from rapt.bias import alibi
-from rapt.patterns import window
+from rapt._tensors import torch_functions
+from rapt.attention.attend import attend
+from rapt.attention.bias import alibi
+from rapt.attention.patterns import window
+from rapt.typing import Array, Integers
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func", "flash_attn_with_kvcache"]
 
 _ALL = 2**62
 
 
-def _check(where, axes, slopes, **arrays):
-    """q, k and v, or caches, with so many axes; slopes are an array or None."""
+def _check(where: str, axes: int, slopes: Any, **arrays: Any) -> None:
+    """q, k and v, or caches, have that many axes; slopes are an array or None."""
     for name, x in arrays.items():
         if not hasattr(x, "ndim") or not hasattr(x, "shape"):
             raise TypeError(f"{where}: {name} is a {type(x).__name__}, expected an array")
@@ -25,7 +28,7 @@ def _check(where, axes, slopes, **arrays):
         raise TypeError(f"{where}: alibi_slopes is {_given.said(slopes)}, expected an array [heads] or [batch, heads]")
 
 
-def _pattern(causal, window_size):
+def _pattern(causal: bool, window_size: Any) -> Optional[_core.Pattern]:
     if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
         raise TypeError(f"flash_attn: window_size is {_given.said(window_size)}, expected (left, right)")
     left, right = (side if side >= 0 else _ALL for side in window_size)
@@ -36,13 +39,12 @@ def _pattern(causal, window_size):
     return window(left, right)
 
 
-def _joined(arrays, axis):
-    first = arrays[0]
-    return sys.modules["torch" if torch_side(first) else "numpy"].concatenate(arrays, axis)
+def _joined(arrays: Sequence[Any], axis: int) -> Any:
+    return sys.modules["torch" if torch_functions(arrays[0]) else "numpy"].concatenate(arrays, axis)
 
 
-def _attend(q, k, v, how):
-    """Slopes may differ between batch items; then each is a call."""
+def _attend(q: Any, k: Any, v: Any, how: Dict[str, Any]) -> Any:
+    """(out, lse). If slopes differ between batch items, each item is a call."""
     slopes = how.pop("alibi_slopes")
     how = {**how, "layout": "blhd", "return_lse": True}
     if slopes is None or slopes.ndim == 1:
@@ -52,13 +54,18 @@ def _attend(q, k, v, how):
     return tuple(_joined(x, 0) for x in zip(*parts))
 
 
-def _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes):
+def _how(dropout_p: float, softmax_scale: Any, causal: bool, window_size: Any, softcap: Any,
+         alibi_slopes: Any) -> Dict[str, Any]:
+    """A softcap of 0 is flash-attn's word for none."""
+    none = isinstance(softcap, (int, float)) and softcap == 0
     return {"pattern": _pattern(causal, window_size), "dropout": dropout_p, "scale": softmax_scale,
-            "softcap": softcap, "alibi_slopes": alibi_slopes}
+            "softcap": None if none else softcap, "alibi_slopes": alibi_slopes}
 
 
-def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
-                    softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False):
+def flash_attn_func(q: Array, k: Array, v: Array, dropout_p: float = 0.0, softmax_scale: Optional[float] = None,
+                    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                    alibi_slopes: Optional[Array] = None, deterministic: bool = False,
+                    return_attn_probs: bool = False) -> Any:
     """q [batch, queries, heads, dim], k and v [batch, keys, kv_heads, dim]. With return_attn_probs
     (out, softmax_lse, None): probabilities are never stored. Always deterministic.
 
@@ -74,36 +81,38 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     return (out, lse, None) if return_attn_probs else out
 
 
-def _numbers(name, given):
+def _numbers(name: str, given: Any) -> List[int]:
     """Integers of a list or an array."""
     made = given.tolist() if hasattr(given, "tolist") else _given.list_of(f"flash_attn: {name}", given, "integers")
     return [_given.whole(f"flash_attn: {name}", x) for x in made]
 
 
-def _lengths(name, cumulative, operand, rows):
+def _lengths(name: str, cumulative: Any, operand: str, rows: int) -> List[int]:
     ends = _numbers(name, cumulative)
     lengths = [b - a for a, b in zip(ends, ends[1:])]
     if not ends or ends[0] != 0 or ends[-1] != rows or min(lengths, default=0) < 0:
         raise ValueError(f"flash_attn_varlen_func: {name} is {_given.shown(ends)}, expected numbers that "
-                         f"begin with 0, never fall and end with the {rows} rows of {operand}")
+                         f"begin with 0, never decrease and end with the {rows} rows of {operand}")
     return lengths
 
 
-def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
-                           dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1),
-                           softcap=0.0, alibi_slopes=None, deterministic=False,
-                           return_attn_probs=False, block_table=None):
-    """Packed sequences: q [all queries, heads, dim], k and v [all keys, kv_heads, dim]; the
-    cumulative lengths have one entry more than there are sequences."""
+def flash_attn_varlen_func(q: Array, k: Array, v: Array, cu_seqlens_q: Integers, cu_seqlens_k: Integers,
+                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0,
+                           softmax_scale: Optional[float] = None, causal: bool = False,
+                           window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                           alibi_slopes: Optional[Array] = None, deterministic: bool = False,
+                           return_attn_probs: bool = False, block_table: None = None) -> Any:
+    """Packed sequences: q [all queries, heads, dim], k and v [all keys, kv_heads, dim]; the cumulative
+    lengths have one more entry than there are sequences."""
     if block_table is not None:
         raise ValueError("flash_attn_varlen_func: a block_table is given, expected none; rapt.KvCache "
                          "is paged")
     return_attn_probs = _given.flag("flash_attn: return_attn_probs", return_attn_probs)
     _check("flash_attn_varlen_func", 3, alibi_slopes, q=q, k=k, v=v)
     how = _how(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes)
-    side = torch_side(q)
-    if side is not None and side.observed():  # lengths are numbers, which graphs have not
-        out, lse = side.flash_varlen(q, k, v, (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k), how)
+    functions = torch_functions(q)
+    if functions is not None and functions.traced():  # lengths are values, which graphs do not have
+        out, lse = functions.flash_varlen(q, k, v, (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k), how)
     else:
         calls = pieces((q.shape[0], k.shape[0]), (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k),
                        how["pattern"], alibi_slopes)
@@ -111,10 +120,11 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ma
     return (out, lse, None) if return_attn_probs else out
 
 
-def pieces(rows, cumulative, most, pattern, slopes):
-    """The calls that packed sequences take: (queries, keys, pattern, slopes). One for all, unless their
-    diagonals hang on corners of their own or their slopes differ. rows, cumulative and most are pairs,
-    of queries and of keys."""
+def pieces(rows: Any, cumulative: Any, most: Any, pattern: Optional[_core.Pattern],
+           slopes: Any) -> List[Tuple[slice, slice, Optional[_core.Pattern], Any]]:
+    """The calls that packed sequences take: (queries, keys, pattern, slopes). One for all, unless causal
+    sequences have other numbers of keys than of queries or their slopes differ. rows, cumulative and most
+    are pairs, of queries and of keys."""
     lengths, key_lengths = (_lengths(f"cu_seqlens_{name}", ends, name, count)
                             for name, ends, count in zip("qk", cumulative, rows))
     most, key_most = (_given.whole(f"flash_attn: max_seqlen_{name}", x) for name, x in zip("qk", most))
@@ -132,7 +142,8 @@ def pieces(rows, cumulative, most, pattern, slopes):
         return [(everything, everything, documents if pattern is None else documents & pattern, slopes)]
     if pattern is None and slopes is None:
         return [(everything, everything, _core.documents(lengths, key_lengths), None)]
-    made, at, key_at = [], 0, 0
+    made: List[Tuple[slice, slice, Optional[_core.Pattern], Any]] = []
+    at = key_at = 0
     for i, (count, key_count) in enumerate(zip(lengths, key_lengths)):
         made.append((slice(at, at + count), slice(key_at, key_at + key_count), pattern,
                      slopes[i] if each else slopes))
@@ -140,7 +151,7 @@ def pieces(rows, cumulative, most, pattern, slopes):
     return made
 
 
-def _varlen(q, k, v, calls, how):
+def _varlen(q: Any, k: Any, v: Any, calls: Iterable[Any], how: Dict[str, Any]) -> Tuple[Any, Any]:
     outs, lses = [], []
     for queries, keys, pattern, slopes in calls:
         out, lse = _attend(q[None, queries], k[None, keys], v[None, keys],
@@ -150,14 +161,17 @@ def _varlen(q, k, v, calls, how):
     return (outs[0], lses[0]) if len(outs) == 1 else (_joined(outs, 0), _joined(lses, 1))
 
 
-def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None,
-                            cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None,
-                            block_table=None, softmax_scale=None, causal=False,
-                            window_size=(-1, -1), softcap=0.0, rotary_interleaved=True,
-                            alibi_slopes=None, num_splits=0, return_softmax_lse=False):
-    """Attention over caches [batch, slots, kv_heads, dim] of which item i holds cache_seqlens[i]
-    tokens; new k and v are first written behind them, in place, rotated if cosines and sines are
-    given. No gradients. num_splits is for others to choose; results do not depend on it."""
+def flash_attn_with_kvcache(q: Array, k_cache: Array, v_cache: Array, k: Optional[Array] = None,
+                            v: Optional[Array] = None, rotary_cos: Optional[Array] = None,
+                            rotary_sin: Optional[Array] = None, cache_seqlens: Any = None,
+                            cache_batch_idx: Optional[Integers] = None, cache_leftpad: Optional[Integers] = None,
+                            block_table: None = None, softmax_scale: Optional[float] = None, causal: bool = False,
+                            window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0,
+                            rotary_interleaved: bool = True, alibi_slopes: Optional[Array] = None,
+                            num_splits: int = 0, return_softmax_lse: bool = False) -> Any:
+    """Attention over caches [batch, slots, kv_heads, dim], of which item i holds cache_seqlens[i] tokens. New
+    k and v are first written after them, in place, rotated if cosines and sines are given. There are no
+    gradients. num_splits is ignored."""
     if block_table is not None:
         raise ValueError("flash_attn_with_kvcache: a block_table is given, expected none; rapt.KvCache "
                          "is paged")
@@ -169,22 +183,22 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
     return_softmax_lse = _given.flag("flash_attn: return_softmax_lse", return_softmax_lse)
     rotary_interleaved = _given.flag("flash_attn: rotary_interleaved", rotary_interleaved)
     _check("flash_attn_with_kvcache", 4, alibi_slopes, q=q, k_cache=k_cache, v_cache=v_cache)
-    _pattern(causal, window_size)  # refuses what is none
-    window_size = tuple(window_size)
+    _pattern(causal, window_size)  # checks them
+    window_size = (window_size[0], window_size[1])  # a list is fine too
     caches, new = (k_cache, v_cache), (k, v, rotary_cos, rotary_sin)
     where = (cache_seqlens, cache_batch_idx, cache_leftpad)
     how = (softmax_scale, _given.flag("flash_attn: causal", causal), window_size, softcap, rotary_interleaved)
-    side = torch_side(q)
-    if side is not None:
-        side.refuse_learnt("flash_attn_with_kvcache", q, *caches, *new, alibi_slopes)
-    if side is not None and side.observed():
-        out, lse = side.flash_kvcache(q, caches, new, where, alibi_slopes, how)
+    functions = torch_functions(q)
+    if functions is not None:
+        functions.refuse_requires_grad("flash_attn_with_kvcache", q, *caches, *new, alibi_slopes)
+    if functions is not None and functions.traced():
+        out, lse = functions.flash_kvcache(q, caches, new, where, alibi_slopes, how)
     else:
         out, lse = over_caches(q, caches, new, where, alibi_slopes, how)
     return (out, lse) if return_softmax_lse else out
 
 
-def over_caches(q, caches, new, where, alibi_slopes, how):
+def over_caches(q: Any, caches: Any, new: Any, where: Any, alibi_slopes: Any, how: Any) -> Tuple[Any, ...]:
     """flash_attn_with_kvcache item by item: (out, lse)."""
     (k_cache, v_cache), (k, v, rotary_cos, rotary_sin) = caches, new
     cache_seqlens, cache_batch_idx, cache_leftpad = where
@@ -202,12 +216,12 @@ def over_caches(q, caches, new, where, alibi_slopes, how):
         query, end = q[i:i + 1], held[i]
         if rotary_cos is not None:
             steps = range(held[i], held[i] + queries) if local else [held[i]] * queries
-            query = _turned(query, rotary_cos, rotary_sin, list(steps), interleaved)
+            query = _rotated(query, rotary_cos, rotary_sin, list(steps), interleaved)
         if k is not None:
             added = k[i:i + 1]
             end += k.shape[1]
             if rotary_cos is not None:
-                added = _turned(added, rotary_cos, rotary_sin, list(range(held[i], end)), interleaved)
+                added = _rotated(added, rotary_cos, rotary_sin, list(range(held[i], end)), interleaved)
             k_cache[slot, held[i]:end] = added[0]
             v_cache[slot, held[i]:end] = v[i]
         own = alibi_slopes[i] if alibi_slopes is not None and alibi_slopes.ndim == 2 else alibi_slopes
@@ -217,7 +231,7 @@ def over_caches(q, caches, new, where, alibi_slopes, how):
     return tuple(_joined(x, 0) for x in zip(*outs))
 
 
-def _held(cache_seqlens, batch, slots, k):
+def _held(cache_seqlens: Any, batch: int, slots: int, k: Any) -> List[int]:
     """Tokens in the cache of each item before this call."""
     if cache_seqlens is None:
         held = [slots if k is None else 0] * batch
@@ -234,14 +248,14 @@ def _held(cache_seqlens, batch, slots, k):
     return held
 
 
-def _check_each(name, numbers, batch, most):
-    """A number for each item, none below 0."""
+def _check_each(name: str, numbers: Sequence[int], batch: int, most: int) -> None:
+    """A number for each item, from 0 to `most`."""
     if len(numbers) != batch or not all(0 <= x <= most for x in numbers):
         raise ValueError(f"flash_attn_with_kvcache: {name} is {_given.shown(list(numbers))}, expected {batch} "
                          f"number{'s' * (batch != 1)} from 0 to {most}: one for each item of q, within the cache")
 
 
-def _turned(x, cos, sin, steps, interleaved):
+def _rotated(x: Any, cos: Any, sin: Any, steps: List[int], interleaved: bool) -> Any:
     """x [1, tokens, heads, dim]; cos and sin [positions, half the rotated channels]."""
     half = cos.shape[1]
     cos, sin = cos[steps][None, :, None], sin[steps][None, :, None]

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 
 #include "attention/backward/key_group.h"
 #include "attention/backward/shared_sums.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Tables of the score are summed per task and joined in the order of the tasks: same bits for any
@@ -52,9 +53,9 @@ void clear_row(const AnyMutableView& out, Index item, Index head, Index i) {
 void clear_unseeing(const Call& call, const AnyMutableView& dq) {
   for (Index t = 0; t < call.query_tiles(); ++t) {
     if (!call.plan->visits(t).empty()) continue;
-    for (Index owner = 0; owner < call.batch * call.heads; ++owner)
+    for (Index batch_head = 0; batch_head < call.batch * call.heads; ++batch_head)
       for (Index query = t * tile; query < t * tile + call.tile_rows(t); ++query)
-        clear_row(dq, owner / call.heads, owner % call.heads, query);
+        clear_row(dq, batch_head / call.heads, batch_head % call.heads, query);
   }
 }
 
@@ -64,17 +65,17 @@ void clear(const AnyMutableView& out) {
       for (Index i = 0; i < out.tokens(); ++i) clear_row(out, item, head, i);
 }
 
-/// What tasks add to in turns.
+/// What tasks add to in order.
 struct SharedSums {
-  explicit SharedSums(const Call& call)
-      : queries(call),
+  SharedSums(const Call& call, Index width)
+      : queries(call, width),
         relative_keys(call.relative.get()),
         relative_values(call.relative_values.get()) {}
 
-  void give_up(const std::exception_ptr& why) {
-    queries.give_up(why);
-    relative_keys.give_up(why);
-    relative_values.give_up(why);
+  void abort(const std::exception_ptr& why) {
+    queries.abort(why);
+    relative_keys.abort(why);
+    relative_values.abort(why);
   }
 
   QuerySums queries;
@@ -83,39 +84,40 @@ struct SharedSums {
 
 /// A key group of a key head.
 struct KeyGroup {
-  Index owner, number;
+  Index batch_head, number;
 };
 
-/// Groups of one head in ascending order, a few heads side by side: a task seldom waits for its
-/// turn at a query tile, and sums of few heads are in memory at a time.
-KeyGroup group_of_task(Index task, Index owners, Index groups, Index together) {
+/// Groups of one head in ascending order, a few heads at a time: a task seldom waits for others at
+/// a query tile, and sums of few heads are in memory at a time.
+KeyGroup group_of_task(Index task, Index batch_heads, Index groups, Index together) {
   const Index first = task / (together * groups) * together;
-  const Index count = std::min(together, owners - first);
+  const Index count = std::min(together, batch_heads - first);
   const Index place = task - first * groups;
   return {first + place % count, place / count};
 }
 
 /// Every key group of every key head, each by one worker at a time.
+template <class T>
 void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& sums,
                     std::vector<ScoreGradients>& parts, const GradientViews& operands) {
-  Crew<KeyGroupWorker> crew(call.context);
-  const Index owners = call.batch * call.kv_heads;
-  const Index groups = static_cast<Index>(parts.size()) / owners;
+  Workers<KeyGroupWorker<T>> workers(call.context);
+  const Index batch_heads = call.batch * call.kv_heads;
+  const Index groups = static_cast<Index>(parts.size()) / batch_heads;
   // Tables of relative positions are summed in the order of the tasks, which is then the same for
   // any number of threads.
   const bool tables = call.relative != nullptr || call.relative_values != nullptr;
-  const Index together = tables ? owners : std::min(owners, 2 * call.context.threads());
-  for_each_task(call.context, owners * groups, [&](Index task, Index worker) {
-    const auto [owner, key_group] = group_of_task(task, owners, groups, together);
-    ScoreGradients& part = parts[static_cast<std::size_t>(owner * groups + key_group)];
-    const PairSession session(call.pairs);
+  const Index together = tables ? batch_heads : std::min(batch_heads, 2 * call.context.threads());
+  for_each_task(call.context, batch_heads * groups, [&](Index task, Index number) {
+    const auto [batch_head, key_group] = group_of_task(task, batch_heads, groups, together);
+    ScoreGradients& part = parts[static_cast<std::size_t>(batch_head * groups + key_group)];
+    const ProductSession<T> session(call.kernels);
     try {
-      KeyGroupWorker& hand = crew.get(worker, call, input, sums.queries);
-      hand.run(owner / call.kv_heads, owner % call.kv_heads, key_group, operands, part);
-      sums.relative_keys.add(task, hand.relative_keys());
-      sums.relative_values.add(task, hand.relative_values());
+      KeyGroupWorker<T>& worker = workers.get(number, call, input, sums.queries);
+      worker.run(batch_head / call.kv_heads, batch_head % call.kv_heads, key_group, operands, part);
+      sums.relative_keys.add(task, worker.relative_keys());
+      sums.relative_values.add(task, worker.relative_values());
     } catch (...) {
-      sums.give_up(std::current_exception());
+      sums.abort(std::current_exception());
       throw;
     }
   });
@@ -123,21 +125,41 @@ void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& su
 
 }  // namespace
 
-void run_backward(const Call& call, const BackwardInput& input, const GradientViews& operands,
-                  Gradients& gradients) {
+template <class T>
+void run_backward_tiles(const Call& call, const BackwardInput& input, const GradientViews& operands,
+                        Gradients& gradients) {
   if (call.rows() == 0 || call.keys == 0) {
     for (const AnyMutableView& out : {operands.dq, operands.dk, operands.dv}) clear(out);
     return;
   }
-  SharedSums sums(call);
-  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker::group_tiles(call));
+  SharedSums sums(call, packed_width<T>(call.kernels, call.dim));
+  const Index groups = divide_up(call.key_tiles(), KeyGroupWorker<T>::group_tiles(call));
   std::vector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
-  run_key_groups(call, input, sums, parts, operands);
+  run_key_groups<T>(call, input, sums, parts, operands);
   clear_unseeing(call, operands.dq);
   join_score_gradients(call, parts, groups, gradients);
-  sums.relative_keys.write(call.rule.key_gradient_factor(), gradients.drelative_keys);
+  sums.relative_keys.write(call.score_rule.key_gradient_factor(), gradients.drelative_keys);
   sums.relative_values.write(1, gradients.drelative_values);
 }
 
-}  // namespace rapt
+template void run_backward_tiles<float>(const Call& call, const BackwardInput& input,
+                                        const GradientViews& operands, Gradients& gradients);
+
+template <class T>
+void run_backward(const BackwardTask& task, const GradientViews& to, Gradients& gradients) {
+  const BackwardInput input(
+      task, std::is_same_v<T, Bf16> ? Denominators::in_running_max : Denominators::in_douts);
+  std::transform(input.dsinks.begin(), input.dsinks.end(), gradients.dsinks.data(),
+                 [](double x) { return static_cast<float>(x); });
+  run_backward_tiles<T>(task.call, input, to, gradients);
+  const auto& dense = task.call.how.bias.dense;
+  if (dense && !dense->fixed) run_dense_gradient(task.call, input, gradients.ddense);
+}
+
+template void run_backward<float>(const BackwardTask& task, const GradientViews& to,
+                                  Gradients& gradients);
+template void run_backward<Bf16>(const BackwardTask& task, const GradientViews& to,
+                                 Gradients& gradients);
+
+}  // namespace rapt::detail

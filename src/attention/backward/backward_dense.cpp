@@ -4,16 +4,16 @@
 #include "attention/backward/backward.h"
 #include "attention/backward/gradient_tile.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// Owns a slice of the bias: one (batch, head) of it and a tile of queries, or all queries where
-/// the bias repeats over them.
+/// Computes a slice of the bias: one (batch, head) of it and a tile of queries, or all queries
+/// where the bias repeats over them.
 class DenseWorker {
  public:
   DenseWorker(const Call& call, const BackwardInput& input)
       : call_(call),
-        scoring_(call, input),
+        tile_(call, input),
         shape_(call.how.bias.dense->values.shape()),
         keys_(tile * call.dim),
         values_(tile * call.value_dim),
@@ -41,7 +41,7 @@ class DenseWorker {
   }
 
   void add_queries(Index item, Index head, Index query_tile) {
-    scoring_.take_queries(item, head, query_tile);
+    tile_.load_queries(item, head, query_tile);
     for (const Visit& visit : call_.plan->visits(query_tile)) {
       for (Index j = visit.first; j < visit.first + visit.count; ++j)
         add_tile(item, head, j, visit.mask);
@@ -51,22 +51,22 @@ class DenseWorker {
   void add_tile(Index item, Index head, Index j, std::int32_t mask_id) {
     const Index kv_head = call_.kv_head(head);
     const Index count = call_.tile_keys(j);
-    call_.kernels.pack_panels(rows_of(call_.k, item, kv_head, j * tile, count), call_.dim, nullptr,
-                              keys_.data());
-    call_.kernels.pack_panels(rows_of(call_.v, item, kv_head, j * tile, count), call_.value_dim,
-                              nullptr, values_.data());
-    scoring_.differentiate({.panels = keys_.data()}, {.panels = values_.data()}, j, mask_id);
-    for (Index r = 0; r < scoring_.rows(); ++r) {
+    call_.kernels.tiles.pack_panels(rows_of(call_.k, item, kv_head, j * tile, count), call_.dim,
+                                    nullptr, keys_.data());
+    call_.kernels.tiles.pack_panels(rows_of(call_.v, item, kv_head, j * tile, count),
+                                    call_.value_dim, nullptr, values_.data());
+    tile_.differentiate(keys_.data(), values_.data(), j, mask_id);
+    for (Index r = 0; r < tile_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {
         const Index column = shape_[3] > 1 ? j * tile + c : 0;
         sums_[(shape_[2] > 1 ? r : 0) * shape_[3] + column] +=
-            static_cast<double>(scoring_.dlogits()[r * tile + c]);
+            static_cast<double>(tile_.dlogits()[r * tile + c]);
       }
     }
   }
 
   const Call& call_;
-  GradientScoring scoring_;
+  GradientTile<float> tile_;
   Shape shape_;
   Buffer<float> keys_, values_;
   Buffer<double> sums_;
@@ -78,12 +78,12 @@ void run_dense_gradient(const Call& call, const BackwardInput& input, Tensor& dd
   if (call.rows() == 0 || call.keys == 0) return;
   const Shape& shape = ddense.shape();
   const Index tiles = shape[2] > 1 ? call.query_tiles() : 1;
-  Crew<DenseWorker> crew(call.context);
+  Workers<DenseWorker> workers(call.context);
   for_each_task(call.context, shape[0] * shape[1] * tiles, [&](Index task, Index worker) {
     const Index slice = task / tiles;
-    crew.get(worker, call, input)
+    workers.get(worker, call, input)
         .run(slice / shape[1], slice % shape[1], task % tiles, ddense.data());
   });
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

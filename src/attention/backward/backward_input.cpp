@@ -3,22 +3,23 @@
 
 #include "attention/backward/backward.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// The row itself if it is f32, or its numbers in `room`.
-const float* floats(const Kernels& kernels, Type type, const void* row, Index count, float* room) {
+/// The row itself if it is f32, or its numbers in `scratch`.
+const float* floats(const Kernels& kernels, Type type, const void* row, Index count,
+                    float* scratch) {
   if (type == Type::f32) return static_cast<const float*>(row);
-  kernels.load_numbers(row, type, count, room);
-  return room;
+  kernels.vectors.load(row, type, count, scratch);
+  return scratch;
 }
 
 double dot(const Call& call, const AnyView& a, const AnyView& b, Index item, Index head,
            Index query) {
-  float rooms[2][max_dim];
+  float scratch[2][max_dim];
   const Index count = call.value_dim;
-  const float* x = floats(call.kernels, a.type(), a.row(item, head, query), count, rooms[0]);
-  const float* y = floats(call.kernels, b.type(), b.row(item, head, query), count, rooms[1]);
+  const float* x = floats(call.kernels, a.type(), a.row(item, head, query), count, scratch[0]);
+  const float* y = floats(call.kernels, b.type(), b.row(item, head, query), count, scratch[1]);
   double sum = 0;
   for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
   return sum;
@@ -46,16 +47,16 @@ RowInput row_input(const Rows& rows, Index row, double mean) {
   return {static_cast<double>(rows.max[at]), rows.sum[at], mean};
 }
 
-void set_row(const Call& call, BackwardInput& input, Index row, const RowInput& from) {
+void set_row(BackwardInput& input, Denominators denominators, Index row, const RowInput& from) {
   if (!from.seen()) {
-    input.reference[row] = input.delta[row] = 0;
+    input.running_max[row] = input.delta[row] = 0;
     input.inverse_sum[row] = 0;
-  } else if (call.pairs == nullptr) {
-    input.reference[row] = static_cast<float>(from.max);
+  } else if (denominators == Denominators::in_douts) {
+    input.running_max[row] = static_cast<float>(from.max);
     input.inverse_sum[row] = 1 / from.sum;
     input.delta[row] = static_cast<float>(from.mean / from.sum);
-  } else {  // the denominator cannot hide in dout, which stays bf16
-    input.reference[row] = plain_nan(from.max + std::log2(from.sum));
+  } else {
+    input.running_max[row] = plain_nan(from.max + std::log2(from.sum));
     input.inverse_sum[row] = 1;
     input.delta[row] = plain_nan(from.mean);
   }
@@ -63,24 +64,28 @@ void set_row(const Call& call, BackwardInput& input, Index row, const RowInput& 
 
 }  // namespace
 
-BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
-                             View dlse)
-    : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
-  const bool sinks = call.rule.has_sinks();
+BackwardInput::BackwardInput(const BackwardTask& task, Denominators denominators)
+    : dout(task.dout),
+      running_max(task.call.rows()),
+      inverse_sum(task.call.rows()),
+      delta(task.call.rows()) {
+  const Call& call = task.call;
+  const bool sinks = call.score_rule.has_sinks();
   Buffer<double> sink_parts(sinks ? call.rows() : 0);
-  const Index owners = call.batch * call.heads;
-  for_each_task(call.context, owners * call.query_tiles(), [&](Index task, Index) {
-    const Index item = task % owners / call.heads;
-    const Index head = task % call.heads;
-    const Index first = task / owners * tile;
+  const Index batch_heads = call.batch * call.heads;
+  for_each_task(call.context, batch_heads * call.query_tiles(), [&](Index number, Index) {
+    const Index item = number % batch_heads / call.heads;
+    const Index head = number % call.heads;
+    const Index first = number / batch_heads * tile;
     for (Index query = first; query < std::min(first + tile, call.queries); ++query) {
       const Index row = call.row(item, head, query);
       // Every probability is the derivative of lse, as the mean is subtracted under every one.
       const RowInput from = row_input(
-          rows, row, dot(call, dout, out, item, head, query) - slope(dlse, item, head, query));
-      set_row(call, *this, row, from);
+          task.rows, row,
+          dot(call, dout, task.out, item, head, query) - slope(task.dlse, item, head, query));
+      set_row(*this, denominators, row, from);
       if (!sinks) continue;
-      const double share = std::exp2(call.rule.sink_log2(head) - from.max) / from.sum;
+      const double share = std::exp2(call.score_rule.sink_log2(head) - from.max) / from.sum;
       sink_parts[row] = from.seen() ? -from.mean * share : 0.0;
     }
   });
@@ -93,16 +98,16 @@ BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const
 
 BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
                              Index first_row)
-    : dout(dout_), reference(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
+    : dout(dout_), running_max(call.rows()), inverse_sum(call.rows()), delta(call.rows()) {
   Buffer<double> means(dout.tokens());
   for (Index token = 0; token < means.size(); ++token)
     means[token] = dot(call, dout, out, 0, 0, token);
   for (Index row = 0; row < call.rows(); ++row) {
     const Index token = call.query_order->rows[row];
-    set_row(call, *this, row,
+    set_row(*this, Denominators::in_douts, row,
             token < 0 ? RowInput{minus_infinity, 0, 0}
                       : row_input(rows, first_row + token, means[token]));
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/buffer.h"
-#include "kernels/kernels.h"
+#include "kernels/vector_kernels.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Sums of products: in f32 since the last flush, in f64 up to it. Most key tiles of a narrow
 /// pattern never flush, and their f64 half is never touched.
@@ -18,15 +18,16 @@ class FlushedSums {
     std::fill(recent_.begin(), recent_.end(), 0.0f);
     wide_used_ = false;
   }
-  void flush(const Kernels& kernels) {
-    (wide_used_ ? kernels.widen : kernels.widen_first)(recent_.data(), wide_.data(), wide_.size());
+  void flush(const VectorKernels& vectors) {
+    (wide_used_ ? vectors.widen : vectors.widen_first)(recent_.data(), wide_.data(), wide_.size());
     wide_used_ = true;
   }
   /// What products add to.
   float* recent() { return recent_.data(); }
   /// Numbers first .. first + count - 1 of the sums, times a factor, rounded once.
-  void narrow(const Kernels& kernels, Index first, Index count, double factor, float* out) const {
-    kernels.narrow(wide_used_ ? wide_.data() + first : nullptr, recent_.data() + first, factor,
+  void narrow(const VectorKernels& vectors, Index first, Index count, double factor,
+              float* out) const {
+    vectors.narrow(wide_used_ ? wide_.data() + first : nullptr, recent_.data() + first, factor,
                    count, out);
   }
   Index size() const { return recent_.size(); }
@@ -37,4 +38,4 @@ class FlushedSums {
   bool wide_used_ = false;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

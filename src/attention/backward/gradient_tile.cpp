@@ -1,86 +1,98 @@
 #include "attention/backward/gradient_tile.h"
 
-namespace rapt {
+#include <type_traits>
 
-GradientScoring::GradientScoring(const Call& call, const BackwardInput& input)
+namespace rapt::detail {
+
+template <class T>
+GradientTile<T>::GradientTile(const Call& call, const BackwardInput& input)
     : call_(call),
       input_(input),
-      scoring_(call),
-      douts_(call.pairs == nullptr ? tile * call.value_dim : 0),
-      left_(call.pairs == nullptr ? 0 : tile * call.pair_depth(call.value_dim)),
+      tiles_(tile_kernels<T>(call.kernels)),
+      logits_(call),
+      value_depth_(packed_depth<T>(call.kernels, call.value_dim)),
+      douts_(tile * value_depth_),
       scores_(tile * tile),
       dprobs_(tile * tile),
-      tanh_(call.rule.has_softcap() ? tile * tile : 0),
+      tanh_(call.score_rule.has_softcap() ? tile * tile : 0),
       value_band_(call.relative_values.get(), call.kernels) {}
 
-void GradientScoring::take_queries(Index item, Index head, Index query_tile) {
+template <class T>
+void GradientTile<T>::load_queries(Index item, Index head, Index query_tile) {
   item_ = item;
   head_ = head;
   query_tile_ = query_tile;
   first_row_ = call_.row(item, head, query_tile * tile);
-  scoring_.take_queries(item, head, query_tile);
+  logits_.load_queries(item, head, query_tile);
   value_band_.begin();
   const InputRows dout = call_.query_rows(input_.dout, item, head, query_tile);
-  if (call_.pairs == nullptr) {
-    call_.kernels.pack_strips(dout, call_.value_dim, output_factors(), douts_.data());
+  if constexpr (std::is_same_v<T, Bf16>) {
+    tiles_.pack_strips(dout, call_.value_dim, value_depth_, douts_.data());
   } else {
-    call_.pairs->pack_left(dout, call_.value_dim, call_.pair_depth(call_.value_dim), left_.data());
+    tiles_.pack_strips(dout, call_.value_dim, output_factors(), douts_.data());
   }
 }
 
 /// dprobs = dout · values
-void GradientScoring::multiply(RightTile values) {
-  if (call_.pairs == nullptr) {
-    call_.kernels.scores(douts_.data(), values.panels, call_.value_dim, row_strips(),
-                         mask().clips(), dprobs_.data());
+template <class T>
+void GradientTile<T>::multiply(const T* values) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    tiles_.scores(douts_.data(), value_depth_, values, rows(), mask().clips(), dprobs_.data());
   } else {
-    call_.pairs->scores(left_.data(), call_.pair_depth(call_.value_dim), values.pairs, rows(),
-                        mask().clips(), dprobs_.data());
+    tiles_.scores(douts_.data(), values, value_depth_, row_strips(), mask().clips(),
+                  dprobs_.data());
   }
 }
 
-void GradientScoring::differentiate(RightTile keys, RightTile values, Index key_tile,
+template <class T>
+void GradientTile<T>::differentiate(const T* keys, const T* values, Index key_tile,
                                     std::int32_t mask_id) {
-  const Kernels& kernels = call_.kernels;
-  scoring_.logits(keys, key_tile, mask_id, scores_.data(), tanh_.data());
+  const ScoreKernels& kernels = call_.kernels.score;
+  logits_.logits(keys, key_tile, mask_id, scores_.data(), tanh_.data());
   multiply(values);
-  value_band_.add(douts_.data(), rows(), call_.distance(query_tile_, key_tile), mask().clips(),
-                  dprobs_.data());
-  const bool drop = call_.rule.has_dropout();
-  const DropTile how =
-      drop ? call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile) : DropTile{};
-  if (drop) kernels.drop(dprobs_.data(), rows(), how);
-  const GradientTile state{input_.reference.data() + first_row_, input_.delta.data() + first_row_};
-  (call_.pairs == nullptr ? kernels.differentiate : call_.pairs->differentiate_logits)(
-      scores_.data(), dprobs_.data(), rows(), mask().words(), state);
-  if (drop) kernels.drop(scores_.data(), rows(), how);
-  scoring_.clear_self(dprobs_.data());
+  if constexpr (std::is_same_v<T, float>)
+    value_band_.add(douts_.data(), rows(), call_.distance(query_tile_, key_tile), mask().clips(),
+                    dprobs_.data());
+  const bool drop = call_.score_rule.has_dropout();
+  const DropoutTile how =
+      drop ? call_.score_rule.dropout_tile(item_ * call_.heads + head_, query_tile_, key_tile)
+           : DropoutTile{};
+  if (drop) kernels.dropout(dprobs_.data(), rows(), how);
+  tiles_.softmax_backward(scores_.data(), dprobs_.data(), rows(), mask().words(), softmax());
+  if (drop) kernels.dropout(scores_.data(), rows(), how);
+  logits_.clear_self(dprobs_.data());
 }
 
-PairGradientVisit GradientScoring::pair_visit() {
-  return {.queries = scoring_.left(),
-          .douts = left_.data(),
-          .depth = call_.pair_depth(call_.dim),
-          .value_depth = call_.pair_depth(call_.value_dim),
+template <>
+Bf16BackwardTile GradientTile<Bf16>::fused_tile() {
+  return {.queries = logits_.queries(),
+          .douts = douts_.data(),
+          .depth = logits_.depth(),
+          .value_depth = value_depth_,
           .keys = nullptr,
           .values = nullptr,
           .key_rows = nullptr,
           .width = 0,
           .rows = rows(),
           .masks = mask().words(),
-          .factors = scoring_.narrow_factors(),
+          .factors = logits_.f32_factors(),
           .query_scales = nullptr,
-          .state = {input_.reference.data() + first_row_, input_.delta.data() + first_row_},
+          .state = softmax(),
           .scores = scores_.data(),
           .dprobs = dprobs_.data(),
-          .left = nullptr,
-          .probability_pairs = nullptr,
-          .dlogit_pairs = nullptr,
+          .dlogit_strips = nullptr,
+          .probabilities = nullptr,
+          .dlogits = nullptr,
           .dqueries = nullptr};
 }
 
-void GradientScoring::uncap() {
-  if (call_.rule.has_softcap()) call_.kernels.uncap(dprobs_.data(), tanh_.data(), rows());
+template <class T>
+void GradientTile<T>::softcap_backward() {
+  if (call_.score_rule.has_softcap())
+    call_.kernels.score.softcap_backward(dprobs_.data(), tanh_.data(), rows());
 }
 
-}  // namespace rapt
+template class GradientTile<float>;
+template class GradientTile<Bf16>;
+
+}  // namespace rapt::detail

@@ -2,30 +2,30 @@
 
 #include <algorithm>
 
-namespace rapt {
+namespace rapt::detail {
 
-double* SumRooms::take() {
+double* SumScratch::acquire() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
-    free_.reserve((slabs_.size() + 1) * rooms_a_slab);  // so that nothing given back can fail
-    double* slab = slabs_.emplace_back(checked_product({rooms_a_slab, numbers_})).data();
-    for (Index i = rooms_a_slab; i-- > 0;) free_.push_back(slab + i * numbers_);
+    free_.reserve((slabs_.size() + 1) * sums_per_slab);  // so that release() cannot fail
+    double* slab = slabs_.emplace_back(checked_product({sums_per_slab, numbers_})).data();
+    for (Index i = sums_per_slab; i-- > 0;) free_.push_back(slab + i * numbers_);
   }
-  double* room = free_.back();
+  double* sums = free_.back();
   free_.pop_back();
-  return room;
+  return sums;
 }
 
-void SumRooms::give_back(double* room) {
+void SumScratch::release(double* sums) {
   const std::lock_guard lock(mutex_);
-  free_.push_back(room);
+  free_.push_back(sums);
 }
 
-QuerySums::QuerySums(const Call& call)
+QuerySums::QuerySums(const Call& call, Index width)
     : call_(call),
-      rooms_(tile * call.padded(call.dim)),
-      room_of_(static_cast<std::size_t>(call.batch * call.heads * call.query_tiles())),
-      turns_(call.batch * call.heads * call.query_tiles()),
+      scratch_(tile * width),
+      sums_of_(static_cast<std::size_t>(call.batch * call.heads * call.query_tiles())),
+      additions_(call.batch * call.heads * call.query_tiles()),
       deliveries_(1) {}
 
 QuerySums::Visitors QuerySums::visitors_of(const Share& share) const {
@@ -41,24 +41,24 @@ QuerySums::Visitors QuerySums::visitors_of(const Share& share) const {
   return visitors;
 }
 
-void QuerySums::widen(const Share& share, double*& room, bool first) {
-  if (first) room = rooms_.take();
-  const Kernels& kernels = call_.kernels;
-  (first ? kernels.widen_first : kernels.widen)(share.numbers, room, share.count);
+void QuerySums::widen(const Share& share, double*& sums, bool first) {
+  if (first) sums = scratch_.acquire();
+  const VectorKernels& vectors = call_.kernels.vectors;
+  (first ? vectors.widen_first : vectors.widen)(share.numbers, sums, share.count);
 }
 
 RelativeSums::RelativeSums(const RelativeTiles* table)
     : table_(table),
       sums_(table == nullptr ? 0 : table->count() * tile * table->width()),
-      turns_(1) {
+      additions_(1) {
   std::fill(sums_.begin(), sums_.end(), 0.0);
 }
 
 void RelativeSums::add(Index task, const RelativeGradient& part) {
   if (sums_.size() == 0) return;
-  turns_.enter(0, task);
+  additions_.enter(0, task);
   part.add_to(sums_.data());
-  turns_.leave(0);
+  additions_.release(0);
 }
 
 void RelativeSums::write(double factor, Tensor& gradient) const {
@@ -76,4 +76,4 @@ void RelativeSums::write(double factor, Tensor& gradient) const {
                  [&](double x) { return static_cast<float>(x * factor); });
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,22 +5,23 @@
 #include <utility>
 #include <vector>
 
+#include "attention/call.h"
 #include "attention/score/relative_band.h"
 #include "base/threads/ordered_section.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Room for f64 sums of a query tile, taken and given back by any thread. What was given back last
-/// is taken first, while it is in the caches.
-class SumRooms {
+/// Memory for f64 sums of query tiles, acquired and released by any thread. What was released last
+/// is acquired first, while it is in the caches.
+class SumScratch {
  public:
-  explicit SumRooms(Index numbers) : numbers_(numbers) {}
+  explicit SumScratch(Index numbers) : numbers_(numbers) {}
 
-  double* take();
-  void give_back(double* room);
+  double* acquire();
+  void release(double* sums);
 
  private:
-  static constexpr Index rooms_a_slab = 16;
+  static constexpr Index sums_per_slab = 16;
 
   Index numbers_;
   std::mutex mutex_;
@@ -29,15 +30,16 @@ class SumRooms {
 };
 
 /// Sums of dlogit * k over all keys for every query: the one output of backward that several tasks
-/// add to. Key groups add to a query tile in ascending order, and the last of them takes the sums
-/// away: room is needed only for tiles between their first group and their last.
+/// add to. Key groups add to a query tile in ascending order, and the last of them takes the sums:
+/// tiles need memory only between their first group and their last.
 class QuerySums {
  public:
-  explicit QuerySums(const Call& call);
+  /// `width` is that of packed queries.
+  QuerySums(const Call& call, Index width);
 
   /// The share of one key group in the sums of a query tile.
   struct Share {
-    Index owner, query_tile, key_group, group_tiles;
+    Index batch_head, query_tile, key_group, group_tiles;
     float* numbers;  // [count]
     Index count;
   };
@@ -48,10 +50,10 @@ class QuerySums {
   void add(const Share& share, const Take& take);
   /// Where tokens have an order several groups write to one row: they do so in ascending order.
   void enter_delivery(Index key_group) { deliveries_.enter(0, key_group); }
-  void leave_delivery() { deliveries_.leave(0); }
-  void give_up(const std::exception_ptr& why) {
-    turns_.give_up(why);
-    deliveries_.give_up(why);
+  void release_delivery() { deliveries_.release(0); }
+  void abort(const std::exception_ptr& why) {
+    additions_.abort(why);
+    deliveries_.abort(why);
   }
 
  private:
@@ -60,28 +62,28 @@ class QuerySums {
     Index before, all;
   };
   Visitors visitors_of(const Share& share) const;
-  void widen(const Share& share, double*& room, bool first);
+  void widen(const Share& share, double*& sums, bool first);
 
   const Call& call_;
-  SumRooms rooms_;
-  std::vector<double*> room_of_;  // by owner and query tile; its turn's holder reads and writes it
-  Turns turns_, deliveries_;
+  SumScratch scratch_;
+  std::vector<double*> sums_of_;  // by (item, head) and query tile; guarded by additions_
+  OrderedSection additions_, deliveries_;
 };
 
 template <class Take>
 void QuerySums::add(const Share& share, const Take& take) {
-  const Index place = share.owner * call_.query_tiles() + share.query_tile;
+  const Index place = share.batch_head * call_.query_tiles() + share.query_tile;
   const Visitors visitors = visitors_of(share);
-  turns_.enter(place, visitors.before);
-  double*& room = room_of_[static_cast<std::size_t>(place)];
+  additions_.enter(place, visitors.before);
+  double*& sums = sums_of_[static_cast<std::size_t>(place)];
   if (visitors.before + 1 < visitors.all) {
-    widen(share, room, visitors.before == 0);
+    widen(share, sums, visitors.before == 0);
   } else {
-    take(room, share.numbers);
+    take(sums, share.numbers);
     std::fill(share.numbers, share.numbers + share.count, 0.0f);
-    if (room != nullptr) rooms_.give_back(std::exchange(room, nullptr));
+    if (sums != nullptr) scratch_.release(std::exchange(sums, nullptr));
   }
-  turns_.leave(place);
+  additions_.release(place);
 }
 
 /// The gradient of a table of relative keys or values, in f64. Tasks add in their order.
@@ -91,14 +93,14 @@ class RelativeSums {
   explicit RelativeSums(const RelativeTiles* table);
 
   void add(Index task, const RelativeGradient& part);
-  void give_up(std::exception_ptr why) { turns_.give_up(std::move(why)); }
+  void abort(std::exception_ptr why) { additions_.abort(std::move(why)); }
   /// Times a factor.
   void write(double factor, Tensor& gradient) const;
 
  private:
   const RelativeTiles* table_;
   Buffer<double> sums_;
-  Turns turns_;
+  OrderedSection additions_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

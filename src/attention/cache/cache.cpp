@@ -5,118 +5,120 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 
-std::string text(CacheType type) {
+std::string to_string(CacheType type) {
   return type == CacheType::f32 ? "f32" : type == CacheType::bf16 ? "bf16" : "int8";
 }
 
-CacheType parse_cache_type(const std::string& name) {
+template <>
+CacheType from_string<CacheType>(std::string_view name) {
   for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::int8})
-    if (name == text(type)) return type;
+    if (name == to_string(type)) return type;
   fail("cache type: \"", name, "\" given, expected f32, bf16 or int8");
 }
 
 KvCache::KvCache(const CacheOptions& options, const Context& context)
-    : body_(std::make_unique<Body>(options, context)) {}
+    : impl_(std::make_unique<Impl>(options, context)) {}
 KvCache::~KvCache() = default;
 KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 
 KvCache::Sequence KvCache::add() {
-  Body::Tokens none;
-  if (body_->hash) none.places = std::make_shared<LshPlaces>(body_->hash->no_places());
-  body_->sequences[body_->next_sequence] = std::move(none);
-  return body_->next_sequence++;
+  Impl::Tokens none;
+  if (impl_->hash) none.places = std::make_shared<LshPlaces>(impl_->hash->no_places());
+  impl_->sequences[impl_->next_sequence] = std::move(none);
+  return impl_->next_sequence++;
 }
 
 KvCache::Sequence KvCache::fork(Sequence sequence) {
-  const Body::Tokens copy = body_->tokens_of(sequence, "fork");
-  const Body::Tokens& placed = body_->sequences[body_->next_sequence] = copy;
-  body_->share(placed);
-  return body_->next_sequence++;
+  const Impl::Tokens copy = impl_->tokens_of(sequence, "fork");
+  const Impl::Tokens& placed = impl_->sequences[impl_->next_sequence] = copy;
+  impl_->share(placed);
+  return impl_->next_sequence++;
 }
 
 void KvCache::remove(Sequence sequence) {
-  for (const Index page : body_->tokens_of(sequence, "remove").pages) body_->drop(page);
-  body_->sequences.erase(sequence);
+  for (const Index page : impl_->tokens_of(sequence, "remove").pages) impl_->drop(page);
+  impl_->sequences.erase(sequence);
 }
 
 void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
-  const PageLayout& layout = body_->layout;
-  Body::Tokens& tokens = body_->tokens_of(sequence, "append");
+  const PageLayout& layout = impl_->layout;
+  Impl::Tokens& tokens = impl_->tokens_of(sequence, "append");
   const Index count = k.shape().rank() == 4 ? k.tokens() : 0;
-  const Index heads = body_->options.kv_heads;
+  const Index heads = impl_->options.kv_heads;
   check_operand("append", "k", k, {1, heads, count, layout.dim});
   check_operand("append", "v", v, {1, heads, count, layout.value_dim});
-  body_->check_room(tokens, count);
+  impl_->check_capacity(tokens, count);
   // Everything that may run out of memory comes first.
   for (Index t = tokens.count / tile; t < divide_up(tokens.count + count, tile); ++t)
-    body_->own_page(tokens, t);
-  const bool fills = !body_->hash && tokens.count % tile + count >= tile;
-  Buffer<std::byte> room(fills ? body_->closing_bytes() : 0);
-  body_->place(tokens, &k, count);
+    impl_->own_page(tokens, t);
+  const bool fills = !impl_->hash && tokens.count % tile + count >= tile;
+  Buffer<std::byte> scratch(fills ? impl_->head_scratch_bytes() : 0);
+  impl_->place(tokens, &k, count);
   float key[max_dim], value[max_dim];
   for (Index i = 0; i < count; ++i) {
     const Index position = tokens.count + i;
     const Index page = tokens.pages[static_cast<std::size_t>(position / tile)];
     for (Index head = 0; head < heads; ++head) {
-      body_->kernels.load_numbers(k.row(0, head, i), k.type(), layout.dim, key);
-      if (body_->hash) body_->hash->normalize(key);
-      body_->kernels.load_numbers(v.row(0, head, i), v.type(), layout.value_dim, value);
-      body_->write_token(page, head, position % tile, key, value);
+      impl_->kernels.vectors.load(k.row(0, head, i), k.type(), layout.dim, key);
+      if (impl_->hash) impl_->hash->normalize(key);
+      impl_->kernels.vectors.load(v.row(0, head, i), v.type(), layout.value_dim, value);
+      impl_->write_token(page, head, position % tile, key, value);
     }
-    if (!body_->hash && position % tile == tile - 1) body_->close(page, room.data());
+    if (!impl_->hash && position % tile == tile - 1) impl_->make_full(page, scratch.data());
   }
   tokens.count += count;
-  body_->let_go(tokens, tokens.count - count);
+  impl_->release_pages(tokens, tokens.count - count);
 }
 
 void KvCache::append_padding(Sequence sequence, Index count) {
-  Body::Tokens& tokens = body_->tokens_of(sequence, "append_padding");
-  check(body_->hash != nullptr,
+  Impl::Tokens& tokens = impl_->tokens_of(sequence, "append_padding");
+  check(impl_->hash != nullptr,
         "append_padding: the cache is not hashed, expected one with lsh; elsewhere a pattern hides "
         "what no query may see");
   check(count >= 0, "append_padding: ", count, " tokens given, expected 0 or more");
-  body_->check_room(tokens, count);
+  impl_->check_capacity(tokens, count);
   for (Index t = tokens.count / tile; t < divide_up(tokens.count + count, tile); ++t)
-    body_->own_page(tokens, t);
-  body_->place(tokens, nullptr, count);
+    impl_->own_page(tokens, t);
+  impl_->place(tokens, nullptr, count);
   const float zeros[max_dim] = {};
   for (Index i = tokens.count; i < tokens.count + count; ++i)
-    for (Index head = 0; head < body_->options.kv_heads; ++head)
-      body_->write_token(tokens.pages[static_cast<std::size_t>(i / tile)], head, i % tile, zeros,
+    for (Index head = 0; head < impl_->options.kv_heads; ++head)
+      impl_->write_token(tokens.pages[static_cast<std::size_t>(i / tile)], head, i % tile, zeros,
                          zeros);
   tokens.count += count;
 }
 
 void KvCache::truncate(Sequence sequence, Index count) {
-  Body::Tokens& tokens = body_->tokens_of(sequence, "truncate");
+  Impl::Tokens& tokens = impl_->tokens_of(sequence, "truncate");
   check(0 <= count && count <= tokens.count, "truncate: ", count,
         " tokens asked for, expected 0 to ", tokens.count);
   const Index kept = divide_up(count, tile);
-  check(count == 0 || tokens.pages[static_cast<std::size_t>(kept - 1)] != Body::gone,
-        "truncate: token ", count - 1, " has left the window of ", body_->options.window,
-        "; expected more tokens, or 0");
+  check(count == 0 || tokens.pages[static_cast<std::size_t>(kept - 1)] != Impl::gone,
+        "truncate: token ", count - 1, " has left the window of ",
+        impl_->options.window.value_or(0), "; expected more tokens, or 0");
   if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
-  if (count % tile != 0 && !body_->is_open(tokens.pages[static_cast<std::size_t>(kept - 1)])) {
-    Buffer<std::byte> room(body_->closing_bytes());
-    body_->reopen(body_->own_page(tokens, kept - 1), count % tile, room.data());
+  if (count % tile != 0 && !impl_->is_partial(tokens.pages[static_cast<std::size_t>(kept - 1)])) {
+    Buffer<std::byte> scratch(impl_->head_scratch_bytes());
+    impl_->make_partial(impl_->own_page(tokens, kept - 1), count % tile, scratch.data());
   }
   for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
-    body_->drop(tokens.pages[t]);
+    impl_->drop(tokens.pages[t]);
   tokens.pages.resize(static_cast<std::size_t>(kept));
   if (tokens.places) tokens.places->truncate(count);
   tokens.count = count;
 }
 
 Index KvCache::tokens(Sequence sequence) const {
-  return body_->tokens_of(sequence, "tokens").count;
+  return impl_->tokens_of(sequence, "tokens").count;
 }
-const CacheOptions& KvCache::options() const { return body_->options; }
-const Context& KvCache::context() const { return body_->context; }
+const CacheOptions& KvCache::options() const { return impl_->options; }
+const Context& KvCache::context() const { return impl_->context; }
 Index KvCache::pages() const {
-  return static_cast<Index>(body_->pages.size() - body_->free_pages.size());
+  return static_cast<Index>(impl_->pages.size() - impl_->free_pages.size());
 }
-Index KvCache::bytes() const { return pages() * body_->layout.page_bytes; }
+Index KvCache::bytes() const { return pages() * impl_->layout.page_bytes; }
 
 }  // namespace rapt

@@ -5,13 +5,13 @@
 
 #include "attention/dispatch.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Queries over sequences of a cache as requests, one for each sequence, validated.
 class CacheBatch {
  public:
   CacheBatch(const AnyView& q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
-             const Attention& how, const Context& context, const ForwardOutput& output);
+             const Attention& how, const ForwardOutput& output);
   CacheBatch(const CacheBatch&) = delete;
   CacheBatch& operator=(const CacheBatch&) = delete;
 
@@ -25,7 +25,7 @@ class CacheBatch {
 /// Validates and computes queries over sequences of a cache.
 void dispatch_cache(const AnyView& q, const KvCache& cache,
                     std::span<const KvCache::Sequence> sequences, const Attention& how,
-                    const Context& context, const ForwardOutput& output);
+                    const ForwardOutput& output);
 
 /// A cache grows: tokens that a pattern names and that are not there yet may come. The pattern of a
 /// sequence of so many tokens, in `narrowed` if it is another one.
@@ -36,4 +36,4 @@ const Attention& attention_among(const Attention& how, Index tokens,
 Request cache_request(const AnyView& q, const CachedSequence& sequence, Index tokens,
                       const Attention& how, const Context& context);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -9,6 +9,7 @@
 #include "base/sizes.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 Index number_bytes_of(CacheType type) {
@@ -18,13 +19,15 @@ Index number_bytes_of(CacheType type) {
 const CacheOptions& checked(const CacheOptions& o) {
   check(o.kv_heads >= 1, "KvCache: ", o.kv_heads, " kv_heads given, expected at least 1");
   check(1 <= o.dim && o.dim <= max_dim, "KvCache: dim is ", o.dim, ", expected 1 to ", max_dim);
-  check(0 <= o.value_dim && o.value_dim <= max_dim, "KvCache: value_dim is ", o.value_dim,
-        ", expected 0 (as dim) to ", max_dim);
-  check(o.window >= 0 && o.pinned >= 0, "KvCache: window ", o.window, " and pinned ", o.pinned,
-        " given, expected 0 or more");
-  check(o.pinned == 0 || o.window > 0, "KvCache: ", o.pinned,
+  const Index value_dim = o.filled_value_dim();
+  check(0 < value_dim && value_dim <= max_dim, "KvCache: value_dim is ", value_dim,
+        ", expected 1 to ", max_dim);
+  check(!o.window || *o.window >= 1, "KvCache: a window of ", o.window.value_or(0),
+        " tokens given, expected at least 1, or no window");
+  check(o.pinned >= 0, "KvCache: ", o.pinned, " pinned tokens given, expected 0 or more");
+  check(o.pinned == 0 || o.window, "KvCache: ", o.pinned,
         " pinned tokens without a window, which keeps all; expected a window, or none pinned");
-  check(!o.lsh || o.window == 0, "KvCache: lsh and a window of ", o.window,
+  check(!o.lsh || !o.window, "KvCache: lsh and a window of ", o.window.value_or(0),
         " given, expected one of them: hashed tokens may be asked for wherever they stand");
   return o;
 }
@@ -54,10 +57,10 @@ float quantize(const float* numbers, Index count, std::int8_t* out) {
 PageLayout::PageLayout(const CacheOptions& o, const Kernels& kernels)
     : type(o.type),
       dim(o.dim),
-      value_dim(o.value_dim == 0 ? o.dim : o.value_dim),
+      value_dim(o.filled_value_dim()),
       width(round_up(value_dim, kernels.lanes)),
       value_width(type == CacheType::f32 ? width : round_up(value_dim, word_columns)),
-      panel(kernels.panel),
+      panel(kernels.tiles.panel),
       number_bytes(number_bytes_of(type)),
       key_bytes(tile * round_up(dim * number_bytes, 4)),
       value_bytes(tile * value_width * number_bytes),
@@ -115,16 +118,17 @@ void PageLayout::arrange(const Kernels& kernels, const PageHead& rows, Index cou
   const InputRows keys{rows.keys, number, dim, count},
       values{rows.values, number, value_dim, count};
   if (number == Type::f32) {
-    kernels.pack_panels(keys, dim, nullptr, reinterpret_cast<float*>(to.keys));
-    kernels.pack_rows(values, value_dim, nullptr, reinterpret_cast<float*>(to.values));
+    kernels.tiles.pack_panels(keys, dim, nullptr, reinterpret_cast<float*>(to.keys));
+    kernels.tiles.pack_rows(values, value_dim, nullptr, reinterpret_cast<float*>(to.values));
   } else {
-    kernels.pack_key_pairs(keys, dim, divide_up(key_columns, Index{2}),
-                           reinterpret_cast<Bf16*>(to.keys));
-    kernels.pack_value_pairs(values, value_dim, value_width, reinterpret_cast<Bf16*>(to.values));
+    kernels.pages.pack_bf16_keys(keys, dim, divide_up(key_columns, Index{2}),
+                                 reinterpret_cast<Bf16*>(to.keys));
+    kernels.pages.pack_bf16_values(values, value_dim, value_width,
+                                   reinterpret_cast<Bf16*>(to.values));
   }
 }
 
-KvCache::Body::Body(const CacheOptions& given, const Context& context_)
+KvCache::Impl::Impl(const CacheOptions& given, const Context& context_)
     : options(checked(given)),
       context(context_),
       kernels(kernels_of(context)),
@@ -136,26 +140,26 @@ KvCache::Body::Body(const CacheOptions& given, const Context& context_)
   if (options.lsh) options.lsh->rotations.reset();  // only borrowed; the copy is in `hash`
 }
 
-void KvCache::Body::check_room(const Tokens& tokens, Index count) const {
+void KvCache::Impl::check_capacity(const Tokens& tokens, Index count) const {
   constexpr Index most = LshCacheHash::most_tokens;
   check(hash == nullptr || count <= most - tokens.count, "append: ", count, " tokens after ",
         tokens.count, ", expected at most ", most, " in a hashed cache");
 }
 
-void KvCache::Body::place(Tokens& tokens, const AnyView* k, Index count) {
+void KvCache::Impl::place(Tokens& tokens, const AnyView* k, Index count) {
   if (hash == nullptr) return;
   const std::vector<std::uint16_t> buckets =
       k == nullptr ? hash->padding(count) : hash->buckets_of(*k);
   if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
   try {
-    for (Index i = 0; i < count; ++i) tokens.places->add(buckets.data() + i * hash->owners());
+    for (Index i = 0; i < count; ++i) tokens.places->add(buckets.data() + i * hash->head_rounds());
   } catch (...) {
     tokens.places->truncate(tokens.count);
     throw;
   }
 }
 
-PageHead KvCache::Body::head(Index page, Index kv_head) const {
+PageHead KvCache::Impl::head(Index page, Index kv_head) const {
   std::byte* base = pages[static_cast<std::size_t>(page)].memory + kv_head * layout.head_bytes;
   std::byte* values = base + layout.key_bytes;
   return {
@@ -163,19 +167,19 @@ PageHead KvCache::Body::head(Index page, Index kv_head) const {
       layout.scale_bytes == 0 ? nullptr : reinterpret_cast<float*>(values + layout.value_bytes)};
 }
 
-const KvCache::Body::Tokens& KvCache::Body::tokens_of(Sequence sequence, const char* where) const {
+const KvCache::Impl::Tokens& KvCache::Impl::tokens_of(Sequence sequence, const char* where) const {
   const auto found = sequences.find(sequence);
   check(found != sequences.end(), where, ": there is no sequence ", sequence, " in this cache");
   return found->second;
 }
 
-KvCache::Body::Tokens& KvCache::Body::tokens_of(Sequence sequence, const char* where) {
+KvCache::Impl::Tokens& KvCache::Impl::tokens_of(Sequence sequence, const char* where) {
   return const_cast<Tokens&>(std::as_const(*this).tokens_of(sequence, where));
 }
 
 /// As many pages as there are, up to a few megabytes: a small cache stays small, and a large one
 /// lies in huge pages of the system.
-void KvCache::Body::make_slab() {
+void KvCache::Impl::make_slab() {
   constexpr Index most_bytes = Index{8} << 20;
   const Index most = std::max<Index>(1, most_bytes / layout.page_bytes);
   const Index count = std::clamp(static_cast<Index>(pages.size()), Index{1}, most);
@@ -190,30 +194,30 @@ void KvCache::Body::make_slab() {
   }
 }
 
-Index KvCache::Body::make_page() {
+Index KvCache::Impl::make_page() {
   if (free_pages.empty()) make_slab();
   const Index at = free_pages.back();
   Page& page = pages[static_cast<std::size_t>(at)];
   // Values of tokens that do not exist yet are multiplied by 0: they must be numbers.
   std::memset(page.memory, 0, static_cast<std::size_t>(layout.page_bytes));
-  page.owners = 1;
+  page.references = 1;
   page.finite = true;
-  page.open = true;
+  page.partial = true;
   free_pages.pop_back();
   return at;
 }
 
-void KvCache::Body::share(const Tokens& tokens) {
+void KvCache::Impl::share(const Tokens& tokens) {
   for (const Index page : tokens.pages)
-    if (page != gone) ++pages[static_cast<std::size_t>(page)].owners;
+    if (page != gone) ++pages[static_cast<std::size_t>(page)].references;
 }
 
-void KvCache::Body::drop(Index page) {
-  if (page != gone && --pages[static_cast<std::size_t>(page)].owners == 0)
+void KvCache::Impl::drop(Index page) {
+  if (page != gone && --pages[static_cast<std::size_t>(page)].references == 0)
     free_pages.push_back(page);
 }
 
-Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
+Index KvCache::Impl::own_page(Tokens& tokens, Index tile_index) {
   const auto at = static_cast<std::size_t>(tile_index);
   if (at == tokens.pages.size()) {
     tokens.pages.reserve(at + 1);
@@ -221,18 +225,18 @@ Index KvCache::Body::own_page(Tokens& tokens, Index tile_index) {
     return tokens.pages[at];
   }
   const Index old = tokens.pages[at];
-  if (pages[static_cast<std::size_t>(old)].owners == 1) return old;
+  if (pages[static_cast<std::size_t>(old)].references == 1) return old;
   const Index copy = make_page();
   std::memcpy(pages[static_cast<std::size_t>(copy)].memory,
               pages[static_cast<std::size_t>(old)].memory,
               static_cast<std::size_t>(layout.page_bytes));
   pages[static_cast<std::size_t>(copy)].finite = pages[static_cast<std::size_t>(old)].finite;
-  pages[static_cast<std::size_t>(copy)].open = pages[static_cast<std::size_t>(old)].open;
+  pages[static_cast<std::size_t>(copy)].partial = pages[static_cast<std::size_t>(old)].partial;
   drop(old);
   return tokens.pages[at] = copy;
 }
 
-void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const float* key,
+void KvCache::Impl::write_token(Index page, Index kv_head, Index slot, const float* key,
                                 const float* value) {
   const PageHead to = head(page, kv_head);
   bool finite = true;
@@ -241,8 +245,8 @@ void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const flo
     layout.write_row(to, slot, key, value);
   } else if (options.type == CacheType::bf16) {
     Bf16 keys[max_dim], values[max_dim];
-    kernels.store_numbers(key, layout.dim, Type::bf16, keys);
-    kernels.store_numbers(value, layout.value_dim, Type::bf16, values);
+    kernels.vectors.store(key, layout.dim, Type::bf16, keys);
+    kernels.vectors.store(value, layout.value_dim, Type::bf16, values);
     // What is finite may round to infinity.
     for (Index c = 0; c < layout.value_dim; ++c)
       finite &= std::isfinite(static_cast<float>(values[c]));
@@ -256,29 +260,29 @@ void KvCache::Body::write_token(Index page, Index kv_head, Index slot, const flo
   if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
 }
 
-void KvCache::Body::close(Index page, std::byte* room) {
-  const PageHead rows{room, room + layout.key_bytes, nullptr};
+void KvCache::Impl::make_full(Index page, std::byte* scratch) {
+  const PageHead rows{scratch, scratch + layout.key_bytes, nullptr};
   for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
     const PageHead to = head(page, kv_head);
-    std::memcpy(room, to.keys, static_cast<std::size_t>(closing_bytes()));
+    std::memcpy(scratch, to.keys, static_cast<std::size_t>(head_scratch_bytes()));
     layout.arrange(kernels, rows, tile, layout.dim, to);
   }
-  pages[static_cast<std::size_t>(page)].open = false;
+  pages[static_cast<std::size_t>(page)].partial = false;
 }
 
-void KvCache::Body::reopen(Index page, Index count, std::byte* room) {
-  const PageHead closed{room, room + layout.key_bytes, nullptr};
+void KvCache::Impl::make_partial(Index page, Index count, std::byte* scratch) {
+  const PageHead full{scratch, scratch + layout.key_bytes, nullptr};
   const auto read_rows = [&]<class T>(const PageHead& to, T*) {
     T key[max_dim], value[max_dim];
     for (Index slot = 0; slot < count; ++slot) {
-      layout.read(closed, slot, key, value);
+      layout.read(full, slot, key, value);
       layout.write_row(to, slot, key, value);
     }
   };
   for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
     const PageHead to = head(page, kv_head);
-    std::memcpy(room, to.keys, static_cast<std::size_t>(closing_bytes()));
-    std::memset(to.keys, 0, static_cast<std::size_t>(closing_bytes()));
+    std::memcpy(scratch, to.keys, static_cast<std::size_t>(head_scratch_bytes()));
+    std::memset(to.keys, 0, static_cast<std::size_t>(head_scratch_bytes()));
     switch (options.type) {
       case CacheType::f32:
         read_rows(to, static_cast<float*>(nullptr));
@@ -290,12 +294,12 @@ void KvCache::Body::reopen(Index page, Index count, std::byte* room) {
         read_rows(to, static_cast<std::int8_t*>(nullptr));
     }
   }
-  pages[static_cast<std::size_t>(page)].open = true;
+  pages[static_cast<std::size_t>(page)].partial = true;
 }
 
-void KvCache::Body::let_go(Tokens& tokens, Index oldest_query) {
-  if (options.window == 0) return;
-  const Index first_kept = (oldest_query + 1 - options.window) / tile;
+void KvCache::Impl::release_pages(Tokens& tokens, Index oldest_query) {
+  if (!options.window) return;
+  const Index first_kept = (oldest_query + 1 - *options.window) / tile;
   for (Index t = divide_up(options.pinned, tile); t < first_kept; ++t) {
     Index& page = tokens.pages[static_cast<std::size_t>(t)];
     drop(page);

@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "attention/lsh/lsh_cache.h"
+#include "base/access.h"
 #include "base/buffer.h"
 #include "kernels/context.h"
 #include "rapt/cache.h"
 
 namespace rapt {
+using namespace detail;
 
 /// One head of one page.
 struct PageHead {
@@ -18,9 +20,9 @@ struct PageHead {
   float* scales;  // [2][64]: keys, values; null unless int8
 };
 
-/// Where the parts of a page lie: for each head keys and values, and for int8 the scales of both.
-/// In an open page a key and a value are each a row; in a closed one they are panels and rows of
-/// f32 or words of two bf16 or four int8, as the products of whole tiles want them.
+/// Where the parts of a page are: for each head keys and values, and for int8 the scales of both.
+/// In a partial page a key and a value are each a row; in a full one they are panels and rows of
+/// f32 or words of two bf16 or four int8, as the products of whole tiles read them.
 struct PageLayout {
   PageLayout(const CacheOptions& options, const Kernels& kernels);
 
@@ -32,43 +34,52 @@ struct PageLayout {
   Index key_bytes, value_bytes, scale_bytes;  // of one head
   Index head_bytes, page_bytes;
 
-  /// One token of a head of a closed page, in words of bf16 or int8.
+  /// One token of a head of a full page, in words of bf16 or int8.
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
-  /// Of an open one.
+  /// Of a partial one.
   template <class T>
   void write_row(const PageHead& to, Index slot, const T* key, const T* value) const {
     std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);
     std::copy_n(value, value_dim, reinterpret_cast<T*>(to.values) + slot * value_dim);
   }
-  /// A token of a closed page.
+  /// A token of a full page.
   void read(const PageHead& from, Index slot, float* key, float* value) const;
   template <class T>
   void read(const PageHead& from, Index slot, T* key, T* value) const;
-  /// The first `count` rows of an open page as a closed one has them, and zeros; bf16 keys of
+  /// The first `count` rows of a partial page in the layout of a full one, and zeros; bf16 keys of
   /// `key_columns` columns, dim or more. The scales stay where they are.
   void arrange(const Kernels& kernels, const PageHead& rows, Index count, Index key_columns,
                const PageHead& to) const;
 
-  /// A token of an open page.
+  /// Tokens of a partial page.
+  StoredRows key_rows(const PageHead& head, Index slot, Index count) const {
+    return {key_row(head, slot), row_type(), dim, count,
+            head.scales == nullptr ? nullptr : head.scales + slot};
+  }
+  StoredRows value_rows(const PageHead& head, Index slot, Index count) const {
+    return {value_row(head, slot), row_type(), value_dim, count,
+            head.scales == nullptr ? nullptr : head.scales + tile + slot};
+  }
   const std::byte* key_row(const PageHead& head, Index slot) const {
     return head.keys + slot * dim * number_bytes;
   }
   const std::byte* value_row(const PageHead& head, Index slot) const {
     return head.values + slot * value_dim * number_bytes;
   }
+  Type row_type() const { return type == CacheType::bf16 ? Type::bf16 : Type::f32; }
 };
 
-/// 64 tokens of all heads, counted by who refers to them.
+/// 64 tokens of all heads.
 struct Page {
   std::byte* memory = nullptr;
-  Index owners = 0;
-  bool finite = true;  // no NaN or infinity was ever written
-  bool open = true;    // tokens lie in rows: unless it is full, in hashed caches always
+  Index references = 0;  // of sequences
+  bool finite = true;    // no NaN or infinity was ever written
+  bool partial = true;   // tokens are in rows: unless it is full, in hashed caches always
 };
 
-struct KvCache::Body {
-  Body(const CacheOptions& given, const Context& context_);
+struct KvCache::Impl {
+  Impl(const CacheOptions& given, const Context& context_);
 
   static constexpr Index gone = -1;
   struct Tokens {
@@ -79,7 +90,7 @@ struct KvCache::Body {
   };
 
   PageHead head(Index page, Index kv_head) const;
-  bool is_open(Index page) const { return pages[static_cast<std::size_t>(page)].open; }
+  bool is_partial(Index page) const { return pages[static_cast<std::size_t>(page)].partial; }
   const Tokens& tokens_of(Sequence sequence, const char* where) const;
   Tokens& tokens_of(Sequence sequence, const char* where);
 
@@ -90,19 +101,19 @@ struct KvCache::Body {
   /// The page of a tile, for this sequence alone to write to.
   Index own_page(Tokens& tokens, Index tile_index);
   /// Throws if a hashed cache could not count so many tokens more.
-  void check_room(const Tokens& tokens, Index count) const;
+  void check_capacity(const Tokens& tokens, Index count) const;
   /// Hashes tokens and puts them into the order of the sequence; padding if k is null. Nothing
   /// changes if it throws.
   void place(Tokens& tokens, const AnyView* k, Index count);
   void write_token(Index page, Index kv_head, Index slot, const float* key, const float* value);
-  /// Memory that close() and reopen() need.
-  Index closing_bytes() const { return layout.key_bytes + layout.value_bytes; }
-  void close(Index page, std::byte* room);
-  /// The first tokens of a closed page in rows again: bits depend on what a page holds, and not on
+  /// Scratch for make_full() and make_partial().
+  Index head_scratch_bytes() const { return layout.key_bytes + layout.value_bytes; }
+  void make_full(Index page, std::byte* scratch);
+  /// The first tokens of a full page in rows again: bits depend on what a page holds, and not on
   /// what it once held.
-  void reopen(Index page, Index count, std::byte* room);
-  /// Gives up the pages that neither `oldest_query` nor any later token has in its window.
-  void let_go(Tokens& tokens, Index oldest_query);
+  void make_partial(Index page, Index count, std::byte* scratch);
+  /// Releases the pages that neither `oldest_query` nor any later token has in its window.
+  void release_pages(Tokens& tokens, Index oldest_query);
 
   CacheOptions options;
   Context context;

@@ -1,38 +1,37 @@
 #pragma once
 
-#include <span>
-
 #include "attention/cache/cache_pages.h"
 #include "attention/forward/packed_keys.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// The tiles of one cached sequence, as they lie where the call can read them so, else unpacked for
-/// it.
-class CachedKeys : public KeySource {
+/// The tiles of one cached sequence: its pages where they already have the layouts of
+/// TileKernels<T>, else unpacked. T is Bf16 only over a cache of bf16.
+template <class T>
+class CachedKeys : public KeySource<T> {
  public:
-  /// As f32, or for a call that multiplies in bf16 as pairs.
-  CachedKeys(const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
+  CachedKeys(const KvCache::Impl& cache, const KvCache::Impl::Tokens& tokens)
       : cache_(cache), tokens_(tokens) {}
-  CachedKeys(const Call& call, const KvCache::Body& cache, const KvCache::Body::Tokens& tokens)
-      : cache_(cache),
-        tokens_(tokens),
-        key_pairs_(call.pairs == nullptr ? 0 : tile * call.pair_depth(call.dim)) {}
 
-  PackedTile get(Index item, Index kv_head, Index key_tile, float* room) override;
-
-  /// Throws if the plan visits a tile that the window has let go.
-  void check_visits(const char* where, const Plan& plan) const;
+  PackedTile<T> get(Index item, Index kv_head, Index key_tile, T* scratch) override;
 
  private:
   const PageLayout& layout() const { return cache_.layout; }
-  PackedTile pairs_of(const PageHead& head, bool finite, float* room) const;
-  /// An open page as a closed one, in memory of its own with so many bytes for the keys.
-  PageHead arranged(const PageHead& head, Index key_tile, std::byte* room, Index key_bytes) const;
+  /// A partial page in the layout of a full one, in memory of its own with so many bytes for the
+  /// keys.
+  PageHead arranged(const PageHead& head, Index key_tile, std::byte* to, Index key_bytes) const;
 
-  const KvCache::Body& cache_;
-  const KvCache::Body::Tokens& tokens_;
-  Index key_pairs_ = 0;  // bf16 numbers the call wants in a tile of keys; 0: f32 panels
+  const KvCache::Impl& cache_;
+  const KvCache::Impl::Tokens& tokens_;
 };
 
-}  // namespace rapt
+template <>
+PackedTile<float> CachedKeys<float>::get(Index item, Index kv_head, Index key_tile, float* scratch);
+template <>
+PackedTile<Bf16> CachedKeys<Bf16>::get(Index item, Index kv_head, Index key_tile, Bf16* scratch);
+
+/// Throws if the plan visits a tile that the cache's window has dropped.
+void check_visits(const char* where, const KvCache::Impl& cache,
+                  const KvCache::Impl::Tokens& tokens, const Plan& plan);
+
+}  // namespace rapt::detail

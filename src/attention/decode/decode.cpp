@@ -12,7 +12,7 @@
 #include "attention/forward/row_result.h"
 #include "attention/route_trace.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
@@ -31,24 +31,24 @@ Index visited_tiles(const Call& call) {
 
 Index splits_for(Index tiles) { return std::max<Index>(1, divide_up(tiles, split_tiles)); }
 
-/// What all tasks of a call found out, and how it is put together.
+/// The results of all tasks of a call, and how they are joined.
 class DecodeRun {
  public:
   explicit DecodeRun(std::span<const DecodeItem> items)
-      : items_(items), places_(place_room(items)) {
+      : items_(items), places_(allocate_places(items)) {
     for (Index i = 0; i < std::ssize(items); ++i) {
       const Call& call = item(i).call;
       const Index tiles = visited_tiles(call);
-      most_rows_ = std::max(most_rows_, thin_rows_of(call));
+      most_rows_ = std::max(most_rows_, rows_per_kv_head(call));
       bytes_ +=
           std::min(tiles * tile, call.keys) * call.kv_heads * item(i).keys.tile_bytes() / tile;
       places_[i] = {part_count_, splits_for(tiles)};
       part_count_ += call.kv_heads * places_[i].splits;
     }
     const Index outs = checked_product({part_count_, most_rows_, width()});
-    desk_.clear(Desk::bytes_of<DecodePart>(part_count_) + Desk::bytes_of<float>(outs));
-    parts_ = desk_.place<DecodePart>(part_count_);
-    outs_ = desk_.place<float>(outs);
+    scratch_.reset(Scratch::bytes_of<DecodePart>(part_count_) + Scratch::bytes_of<float>(outs));
+    parts_ = scratch_.allocate<DecodePart>(part_count_);
+    outs_ = scratch_.allocate<float>(outs);
   }
 
   void compute(const Context& context) {
@@ -59,18 +59,18 @@ class DecodeRun {
       return;
     }
     std::vector<Task> tasks;
-    for_each_part(part_count_ / (tasks_each * workers(context)),
+    for_each_part(part_count_ / (tasks_each * worker_count(context)),
                   [&](const Task& task) { tasks.push_back(task); });
-    Crew<DecodeWorker> crew(context);
+    Workers<DecodeWorker> all(context);
     for_each_task_at_home(context, std::ssize(tasks), [&](Index index, Index worker) {
-      run(crew.get(worker), tasks[static_cast<std::size_t>(index)]);
+      run(all.get(worker), tasks[static_cast<std::size_t>(index)]);
     });
   }
 
   void write() {
     for (Index i = 0; i < std::ssize(items_); ++i)
       for (Index head = 0; head < item(i).call.kv_heads; ++head)
-        for (Index r = 0; r < thin_rows_of(item(i).call); ++r) write_row(i, head, r);
+        for (Index r = 0; r < rows_per_kv_head(item(i).call); ++r) write_row(i, head, r);
   }
 
  private:
@@ -83,10 +83,10 @@ class DecodeRun {
     Index first, splits;
   };
 
-  Place* place_room(std::span<const DecodeItem> items) {
+  Place* allocate_places(std::span<const DecodeItem> items) {
     if (items.size() == 1) return &one_place_;
-    room_ = Buffer<Place>(std::ssize(items));
-    return room_.data();
+    more_places_ = Buffer<Place>(std::ssize(items));
+    return more_places_.data();
   }
 
   void run(DecodeWorker& worker, const Task& task) {
@@ -97,13 +97,13 @@ class DecodeRun {
                {&parts_[first], step, out(first, 0), step * most_rows_ * width()});
   }
 
-  /// Calls with_task(task) in the order in which memory lies. Heads are independent: how many of
-  /// them a task takes changes no bit.
+  /// Calls with_task(task) in the order of memory. Heads are independent: how many of them a task
+  /// takes changes no bit.
   template <class WithTask>
   void for_each_part(Index most_heads, const WithTask& with_task) const {
     for (Index i = 0; i < std::ssize(items_); ++i) {
       const Index heads = item(i).call.kv_heads, splits = places_[i].splits;
-      if (splits > 1 && !item(i).keys.heads_lie_together()) {
+      if (splits > 1 && !item(i).keys.heads_are_adjacent()) {
         for (Index head = 0; head < heads; ++head)
           for (Index s = 0; s < splits; ++s) with_task(Task{i, head, 1, s});
         continue;
@@ -122,9 +122,9 @@ class DecodeRun {
     const RowPlace place{item(i).item, kv_head * call.group + r / call.queries, r % call.queries};
     if (splits == 1) {
       const DecodePart& part = parts_[first];
-      const RowSum row{static_cast<double>(part.reference[r]), part.sum[r], saw_key(part, r)};
+      const RowSum row{static_cast<double>(part.running_max[r]), part.sum[r], saw_key(part, r)};
       write_row_result(call, place, row, item(i).output, [&](double factor, float* to) {
-        call.kernels.narrow(nullptr, out(first, r), factor, call.value_dim, to);
+        call.kernels.vectors.narrow(nullptr, out(first, r), factor, call.value_dim, to);
       });
       return;
     }
@@ -141,14 +141,14 @@ class DecodeRun {
     const std::span<const DecodePart> parts(parts_ + first, static_cast<std::size_t>(splits));
     RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
     for (const DecodePart& part : parts) {
-      row.max = std::max(row.max, static_cast<double>(part.reference[r]));
+      row.max = std::max(row.max, static_cast<double>(part.running_max[r]));
       row.saw_key |= saw_key(part, r);
     }
     std::fill_n(wide, call.value_dim, 0.0);
     for (Index i = 0; i < splits; ++i) {
       const DecodePart& part = parts[static_cast<std::size_t>(i)];
-      if (part.reference[r] == minus_infinity && part.sum[r] == 0) continue;
-      const double factor = std::exp2(static_cast<double>(part.reference[r]) - row.max);
+      if (part.running_max[r] == minus_infinity && part.sum[r] == 0) continue;
+      const double factor = std::exp2(static_cast<double>(part.running_max[r]) - row.max);
       row.sum += part.sum[r] * factor;
       const float* from = out(first + i, r);
       for (Index c = 0; c < call.value_dim; ++c) wide[c] += static_cast<double>(from[c]) * factor;
@@ -160,24 +160,24 @@ class DecodeRun {
   Index first_part(Index i, Index kv_head) const {
     return places_[i].first + kv_head * places_[i].splits;
   }
-  Index width() const { return thin_width(item(0).call); }
+  Index width() const { return decode_width(item(0).call); }
   float* out(Index part, Index r) { return outs_ + (part * most_rows_ + r) * width(); }
 
   std::span<const DecodeItem> items_;
-  Place one_place_;     // of a batch of one
-  Buffer<Place> room_;  // of a larger batch
-  Place* places_;       // of each item
-  Desk desk_;
+  Place one_place_;            // of a batch of one
+  Buffer<Place> more_places_;  // of a larger batch
+  Place* places_;              // of each item
+  Scratch scratch_;
   DecodePart* parts_;
   float* outs_;  // [parts][most_rows][width]
   Index part_count_ = 0, most_rows_ = 0, bytes_ = 0;
 };
 
-/// The calls of some jobs, what they read, and their batch items.
+/// The calls of some jobs, their keys and their batch items.
 class DecodeBatch {
  public:
   explicit DecodeBatch(std::span<const Job> jobs)
-      : memory_(scratch_, sizeof scratch_),
+      : memory_(inside_, sizeof inside_),
         calls_(&memory_),
         operands_(&memory_),
         cached_(&memory_),
@@ -200,7 +200,7 @@ class DecodeBatch {
     const Call& call = calls_.emplace_back(job.request);
     if (job.request.cached) {
       const auto& [options, cache, tokens, number] = *job.request.cached;
-      CachedKeys(call, *cache, *tokens).check_visits(job.request.where, *call.plan);
+      check_visits(job.request.where, *cache, *tokens, *call.plan);
       items_.push_back({call, 0, cached_.emplace_back(*cache, *tokens), job.output});
       return;
     }
@@ -208,18 +208,18 @@ class DecodeBatch {
       items_.push_back({call, item, operands_.emplace_back(call, item), job.output});
   }
 
-  std::byte scratch_[2048];  // enough for an item or two
+  std::byte inside_[2048];  // enough for an item or two
   std::pmr::monotonic_buffer_resource memory_;
   std::pmr::deque<Call> calls_;  // none of them moves
-  std::pmr::vector<OperandThinKeys> operands_;
-  std::pmr::vector<CachedThinKeys> cached_;
+  std::pmr::vector<RowKeys> operands_;
+  std::pmr::vector<PageKeys> cached_;
   std::pmr::vector<DecodeItem> items_;
 };
 
-/// Keys of full pages that are multiplied as they are stored.
-bool multiplies_int8(const Call& call, const Request& request) {
-  return request.cached && !call.rule.has_softcap() && !call.rule.has_diagonal() &&
-         byte_kernels_for(request.cached->options.type, call.kernels) != nullptr;
+/// Whether full pages are multiplied as they are stored.
+bool attends_int8_pages(const Call& call, const Request& request) {
+  return request.cached && !call.score_rule.has_softcap() && !call.score_rule.has_diagonal() &&
+         multiplies_int8(request.cached->options.type, call.kernels);
 }
 
 }  // namespace
@@ -236,9 +236,10 @@ std::string describe_decode(const Request& request) {
   const Call call(request);
   const Index parts = splits_for(visited_tiles(call));
   return "kernel    f32 over keys and values where they are, exact online softmax\nwork      " +
-         std::to_string(thin_rows_of(call)) + " query rows of a key head together, its keys in " +
-         std::to_string(parts) + " part" + (parts == 1 ? "" : "s") + " joined in order" +
-         (multiplies_int8(call, request) ? ", full pages multiplied as int8" : "") + "\n";
+         std::to_string(rows_per_kv_head(call)) +
+         " query rows of a key head together, its keys in " + std::to_string(parts) + " part" +
+         (parts == 1 ? "" : "s") + " joined in order" +
+         (attends_int8_pages(call, request) ? ", full pages multiplied as int8" : "") + "\n";
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,12 +8,12 @@
 #include "attention/route_trace.h"
 #include "kernels/context.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// One item of a batch: what is computed, where its rows begin among all, and where they go.
+/// One item of a batch, where its rows begin among all, and where they go.
 struct Item {
-  FewKeys few;
+  ShortContextHeads heads;
   Index first_row;
   const ForwardOutput* output;
 };
@@ -24,21 +24,21 @@ Index size_of_number(const View& view) {
 }
 
 /// What one item reads of keys and values.
-Index bytes_of(const FewKeys& few) {
-  return few.heads * few.count * (few.dim + few.value_dim) * Index{sizeof(float)};
+Index bytes_of(const ShortContextHeads& heads) {
+  return heads.heads * heads.keys.count * (heads.dim + heads.value_dim) * Index{sizeof(float)};
 }
 
 /// One key head of an item.
-FewKeys head_of(const FewKeys& all, Index head) {
+ShortContextHeads head_of(const ShortContextHeads& all, Index head) {
   const auto moved = [](const void* at, Index bytes) {
     return static_cast<const void*>(static_cast<const std::byte*>(at) + bytes);
   };
-  const auto moved_rows = [&](FewRows rows, Index bytes) {
+  const auto moved_rows = [&](StoredRows rows, Index bytes) {
     rows.data = moved(rows.data, bytes);
     if (rows.scales != nullptr) rows.scales += bytes / Index{sizeof(float)};
     return rows;
   };
-  FewKeys one = all;
+  ShortContextHeads one = all;
   const Index row = head * all.group;
   one.q = moved(all.q, row * all.q_step);
   one.out = static_cast<std::byte*>(all.out) + row * all.out_step;
@@ -52,63 +52,60 @@ FewKeys head_of(const FewKeys& all, Index head) {
 }
 
 void write_lse(const Item& item, float* lse) {
-  for (Index r = 0; r < item.few.heads * item.few.group; ++r)
+  for (Index r = 0; r < item.heads.heads * item.heads.group; ++r)
     lse[item.first_row + r] = static_cast<float>(
-        (static_cast<double>(item.few.max[r]) + std::log2(item.few.sum[r])) * ln_2);
+        (static_cast<double>(item.heads.max[r]) + std::log2(item.heads.sum[r])) * ln_2);
 }
 
-/// Whether a cache keeps all of them in rows: in the page that is not full yet.
+/// Whether all of them are in the partial page of a cache, which has rows.
 bool in_partial_page(const CachedSequence& cached, Range range, Index tokens) {
   const Index first = range.begin / tile;
   if (first != (range.end - 1) / tile) return false;
   if (cached.tokens == nullptr) return first == tokens / tile;
   const Index page = cached.tokens->pages[static_cast<std::size_t>(first)];
-  return page != KvCache::Body::gone && cached.cache->is_open(page);
+  return page != KvCache::Impl::gone && cached.cache->is_partial(page);
 }
 
 /// Everything but where keys and values are.
-void set_queries(FewKeys& few, const AnyView& q, const AnyMutableView& out, Index item,
+void set_queries(ShortContextHeads& heads, const AnyView& q, const AnyMutableView& out, Index item,
                  Index kv_heads, const ShortContext& keys) {
-  few.q = q.row(item, 0, 0);
-  few.q_type = q.type();
-  few.q_step = q.stride(1) * size_of_number(q);
-  few.out = out.row(item, 0, 0);
-  few.out_type = out.type();
-  few.out_step = out.stride(1) * size_of_number(out);
-  few.heads = kv_heads;
-  few.group = q.heads() / kv_heads;
-  few.count = keys.range.end - keys.range.begin;
-  few.dim = q.dim();
-  few.value_dim = out.dim();
-  few.factor = keys.factor;
-  few.max = nullptr;
-  few.sum = nullptr;
+  heads.q = q.row(item, 0, 0);
+  heads.q_type = q.type();
+  heads.q_step = q.stride(1) * size_of_number(q);
+  heads.out = out.row(item, 0, 0);
+  heads.out_type = out.type();
+  heads.out_step = out.stride(1) * size_of_number(out);
+  heads.heads = kv_heads;
+  heads.group = q.heads() / kv_heads;
+  heads.dim = q.dim();
+  heads.value_dim = out.dim();
+  heads.factor = keys.factor;
+  heads.max = nullptr;
+  heads.sum = nullptr;
 }
 
 /// Of the caller's memory.
-void set_operands(FewKeys& few, const Request& request, Index item, const Range& range) {
+void set_operands(ShortContextHeads& heads, const Request& request, Index item,
+                  const Range& range) {
   const auto rows = [&](const AnyView& operand) {
-    return FewRows{operand.row(item, 0, range.begin), operand.type(), operand.stride(2), nullptr};
+    return StoredRows{operand.row(item, 0, range.begin), operand.type(), operand.stride(2),
+                      range.end - range.begin};
   };
-  few.keys = rows(request.k);
-  few.values = rows(request.v);
-  few.key_step = request.k.stride(1) * size_of_number(request.k);
-  few.value_step = request.v.stride(1) * size_of_number(request.v);
+  heads.keys = rows(request.k);
+  heads.values = rows(request.v);
+  heads.key_step = request.k.stride(1) * size_of_number(request.k);
+  heads.value_step = request.v.stride(1) * size_of_number(request.v);
 }
 
-/// Of a page whose tokens are rows.
-void set_page(FewKeys& few, const CachedSequence& cached, const Range& range) {
-  const KvCache::Body& cache = *cached.cache;
-  const PageLayout& layout = cache.layout;
+/// Of a partial page.
+void set_page(ShortContextHeads& heads, const CachedSequence& cached, const Range& range) {
+  const KvCache::Impl& cache = *cached.cache;
   const Index page = cached.tokens->pages[static_cast<std::size_t>(range.begin / tile)];
   const PageHead head = cache.head(page, 0);
-  const Index slot = range.begin % tile;
-  const Type type = layout.type == CacheType::bf16 ? Type::bf16 : Type::f32;
-  few.keys = {layout.key_row(head, slot), type, layout.dim,
-              head.scales == nullptr ? nullptr : head.scales + slot};
-  few.values = {layout.value_row(head, slot), type, layout.value_dim,
-                head.scales == nullptr ? nullptr : head.scales + tile + slot};
-  few.key_step = few.value_step = layout.head_bytes;
+  const Index slot = range.begin % tile, count = range.end - range.begin;
+  heads.keys = cache.layout.key_rows(head, slot, count);
+  heads.values = cache.layout.value_rows(head, slot, count);
+  heads.key_step = heads.value_step = cache.layout.head_bytes;
 }
 
 Item item_of(const Job& job, Index i) {
@@ -117,11 +114,11 @@ Item item_of(const Job& job, Index i) {
   Item item;
   item.output = &job.output;
   item.first_row = job.output.first_row + i * r.q.heads();
-  set_queries(item.few, r.q, job.output.out, i, r.k.heads(), keys);
+  set_queries(item.heads, r.q, job.output.out, i, r.k.heads(), keys);
   if (r.cached) {
-    set_page(item.few, *r.cached, keys.range);
+    set_page(item.heads, *r.cached, keys.range);
   } else {
-    set_operands(item.few, r, i, keys.range);
+    set_operands(item.heads, r, i, keys.range);
   }
   return item;
 }
@@ -129,18 +126,19 @@ Item item_of(const Job& job, Index i) {
 void run(std::span<Item> items, const Context& context) {
   Index bytes = 0;
   for (Item& item : items) {
-    bytes += bytes_of(item.few);
+    bytes += bytes_of(item.heads);
     if (item.output->rows == nullptr) continue;
-    item.few.max = item.output->rows->max.data() + item.first_row;
-    item.few.sum = item.output->rows->sum.data() + item.first_row;
+    item.heads.max = item.output->rows->max.data() + item.first_row;
+    item.heads.sum = item.output->rows->sum.data() + item.first_row;
   }
-  const auto attend_few = kernels_of(context).attend_few;
+  const auto attend_short_context = kernels_of(context).decode.attend_short_context;
   if (bytes < bytes_worth_threads) {
-    for (const Item& item : items) attend_few(item.few);
+    for (const Item& item : items) attend_short_context(item.heads);
   } else {
-    const Index heads = items.front().few.heads;
+    const Index heads = items.front().heads.heads;
     for_each_task(context, std::ssize(items) * heads, [&](Index task, Index) {
-      attend_few(head_of(items[static_cast<std::size_t>(task / heads)].few, task % heads));
+      attend_short_context(
+          head_of(items[static_cast<std::size_t>(task / heads)].heads, task % heads));
     });
   }
   for (const Item& item : items)
@@ -152,7 +150,7 @@ void run(std::span<Item> items, const Context& context) {
 std::optional<ShortContext> short_context(const Request& r) {
   const Attention& how = r.how;
   const Lengths lengths{1, r.keys()};
-  const std::optional<Range> range = how.pattern.node()->range_of(asked(0, lengths));
+  const std::optional<Range> range = node_of(how.pattern)->range_of(query_position(0, lengths));
   if (!range || range->begin == range->end || range->end - range->begin > tile) return std::nullopt;
   if (r.cached && !in_partial_page(*r.cached, *range, r.keys())) return std::nullopt;
   if (how.plan && !(how.plan->lengths() == lengths && how.plan->pattern() == how.pattern))
@@ -190,4 +188,4 @@ std::string describe_short_context(const Request& request) {
          " keys and values where they are, exact softmax; no plan\n";
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,10 +6,10 @@
 
 #include "attention/dispatch.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-// One query over few keys whose score is a product alone: no plan, no tiles, no memory but that of
-// the results. A short call is over before those would be made.
+// One query over at most 64 keys whose score is a product alone: no plan, no tiles, no memory but
+// that of the results. A short call takes less time than making those would.
 
 /// Of a request whose score is a product alone; nothing if its keys are not short.
 std::optional<ShortContext> short_context(const Request& request);
@@ -19,4 +19,4 @@ const char* no_short_context(const Request& request);
 void run_short_context(std::span<const Job> jobs);
 std::string describe_short_context(const Request& request);
 
-}  // namespace rapt
+}  // namespace rapt::detail

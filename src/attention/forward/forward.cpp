@@ -5,40 +5,40 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <type_traits>
 
 #include "attention/forward/nonfinite_products.h"
-#include "attention/forward/packed_keys.h"
 #include "attention/forward/row_result.h"
 #include "attention/plan/visit_cursor.h"
 #include "attention/score/table_band.h"
 #include "attention/score/tile_logits.h"
 #include "attention/stats.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// Key tiles between two flushes into f64: at most sixteen partial sums, each of 64 keys, in one
 /// f32; half a percent of the time. Counted from the first key of all, not of the tile's visits: so
-/// a query has the same bits alone, in a chunk or in a whole prompt.
-constexpr int flush_interval_log2 = 4;
-/// Beside probabilities of eight bits twice as many are as good as exact.
-constexpr int pair_flush_interval_log2 = 5;
+/// a query has the same bits alone, in a chunk or in a whole prompt. Next to the rounding of bf16
+/// probabilities, twice as many are as good as exact.
+template <class T>
+constexpr int flush_interval_log2 = std::is_same_v<T, Bf16> ? 5 : 4;
 
-/// A tile of queries on its way past the keys.
+/// The online softmax of a tile of queries over the keys it visits.
+template <class T>
 class QueryTile {
  public:
   explicit QueryTile(const Call& call)
       : call_(call),
-        scoring_(call),
+        tiles_(tile_kernels<T>(call.kernels)),
+        logits_(call),
         relative_values_(call.relative_values.get(), call.kernels),
-        width_(call.padded(call.value_dim)),
-        flush_interval_log2_(call.pairs == nullptr ? flush_interval_log2
-                                                   : pair_flush_interval_log2),
-        late_factor_(call.pairs == nullptr ? 1 : call.rule.kept_factor()),
-        probabilities_(call.pairs == nullptr ? 0 : tile * tile),
-        reference_(tile),
+        width_(packed_width<T>(call.kernels, call.value_dim)),
+        late_factor_(is_bf16 ? call.score_rule.kept_factor() : 1),
+        probabilities_(is_bf16 ? tile * tile : 0),
+        running_max_(tile),
         lane_sums_(tile * max_lanes),
         sums_(tile),
         out_(tile * width_),
@@ -57,11 +57,11 @@ class QueryTile {
     query_tile_ = query_tile;
     stretch_ = 0;
     saw_key_ = 0;
-    scoring_.take_queries(item, head, query_tile);
-    std::fill(reference_.begin(), reference_.end(), minus_infinity);
+    logits_.load_queries(item, head, query_tile);
+    std::fill(running_max_.begin(), running_max_.end(), minus_infinity);
     std::fill(lane_sums_.begin(), lane_sums_.end(), 0.0f);
     std::fill(out_.begin(), out_.end(), 0.0f);
-    state_ = {reference_.data(),
+    state_ = {running_max_.data(),
               lane_sums_.data(),
               sums_.data(),
               out_.data(),
@@ -78,104 +78,107 @@ class QueryTile {
     std::fill(first_key_.begin(), first_key_.end(), -std::numeric_limits<double>::infinity());
   }
 
-  /// One visit: S = Q K', P and the running softmax, O += P V. `scores` is room for a tile.
-  void visit(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    const Index stretch = key_tile >> flush_interval_log2_;
+  /// One visit: S = Q K', P and the online softmax, O += P V. `scores` is scratch for a tile.
+  void visit(const PackedTile<T>& packed, Index key_tile, std::int32_t mask_id, float* scores) {
+    const Index stretch = key_tile >> flush_interval_log2<T>;
     if (stretch != stretch_) {
-      if (saw_key_ != 0) call_.kernels.flush(state_, scoring_.rows());
+      if (saw_key_ != 0) call_.kernels.score.flush(state_, logits_.rows());
       stretch_ = stretch;
     }
-    if (call_.pairs == nullptr) {
-      absorb(packed, key_tile, mask_id, scores);
+    if constexpr (is_bf16) {
+      attend_bf16(packed, key_tile, mask_id, scores);
     } else {
-      absorb_pairs(packed, key_tile, mask_id, scores);
+      attend_f32(packed, key_tile, mask_id, scores);
     }
   }
 
   void finish(const ForwardOutput& output) {
-    for (Index r = 0; r < scoring_.rows(); ++r) finish(r, output);
+    for (Index r = 0; r < logits_.rows(); ++r) finish(r, output);
   }
 
  private:
-  void absorb(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    const Kernels& kernels = call_.kernels;
-    const Index rows = scoring_.rows();
-    scoring_.logits(packed.keys, key_tile, mask_id, scores);
-    const TileMask& mask = scoring_.mask();
+  static constexpr bool is_bf16 = std::is_same_v<T, Bf16>;
+
+  void attend_f32(const PackedTile<T>& packed, Index key_tile, std::int32_t mask_id,
+                  float* scores) {
+    const Index rows = logits_.rows();
+    logits_.logits(packed.keys, key_tile, mask_id, scores);
+    const TileMask& mask = logits_.mask();
     saw_key_ |= mask.rows_that_see();
     if (call_.how.stats) {
-      kernels.absorb_stats(scores, rows, mask.clips(), mask.words(), state_,
-                           call_.distance(query_tile_, key_tile));
+      tiles_.online_softmax_stats(scores, rows, mask.clips(), mask.words(), state_,
+                                  call_.distance(query_tile_, key_tile));
       if (key_tile == 0) note_first_key(mask.clips(), scores);
     } else {
-      kernels.absorb(scores, rows, mask.clips(), mask.words(), state_);
+      tiles_.online_softmax(scores, rows, mask.clips(), mask.words(), state_);
     }
-    if (call_.rule.has_dropout()) {
-      kernels.drop(scores, rows,
-                   call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
-    }
-    gather(kernels, scores, {packed.values, width_, packed.finite}, mask, rows, out_.data());
+    if (call_.score_rule.has_dropout())
+      call_.kernels.score.dropout(scores, rows, dropout_tile(key_tile));
+    accumulate_values(tiles_, scores, {packed.values, width_, packed.finite}, mask, rows,
+                      out_.data());
     relative_values_.add(scores, mask, rows, call_.distance(query_tile_, key_tile), out_.data());
   }
 
-  void absorb_pairs(const PackedTile& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    const bool alone = scoring_.is_plain() && !call_.rule.has_dropout();
-    if (alone) {
-      scoring_.take_mask(key_tile, mask_id);
-      if (packed.finite || scoring_.mask().whole()) return visit_alone(packed, scores);
+  void attend_bf16(const PackedTile<T>& packed, Index key_tile, std::int32_t mask_id,
+                   float* scores) {
+    if (logits_.is_plain() && !call_.score_rule.has_dropout()) {
+      logits_.load_mask(key_tile, mask_id);
+      if (packed.finite || logits_.mask().whole()) return attend_fused(packed, scores);
     }
-    absorb_in_steps(packed, key_tile, mask_id, scores);
+    attend_in_steps(packed, key_tile, mask_id, scores);
   }
 
-  /// Nothing but products and softmax: the kernels do it in one go.
-  void visit_alone(const PackedTile& packed, float* scores) {
-    const TileMask& mask = scoring_.mask();
+  /// Products and softmax and nothing more: one kernel does both.
+  void attend_fused(const PackedTile<T>& packed, float* scores) {
+    const TileMask& mask = logits_.mask();
     saw_key_ |= mask.rows_that_see();
-    call_.pairs->visit({.queries = scoring_.left(),
-                        .depth = call_.pair_depth(call_.dim),
-                        .keys = packed.keys.pairs,
-                        .values = packed.value_pairs,
-                        .rows = scoring_.rows(),
-                        .masks = mask.words(),
-                        .factors = scoring_.narrow_factors(),
-                        .scores = scores,
-                        .probabilities = probabilities_.data()},
-                       state_);
+    tiles_.forward({.queries = logits_.queries(),
+                    .depth = logits_.depth(),
+                    .keys = packed.keys,
+                    .values = packed.values,
+                    .rows = logits_.rows(),
+                    .masks = mask.words(),
+                    .factors = logits_.f32_factors(),
+                    .scores = scores,
+                    .probabilities = probabilities_.data()},
+                   state_);
   }
 
-  void absorb_in_steps(const PackedTile& packed, Index key_tile, std::int32_t mask_id,
+  void attend_in_steps(const PackedTile<T>& packed, Index key_tile, std::int32_t mask_id,
                        float* scores) {
-    const PairKernels& pairs = *call_.pairs;
-    const Index rows = scoring_.rows();
-    const bool plain = scoring_.is_plain();
+    const Index rows = logits_.rows();
+    const bool plain = logits_.is_plain();
     if (plain) {
-      scoring_.take_mask(key_tile, mask_id);
-      scoring_.products(packed.keys, scores);
+      logits_.load_mask(key_tile, mask_id);
+      logits_.products(packed.keys, scores);
     } else {
-      scoring_.logits(packed.keys, key_tile, mask_id, scores);
+      logits_.logits(packed.keys, key_tile, mask_id, scores);
     }
-    const TileMask& mask = scoring_.mask();
+    const TileMask& mask = logits_.mask();
     saw_key_ |= mask.rows_that_see();
-    pairs.absorb(scores, rows, mask.clips(), mask.words(),
-                 plain ? scoring_.narrow_factors() : nullptr, state_, probabilities_.data());
-    if (call_.rule.has_dropout()) {
+    tiles_.online_softmax(scores, rows, mask.clips(), mask.words(),
+                          plain ? logits_.f32_factors() : nullptr, state_, probabilities_.data());
+    if (call_.score_rule.has_dropout()) {
       // What is kept gets its factor at the end: here it would be rounded a second time.
       std::fill(scores, scores + rows * tile, 1.0f);
-      call_.kernels.drop(scores, rows,
-                         call_.rule.drop_tile(item_ * call_.heads + head_, query_tile_, key_tile));
-      pairs.erase(scores, rows, probabilities_.data());
+      call_.kernels.score.dropout(scores, rows, dropout_tile(key_tile));
+      tiles_.zero_dropped(scores, rows, probabilities_.data());
     }
-    gather(pairs, probabilities_.data(), {packed.value_pairs, width_, packed.finite}, mask, rows,
-           out_.data());
+    accumulate_values(tiles_, probabilities_.data(), {packed.values, width_, packed.finite}, mask,
+                      rows, out_.data());
   }
 
-  /// log2 of key 0's unnormalised probability, while the reference it is measured from is known.
+  DropoutTile dropout_tile(Index key_tile) const {
+    return call_.score_rule.dropout_tile(item_ * call_.heads + head_, query_tile_, key_tile);
+  }
+
+  /// log2 of key 0's unnormalised probability, while the running max it is relative to is known.
   void note_first_key(const Clip* clips, const float* scores) {
-    for (Index r = 0; r < scoring_.rows(); ++r) {
+    for (Index r = 0; r < logits_.rows(); ++r) {
       const bool there =
           clips == nullptr || (clips[r / strip].begin == 0 && clips[r / strip].end > 0);
       first_key_[r] = there ? std::log2(static_cast<double>(scores[r * tile])) +
-                                  static_cast<double>(reference_[r])
+                                  static_cast<double>(running_max_[r])
                             : -std::numeric_limits<double>::infinity();
     }
   }
@@ -186,10 +189,10 @@ class QueryTile {
     const double sum = (state_.wide_used ? sums_[r] : 0) +
                        sum_of_lanes(lane_sums_.data() + r * max_lanes, call_.kernels.lanes);
     const RowPlace place{item_, head_, query_tile_ * tile + r};
-    const RowSum row{static_cast<double>(reference_[r]), sum, saw_key(r)};
+    const RowSum row{static_cast<double>(running_max_[r]), sum, saw_key(r)};
     const Denominator all =
         write_row_result(call_, place, row, output, [&](double factor, float* out) {
-          call_.kernels.finish(state_, r, factor * late_factor_, call_.value_dim, out);
+          call_.kernels.score.finish(state_, r, factor * late_factor_, call_.value_dim, out);
         });
     if (output.stats != nullptr) {
       const Index at = output.first_row + call_.row(item_, head_, place.query);
@@ -198,17 +201,17 @@ class QueryTile {
   }
 
   const Call& call_;
-  Scoring scoring_;
-  TableGather relative_values_;
+  const TileKernels<T>& tiles_;
+  TileLogits<T> logits_;
+  TableAccumulator relative_values_;
   Index width_;
   Index item_ = 0, head_ = 0, query_tile_ = 0;
   SoftmaxTile state_{};
-  int flush_interval_log2_;
   double late_factor_;  // of everything that dropout kept
   Index stretch_ = 0;
   std::uint64_t saw_key_ = 0;   // a bit per row
-  Buffer<Bf16> probabilities_;  // [64][64], where pairs multiply
-  Buffer<float> reference_, lane_sums_;
+  Buffer<Bf16> probabilities_;  // [64][64], of bf16
+  Buffer<float> running_max_, lane_sums_;
   Buffer<double> sums_;
   Buffer<float> out_;
   Buffer<double> wide_;
@@ -216,25 +219,27 @@ class QueryTile {
   Buffer<double> stats_, first_key_;
 };
 
-/// One thread's share: a few neighbouring query tiles side by side, so that a tile of keys and
-/// values is used by all of them while it is in the second cache.
+/// The work of one thread: a few neighbouring query tiles together, so that all of them use a tile
+/// of keys and values while it is in the second cache.
+template <class T>
 class ForwardWorker {
  public:
-  ForwardWorker(const Call& call, KeySource& keys)
+  ForwardWorker(const Call& call, KeySource<T>& keys)
       : call_(call),
         keys_(keys),
         group_(forward_group(call)),
-        room_(together * packed_room(call)),
+        packed_size_(packed_tile_size<T>(call)),
+        packed_(together * packed_size_),
         scores_(tile * tile) {
     for (Index i = 0; i < std::min(group_, call.query_tiles()); ++i) {
-      queries_.push_back(std::make_unique<QueryTile>(call));
+      queries_.push_back(std::make_unique<QueryTile<T>>(call));
     }
   }
 
   void run(Index item, Index head, Index group, const ForwardOutput& output) {
     const Index first = group * group_;
     const Index count = std::min(group_, call_.query_tiles() - first);
-    VisitCursor storage[most_forward_group], behind[most_forward_group];
+    VisitCursor storage[max_forward_group], behind[max_forward_group];
     const std::span<VisitCursor> cursors(storage, static_cast<std::size_t>(count));
     for (Index i = 0; i < count; ++i) {
       storage[i] = behind[i] = VisitCursor(call_.plan->visits(first + i));
@@ -247,19 +252,19 @@ class ForwardWorker {
     while (j >= 0) {
       Index taken = 0;
       for (; j >= 0 && taken < together; j = next_tile(cursors, j + 1)) {
-        float* room = room_.data() + taken * packed_room(call_);
-        some[taken++] = {j, keys_.get(item, call_.kv_head(head), j, room)};
-        keys_.expect(item, call_.kv_head(head), j + 1);
+        T* scratch = packed_.data() + taken * packed_size_;
+        some[taken++] = {j, keys_.get(item, call_.kv_head(head), j, scratch)};
+        keys_.prefetch(item, call_.kv_head(head), j + 1);
         if (soon < std::min(first + 2 * group_, call_.query_tiles()))
-          expect_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
-        if (output.rounds != nullptr && due < first + count) output.rounds->expect(due++);
+          prefetch_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
+        if (output.rounds != nullptr && due < first + count) output.rounds->prefetch(due++);
       }
       for (Index i = 0; i < count; ++i)
         visit(i, behind[i], {some, static_cast<std::size_t>(taken)});
     }
     if (output.rounds != nullptr) output.rounds->enter(group);
     for (Index i = 0; i < count; ++i) query(i).finish(output);
-    if (output.rounds != nullptr) output.rounds->leave();
+    if (output.rounds != nullptr) output.rounds->release();
   }
 
  private:
@@ -268,10 +273,10 @@ class ForwardWorker {
   static constexpr Index together = 4;
   struct KeyTile {
     Index number;
-    PackedTile packed;
+    PackedTile<T> packed;
   };
 
-  QueryTile& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
+  QueryTile<T>& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
 
   void visit(Index i, VisitCursor& cursor, std::span<const KeyTile> keys) {
     for (const KeyTile& key_tile : keys) {
@@ -281,10 +286,11 @@ class ForwardWorker {
   }
 
   const Call& call_;
-  KeySource& keys_;
+  KeySource<T>& keys_;
   Index group_;
-  Buffer<float> room_;
-  std::vector<std::unique_ptr<QueryTile>> queries_;
+  Index packed_size_;  // of a tile of keys and values
+  Buffer<T> packed_;
+  std::vector<std::unique_ptr<QueryTile<T>>> queries_;
   Buffer<float> scores_;
 };
 
@@ -307,27 +313,31 @@ std::vector<Index> order_of_groups(const Plan& plan, Index group, bool ascending
 
 }  // namespace
 
-void run_forward(const Call& call, KeySource& keys, const ForwardOutput& output) {
+template <class T>
+void run_forward(const Call& call, KeySource<T>& keys, const ForwardOutput& output) {
   if (call.rows() == 0) return;
-  Crew<ForwardWorker> crew(call.context);
+  Workers<ForwardWorker<T>> workers(call.context);
   const std::vector<Index> order =
       order_of_groups(*call.plan, forward_group(call), output.rounds != nullptr);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
   const Index groups = static_cast<Index>(order.size());
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
-    const Index owner = task / groups;
-    const PairSession session(call.pairs);
+    const Index batch_head = task / groups;
+    const ProductSession<T> session(call.kernels);
     try {
-      crew.get(worker, call, keys)
-          .run(owner / call.heads, owner % call.heads,
+      workers.get(worker, call, keys)
+          .run(batch_head / call.heads, batch_head % call.heads,
                order[static_cast<std::size_t>(task % groups)], output);
     } catch (...) {
-      if (output.rounds != nullptr) output.rounds->give_up(std::current_exception());
+      if (output.rounds != nullptr) output.rounds->abort(std::current_exception());
       throw;
     }
-    keys.leave(owner / call.heads, call.kv_head(owner % call.heads));
+    keys.release(batch_head / call.heads, call.kv_head(batch_head % call.heads));
   });
 }
 
-}  // namespace rapt
+template void run_forward(const Call& call, KeySource<float>& keys, const ForwardOutput& output);
+template void run_forward(const Call& call, KeySource<Bf16>& keys, const ForwardOutput& output);
+
+}  // namespace rapt::detail

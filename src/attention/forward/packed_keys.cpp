@@ -2,96 +2,108 @@
 
 #include <thread>
 
-namespace rapt {
+namespace rapt::detail {
+namespace {
 
-PackedKeys::PackedKeys(const Call& call, Index tasks)
+/// Rows of keys and values, and where they are packed.
+template <class T>
+struct KeysToPack {
+  InputRows k, v;
+  Index dim, value_dim;
+  Index depth, width;  // packed
+  T *keys, *values;
+};
+
+bool pack_keys(const TileKernels<float>& tiles, const KeysToPack<float>& from) {
+  tiles.pack_panels(from.k, from.dim, nullptr, from.keys);
+  return tiles.pack_rows(from.v, from.value_dim, nullptr, from.values);
+}
+
+bool pack_keys(const TileKernels<Bf16>& tiles, const KeysToPack<Bf16>& from) {
+  tiles.pack_panels(from.k, from.dim, from.depth / 2, from.keys);
+  return tiles.pack_rows(from.v, from.value_dim, from.width, from.values);
+}
+
+}  // namespace
+
+template <class T>
+PackedKeys<T>::PackedKeys(const Call& call, Index tasks)
     : call_(call),
       kv_heads_(call.kv_heads),
       tiles_(call.key_tiles()),
-      key_size_(tile * (call.pairs == nullptr ? call.dim : call.pair_depth(call.dim))),
-      value_size_(tile * call.padded(call.value_dim)),
+      depth_(packed_depth<T>(call.kernels, call.dim)),
+      width_(packed_width<T>(call.kernels, call.value_dim)),
+      key_size_(tile * depth_),
+      value_size_(tile * width_),
       states_(static_cast<std::size_t>(checked_product({call.batch, call.kv_heads, tiles_}))),
       heads_(static_cast<std::size_t>(call.batch * call.kv_heads)) {
   for (std::atomic<State>& state : states_) state.store(State::raw, std::memory_order_relaxed);
   for (Head& head : heads_) head.tasks.store(tasks, std::memory_order_relaxed);
 }
 
-PackedKeys::Room& PackedKeys::room_of(Index owner) {
-  Head& head = heads_[static_cast<std::size_t>(owner)];
-  if (Room* room = head.room.load(std::memory_order_acquire)) return *room;
+template <class T>
+typename PackedKeys<T>::HeadTiles& PackedKeys<T>::tiles_of(Index batch_head) {
+  Head& head = heads_[static_cast<std::size_t>(batch_head)];
+  if (HeadTiles* tiles = head.tiles.load(std::memory_order_acquire)) return *tiles;
   const std::lock_guard lock(mutex_);
-  if (Room* room = head.room.load(std::memory_order_relaxed)) return *room;
-  if (free_rooms_.empty()) {
-    auto room = std::make_unique<Room>();
-    const Index keys = checked_product({tiles_, key_size_});
-    const Index values = checked_product({tiles_, value_size_});
-    if (call_.pairs == nullptr) {
-      room->keys = Buffer<float>(keys);
-      room->values = Buffer<float>(values);
-    } else {
-      room->key_pairs = Buffer<Bf16>(keys);
-      room->value_pairs = Buffer<Bf16>(values);
-    }
-    free_rooms_.reserve(rooms_.size() + 1);  // leave() must not fail
-    free_rooms_.push_back(room.get());
-    rooms_.push_back(std::move(room));
+  if (HeadTiles* tiles = head.tiles.load(std::memory_order_relaxed)) return *tiles;
+  if (free_tiles_.empty()) {
+    auto tiles = std::make_unique<HeadTiles>();
+    tiles->keys = Buffer<T>(checked_product({tiles_, key_size_}));
+    tiles->values = Buffer<T>(checked_product({tiles_, value_size_}));
+    free_tiles_.reserve(all_tiles_.size() + 1);  // release() must not fail
+    free_tiles_.push_back(tiles.get());
+    all_tiles_.push_back(std::move(tiles));
   }
-  Room* room = free_rooms_.back();
-  free_rooms_.pop_back();
-  head.room.store(room, std::memory_order_release);
-  return *room;
+  HeadTiles* tiles = free_tiles_.back();
+  free_tiles_.pop_back();
+  head.tiles.store(tiles, std::memory_order_release);
+  return *tiles;
 }
 
-void PackedKeys::leave(Index item, Index kv_head) {
+template <class T>
+void PackedKeys<T>::release(Index item, Index kv_head) {
   Head& head = heads_[static_cast<std::size_t>(item * kv_heads_ + kv_head)];
   if (head.tasks.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   const std::lock_guard lock(mutex_);
-  if (Room* room = head.room.exchange(nullptr)) free_rooms_.push_back(room);
+  if (HeadTiles* tiles = head.tiles.exchange(nullptr)) free_tiles_.push_back(tiles);
 }
 
-PackedTile PackedKeys::get(Index item, Index kv_head, Index key_tile, float*) {
-  const Index owner = item * kv_heads_ + kv_head;
-  Room& room = room_of(owner);
-  std::atomic<State>& state = states_[static_cast<std::size_t>(owner * tiles_ + key_tile)];
+template <class T>
+PackedTile<T> PackedKeys<T>::get(Index item, Index kv_head, Index key_tile, T*) {
+  const Index batch_head = item * kv_heads_ + kv_head;
+  HeadTiles& tiles = tiles_of(batch_head);
+  std::atomic<State>& state = states_[static_cast<std::size_t>(batch_head * tiles_ + key_tile)];
   State seen = state.load(std::memory_order_acquire);
   if (seen == State::raw && state.compare_exchange_strong(seen, State::busy)) {
-    seen = pack(item, kv_head, key_tile, room);
+    seen = pack(item, kv_head, key_tile, tiles);
     state.store(seen, std::memory_order_release);
   }
   while (seen == State::busy) {
     std::this_thread::yield();
     seen = state.load(std::memory_order_acquire);
   }
-  const bool finite = seen == State::finite;
-  if (call_.pairs != nullptr) {
-    return {.keys = {.pairs = room.key_pairs.data() + key_tile * key_size_},
-            .values = nullptr,
-            .value_pairs = room.value_pairs.data() + key_tile * value_size_,
-            .finite = finite};
-  }
-  return {.keys = {.panels = room.keys.data() + key_tile * key_size_},
-          .values = room.values.data() + key_tile * value_size_,
-          .value_pairs = nullptr,
-          .finite = finite};
+  return {tiles.keys.data() + key_tile * key_size_, tiles.values.data() + key_tile * value_size_,
+          seen == State::finite};
 }
 
-PackedKeys::State PackedKeys::pack(Index item, Index kv_head, Index key_tile, Room& room) {
-  const Kernels& kernels = call_.kernels;
+template <class T>
+typename PackedKeys<T>::State PackedKeys<T>::pack(Index item, Index kv_head, Index key_tile,
+                                                  HeadTiles& to) {
   const Index count = call_.tile_keys(key_tile);
-  const InputRows k = rows_of(call_.k, item, kv_head, key_tile * tile, count);
-  const InputRows v = rows_of(call_.v, item, kv_head, key_tile * tile, count);
-  bool finite = true;
-  if (call_.pairs == nullptr) {
-    kernels.pack_panels(k, call_.dim, nullptr, room.keys.data() + key_tile * key_size_);
-    finite =
-        kernels.pack_rows(v, call_.value_dim, nullptr, room.values.data() + key_tile * value_size_);
-  } else {
-    kernels.pack_key_pairs(k, call_.dim, call_.pair_depth(call_.dim) / 2,
-                           room.key_pairs.data() + key_tile * key_size_);
-    finite = kernels.pack_value_pairs(v, call_.value_dim, call_.padded(call_.value_dim),
-                                      room.value_pairs.data() + key_tile * value_size_);
-  }
+  const bool finite = pack_keys(tile_kernels<T>(call_.kernels),
+                                {.k = rows_of(call_.k, item, kv_head, key_tile * tile, count),
+                                 .v = rows_of(call_.v, item, kv_head, key_tile * tile, count),
+                                 .dim = call_.dim,
+                                 .value_dim = call_.value_dim,
+                                 .depth = depth_,
+                                 .width = width_,
+                                 .keys = to.keys.data() + key_tile * key_size_,
+                                 .values = to.values.data() + key_tile * value_size_});
   return finite ? State::finite : State::special;
 }
 
-}  // namespace rapt
+template class PackedKeys<float>;
+template class PackedKeys<Bf16>;
+
+}  // namespace rapt::detail

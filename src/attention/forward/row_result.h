@@ -6,7 +6,7 @@
 
 #include "attention/forward/forward.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 struct RowPlace {
   Index item, head, query;
@@ -38,14 +38,14 @@ struct Denominator {
 
 inline Denominator denominator(const Call& call, Index head, const RowSum& row) {
   constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
-  if (!call.rule.has_sinks() || !row.saw_key) {
-    // Keys in sight, but every logit -inf: 0 / 0, and not the row that sees nothing.
+  if (!call.score_rule.has_sinks() || !row.saw_key) {
+    // Visible keys, but every logit is -inf: 0 / 0, unlike a row that sees nothing.
     const bool undefined = row.saw_key && row.max == minus_infinity;
     return {row.max, undefined ? std::numeric_limits<double>::quiet_NaN() : row.sum};
   }
   // The new maximum is rounded to the f32 that rows keep; the sink's own term makes up for the
   // rounding.
-  const double sink = call.rule.sink_log2(head);
+  const double sink = call.score_rule.sink_log2(head);
   const double most = sink > row.max ? static_cast<double>(static_cast<float>(sink)) : row.max;
   return {most, row.sum * std::exp2(row.max - most) + std::exp2(sink - most)};
 }
@@ -79,4 +79,4 @@ Denominator write_row_result(const Call& call, const RowPlace& place, const RowS
   return all;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

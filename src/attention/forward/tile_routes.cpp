@@ -6,78 +6,87 @@
 #include "kernels/bf16_kernels.h"
 #include "kernels/cpu_features.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
+template <class T>
 void run(const Call& call, const Job& job) {
   if (call.rows() == 0) return;
   if (job.request.cached) {
-    CachedKeys keys(call, *job.request.cached->cache, *job.request.cached->tokens);
-    return run_forward(call, keys, job.output);
+    CachedKeys<T> keys(*job.request.cached->cache, *job.request.cached->tokens);
+    return run_forward<T>(call, keys, job.output);
   }
-  PackedKeys keys(call, call.group * divide_up(call.query_tiles(), forward_group(call)));
-  run_forward(call, keys, job.output);
+  PackedKeys<T> keys(call, call.group * divide_up(call.query_tiles(), forward_group(call)));
+  run_forward<T>(call, keys, job.output);
 }
 
 /// Every call is made, and so checked, before any is computed.
-void run_tiles(std::span<const Job> jobs, const PairKernels* bf16) {
+template <class T>
+void run_tiles(std::span<const Job> jobs) {
   std::deque<Call> calls;
   for (const Job& job : jobs) {
-    const Call& call = calls.emplace_back(job.request, bf16);
+    const Call& call = calls.emplace_back(job.request);
     if (const auto& cached = job.request.cached)
-      CachedKeys(call, *cached->cache, *cached->tokens).check_visits(job.request.where, *call.plan);
+      check_visits(job.request.where, *cached->cache, *cached->tokens, *call.plan);
   }
   for (const Job& job : jobs) {
-    run(calls.front(), job);
+    run<T>(calls.front(), job);
     calls.pop_front();
   }
 }
 
-/// Why the tile unit is not in these kernels.
-std::string why_no_tile_unit(const Kernels& kernels) {
+/// Why these kernels do not use AMX.
+std::string why_no_amx(const Kernels& kernels) {
   return amx().usable ? std::string("AMX is there, but not in ") + kernels.name : amx().why_not;
 }
 
-std::string bf16_text(const Request& request) {
+std::string bf16_operands(const Request& request) {
   const Kernels& kernels = kernels_of(request.context);
-  const bool tile_unit = kernels.pairs == pair_kernels_of(PairEngine::tiles);
-  return std::string("bf16, multiplied as they are by ") + kernels.pairs->engine +
+  const bool uses_amx = kernels.bf16 == bf16_kernels_of(Bf16Engine::amx);
+  return std::string("bf16, multiplied as they are by ") + kernels.bf16->engine +
          ", summed in f32; probabilities rounded to bf16" +
-         (tile_unit ? "" : "; " + why_no_tile_unit(kernels));
+         (uses_amx ? "" : "; " + why_no_amx(kernels));
 }
 
-std::string operand_text(const Request& request) {
+std::string f32_operands(const Request& request) {
   const Type type = request.q.type();
   if (type == Type::f32) return "f32";
-  const bool no_unit = type == Type::bf16 && kernels_of(request.context).pairs == nullptr;
-  return text(type) + ", widened to f32 where they are packed; results rounded once" +
-         (no_unit ? "; " + why_no_tile_unit(kernels_of(request.context)) : "");
+  const Kernels& kernels = kernels_of(request.context);
+  const bool no_bf16 = type == Type::bf16 && !kernels.has_bf16();
+  return to_string(type) + ", widened to f32 where they are packed; results rounded once" +
+         (no_bf16 ? "; " + why_no_amx(kernels) : "");
 }
 
-}  // namespace
-
-void run_bf16_tiles(std::span<const Job> jobs) {
-  run_tiles(jobs, kernels_of(jobs.front().request.context).pairs);
-  note_route("bf16-tiles");
-}
-
-void run_f32_tiles(std::span<const Job> jobs) {
-  run_tiles(jobs, nullptr);
-  note_route("f32-tiles");
-}
-
-std::string describe_tiles(const Request& request) {
-  const bool bf16 = multiplies_bf16(request);
+std::string describe(const Request& request, const char* kernel, const std::string& operands) {
   const Call call(request);
-  return std::string("kernel    ") +
-         (bf16
-              ? "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators"
-              : "fused f32, exact online softmax, f64 row sums and accumulators") +
-         "\noperands  " + (bf16 ? bf16_text(request) : operand_text(request)) + "\ntasks     " +
+  return std::string("kernel    ") + kernel + "\noperands  " + operands + "\ntasks     " +
          std::to_string(call.batch * call.heads *
                         divide_up(call.query_tiles(), forward_group(call))) +
          " (batch item, head, " + std::to_string(forward_group(call)) +
          " query tiles), head after head, longest first\n";
 }
 
-}  // namespace rapt
+}  // namespace
+
+void run_bf16_tiles(std::span<const Job> jobs) {
+  run_tiles<Bf16>(jobs);
+  note_route("bf16-tiles");
+}
+
+void run_f32_tiles(std::span<const Job> jobs) {
+  run_tiles<float>(jobs);
+  note_route("f32-tiles");
+}
+
+std::string describe_bf16_tiles(const Request& request) {
+  return describe(
+      request, "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators",
+      bf16_operands(request));
+}
+
+std::string describe_f32_tiles(const Request& request) {
+  return describe(request, "fused f32, exact online softmax, f64 row sums and accumulators",
+                  f32_operands(request));
+}
+
+}  // namespace rapt::detail

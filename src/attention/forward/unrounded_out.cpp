@@ -7,7 +7,7 @@
 #include "base/sizes.h"
 #include "kernels/context.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Index rows_per_task = 64;
@@ -34,7 +34,7 @@ void UnroundedOut::finish(Rows& rows, const Context& context) {
     const Index head = task / tasks_per_head % out_.heads();
     const Index first = task % tasks_per_head * rows_per_task;
     for (Index i = first; i < std::min(tokens, first + rows_per_task); ++i)
-      kernels.store_numbers(static_cast<const float*>(from.row(item, head, i)), out_.dim(),
+      kernels.vectors.store(static_cast<const float*>(from.row(item, head, i)), out_.dim(),
                             out_.type(), out_.row(item, head, i));
   };
   const Index tasks = out_.batch() * out_.heads() * tasks_per_head;
@@ -46,12 +46,15 @@ void UnroundedOut::finish(Rows& rows, const Context& context) {
   rows.out = std::move(wide_);
 }
 
-AnyView unrounded(const char* where, const AnyView& out, const Rows& rows) {
+AnyView unrounded(const char* where, const AttendedView& attended) {
+  const AnyView& out = attended.out;
+  const Rows& rows = attended.rows;
   if (out.type() == Type::f32 || rows.out == nullptr) return out;
   check(rows.out->shape() == out.shape() && rows.out->type() == Type::f32, where,
-        ": rows keep an output of shape ", rows.out->shape(), " and type ", text(rows.out->type()),
-        ", expected ", out.shape(), " and f32, as attend gives with the same operands");
+        ": rows keep an output of shape ", rows.out->shape(), " and type ",
+        to_string(rows.out->type()), ", expected ", out.shape(),
+        " and f32, as attend gives with the same operands");
   return *rows.out;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 
 #include "rapt/attention.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Where a forward pass writes its output. Backward takes sum(dout * out) of each row, which
 /// cancels against the gradients of its largest probabilities: from an output of 16 bits it would
@@ -15,7 +15,7 @@ class UnroundedOut {
   UnroundedOut(const AnyMutableView& out, Gradients gradients);
 
   AnyMutableView view() const;
-  /// Rounds into the output and hands the f32 numbers to `rows`.
+  /// Rounds into the output and moves the f32 numbers to `rows`.
   void finish(Rows& rows, const Context& context);
 
  private:
@@ -29,8 +29,8 @@ UnroundedOut::Gradients gradients_of(const How& how) {
   return how.gradients ? UnroundedOut::Gradients::wanted : UnroundedOut::Gradients::not_wanted;
 }
 
-/// The output as exact as the caller has it. Throws std::invalid_argument if `rows` keep one of
+/// The output as exact as the caller has it. Throws std::invalid_argument if its rows keep one of
 /// another shape.
-AnyView unrounded(const char* where, const AnyView& out, const Rows& rows);
+AnyView unrounded(const char* where, const AttendedView& attended);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/views.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Every token, a tile of them at a time.
@@ -31,7 +31,7 @@ void for_each_token(const LshCall& lsh, const Run& run) {
 void through_norm(const LshCall& lsh, const AnyView& k, Index position, float* row) {
   float x[max_dim];
   const Index dim = lsh.dim();
-  lsh.kernels().load_numbers(k.row(lsh.item(), lsh.head(), position), k.type(), dim, x);
+  lsh.kernels().vectors.load(k.row(lsh.item(), lsh.head(), position), k.type(), dim, x);
   const double factor = lsh.key_factor(position);
   double along = 0;
   for (Index c = 0; c < dim; ++c) along += static_cast<double>(row[c]) * static_cast<double>(x[c]);
@@ -42,21 +42,21 @@ void through_norm(const LshCall& lsh, const AnyView& k, Index position, float* r
   }
 }
 
-/// Whoever computes one head after the other.
+/// Computes one head after the other.
 class ForwardHeads {
  public:
   ForwardHeads(const Context& context, const LshCall& lsh, const ForwardOutput& output)
       : lsh_(lsh, context), output_(output), rounds_(lsh_, output.out) {}
 
-  void run(Index owner) {
-    lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
-    rounds_.take(lsh_.item(), lsh_.head());
-    run_forward(lsh_.call(), lsh_.keys(),
-                {.out = output_.out,
-                 .lse = nullptr,
-                 .rows = nullptr,
-                 .stats = nullptr,
-                 .rounds = &rounds_});
+  void run(Index batch_head) {
+    lsh_.load_head(batch_head / lsh_.heads(), batch_head % lsh_.heads());
+    rounds_.begin(lsh_.item(), lsh_.head());
+    run_forward<float>(lsh_.call(), lsh_.keys(),
+                       {.out = output_.out,
+                        .lse = nullptr,
+                        .rows = nullptr,
+                        .stats = nullptr,
+                        .rounds = &rounds_});
     for_each_token(lsh_, [&](Index token) { finish(token); });
   }
 
@@ -78,22 +78,22 @@ class ForwardHeads {
 };
 
 /// A gradient of one head after the other, added up over the rounds: where it belongs if that is
-/// f32 in rows that lie close, in room of its own otherwise.
+/// f32 in contiguous rows, in scratch otherwise.
 class GradientSums {
  public:
   GradientSums(const LshCall& lsh, const AnyMutableView& out)
       : lsh_(lsh),
         out_(out),
-        room_(adds_in_place(out) ? 0 : checked_product({lsh.tokens(), out.dim()})) {}
+        scratch_(adds_in_place(out) ? 0 : checked_product({lsh.tokens(), out.dim()})) {}
 
-  /// The head that lsh has taken.
+  /// The head that lsh has loaded.
   AnyMutableView head() {
     const Shape shape{1, 1, lsh_.tokens(), out_.dim()};
-    if (room_.size() == 0)
-      return AnyMutableView::trusted(out_.row(lsh_.item(), lsh_.head(), 0), Type::f32, shape,
-                                     out_.strides());
-    return AnyMutableView::trusted(room_.data(), Type::f32, shape,
-                                   {room_.size(), room_.size(), out_.dim(), 1});
+    if (scratch_.size() == 0)
+      return AnyMutableView::unchecked(out_.row(lsh_.item(), lsh_.head(), 0), Type::f32, shape,
+                                       out_.strides());
+    return AnyMutableView::unchecked(scratch_.data(), Type::f32, shape,
+                                     {scratch_.size(), scratch_.size(), out_.dim(), 1});
   }
   void clear() {
     for_each_token(lsh_, [&](Index token) {
@@ -102,12 +102,12 @@ class GradientSums {
   }
   /// Lets change(token, row) have each row before it is written; null changes nothing.
   void finish(const std::function<void(Index token, float* row)>& change) {
-    if (!change && room_.size() == 0) return;
+    if (!change && scratch_.size() == 0) return;
     for_each_token(lsh_, [&](Index token) {
       auto* row = static_cast<float*>(head().row(0, 0, token));
       if (change) change(token, row);
-      if (room_.size() > 0)
-        lsh_.kernels().store_numbers(row, out_.dim(), out_.type(),
+      if (scratch_.size() > 0)
+        lsh_.kernels().vectors.store(row, out_.dim(), out_.type(),
                                      out_.row(lsh_.item(), lsh_.head(), token));
     });
   }
@@ -115,7 +115,7 @@ class GradientSums {
  private:
   const LshCall& lsh_;
   AnyMutableView out_;
-  Buffer<float> room_;
+  Buffer<float> scratch_;
 };
 
 class BackwardHeads {
@@ -131,13 +131,13 @@ class BackwardHeads {
         dk_(lsh_, gradients.dk),
         dv_(lsh_, gradients.dv) {}
 
-  void run(Index owner) {
-    lsh_.take(owner / lsh_.heads(), owner % lsh_.heads());
-    const BackwardInput input(lsh_.call(), lsh_.close_rows(dout_, dout_room_), lsh_.head_of(out_),
-                              rows_, owner * lsh_.tokens());
+  void run(Index batch_head) {
+    lsh_.load_head(batch_head / lsh_.heads(), batch_head % lsh_.heads());
+    const BackwardInput input(lsh_.call(), lsh_.contiguous_rows(dout_, dout_scratch_),
+                              lsh_.head_of(out_), rows_, batch_head * lsh_.tokens());
     dq_.clear();
     Gradients none;
-    run_backward(lsh_.call(), input, {dq_.head(), dk_.head(), dv_.head()}, none);
+    run_backward_tiles<float>(lsh_.call(), input, {dq_.head(), dk_.head(), dv_.head()}, none);
     dq_.finish({});
     dv_.finish({});
     if (!lsh_.shared_keys()) return dk_.finish({});
@@ -147,7 +147,7 @@ class BackwardHeads {
  private:
   LshCall lsh_;
   AnyView dout_, k_, out_;
-  Buffer<float> dout_room_;
+  Buffer<float> dout_scratch_;
   const Rows& rows_;
   GradientSums dq_, dk_, dv_;
 };
@@ -157,15 +157,15 @@ class BackwardHeads {
 template <class Worker, class... Arguments>
 void for_each_head(const LshCall& lsh, const Arguments&... arguments) {
   const Context& context = lsh.context();
-  const Index owners = lsh.batch() * lsh.heads();
-  const bool apart = context.threads() > 1 && owners >= context.threads();
+  const Index batch_heads = lsh.batch() * lsh.heads();
+  const bool apart = context.threads() > 1 && batch_heads >= context.threads();
   const Context inside = apart ? Context(1, context.isa()) : context;
-  Crew<Worker> crew(context);
-  const auto run = [&](Index owner, Index worker) {
-    crew.get(worker, inside, lsh, arguments...).run(owner);
+  Workers<Worker> workers(context);
+  const auto run = [&](Index batch_head, Index worker) {
+    workers.get(worker, inside, lsh, arguments...).run(batch_head);
   };
-  if (apart) return for_each_task(context, owners, run);
-  for (Index owner = 0; owner < owners; ++owner) run(owner, 0);
+  if (apart) return for_each_task(context, batch_heads, run);
+  for (Index batch_head = 0; batch_head < batch_heads; ++batch_head) run(batch_head, 0);
 }
 
 }  // namespace
@@ -215,8 +215,8 @@ void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& requ
   const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
   check(rows.max.size() == count && rows.sum.size() == count, request.where, ": rows have ",
         rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
-  const AnyView exact_out = unrounded(request.where, out, rows);
+  const AnyView exact_out = unrounded(request.where, {out, rows});
   for_each_head<BackwardHeads>(lsh, dout, request.k, exact_out, rows, to);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include "attention/dispatch.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Patterns with an lsh leaf: tokens are sorted by their hashes, and chunks of queries meet chunks
 /// of keys.
@@ -17,4 +17,4 @@ std::string describe_lsh(const Request& request);
 void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& request, AnyView out,
                       const Rows& rows);
 
-}  // namespace rapt
+}  // namespace rapt::detail

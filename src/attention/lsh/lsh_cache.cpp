@@ -6,7 +6,7 @@
 #include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 const Lsh& checked(const CacheLsh& o) {
@@ -41,22 +41,23 @@ LshCacheHash::LshCacheHash(const CacheLsh& o, Index heads, Index dim, const Kern
   for (Index head = 0; head < heads; ++head) {
     rotations.copy(head, rows.data());
     for (Index c = 0; c < columns_; c += tile)
-      kernels.pack_panels({rows.data() + c * dim, Type::f32, dim, std::min(tile, columns_ - c)},
-                          dim, nullptr, panels_.data() + (head * padded + c) * dim);
+      kernels.tiles.pack_panels(
+          {rows.data() + c * dim, Type::f32, dim, std::min(tile, columns_ - c)}, dim, nullptr,
+          panels_.data() + (head * padded + c) * dim);
   }
 }
 
 /// Up to 64 tokens as left, rotations as right operand: one token costs a strip of four, and
 /// not 64.
-void LshCacheHash::hash(const AnyView& k, Index head, Index first, Index count, float* room,
+void LshCacheHash::hash(const AnyView& k, Index head, Index first, Index count, float* scratch,
                         std::uint16_t* out) const {
   const Index padded = round_up(columns_, tile);
-  float* products = room + tile * dim_;
+  float* products = scratch + tile * dim_;
   float* rotated = products + tile * tile;
-  kernels_.pack_strips(rows_of(k, 0, head, first, count), dim_, nullptr, room);
+  kernels_.tiles.pack_strips(rows_of(k, 0, head, first, count), dim_, nullptr, scratch);
   for (Index c = 0; c < columns_; c += tile) {
-    kernels_.scores(room, panels_.data() + (head * padded + c) * dim_, dim_,
-                    divide_up(count, strip), nullptr, products);
+    kernels_.tiles.scores(scratch, panels_.data() + (head * padded + c) * dim_, dim_,
+                          divide_up(count, strip), nullptr, products);
     for (Index i = 0; i < count; ++i)
       for (Index at = 0; at < tile; ++at) rotated[(c + at) * tile + i] = products[i * tile + at];
   }
@@ -65,25 +66,28 @@ void LshCacheHash::hash(const AnyView& k, Index head, Index first, Index count, 
   for (Index round = 0; round < lsh_.rounds; ++round) {
     find_buckets(kernels_, factors_, rotated + round * half * tile, count, buckets);
     for (Index i = 0; i < count; ++i)
-      out[i * owners() + head * lsh_.rounds + round] = static_cast<std::uint16_t>(buckets[i]);
+      out[i * head_rounds() + head * lsh_.rounds + round] = static_cast<std::uint16_t>(buckets[i]);
   }
 }
 
 std::vector<std::uint16_t> LshCacheHash::buckets_of(const AnyView& k) const {
   const Index tokens = k.tokens();
-  std::vector<std::uint16_t> buckets(static_cast<std::size_t>(checked_product({tokens, owners()})));
-  Buffer<float> room(tile * dim_ + tile * tile + round_up(columns_, tile) * tile);
-  std::fill(room.begin(), room.end(), 0.0f);  // columns of tokens that do not exist are looked at
+  std::vector<std::uint16_t> buckets(
+      static_cast<std::size_t>(checked_product({tokens, head_rounds()})));
+  Buffer<float> scratch(tile * dim_ + tile * tile + round_up(columns_, tile) * tile);
+  std::fill(scratch.begin(), scratch.end(),
+            0.0f);  // columns of tokens that do not exist are looked at
   for (Index head = 0; head < heads_; ++head)
     for (Index first = 0; first < tokens; first += tile)
-      hash(k, head, first, std::min(tile, tokens - first), room.data(),
-           buckets.data() + first * owners());
+      hash(k, head, first, std::min(tile, tokens - first), scratch.data(),
+           buckets.data() + first * head_rounds());
   return buckets;
 }
 
 std::vector<std::uint16_t> LshCacheHash::padding(Index tokens) const {
-  return std::vector<std::uint16_t>(static_cast<std::size_t>(checked_product({tokens, owners()})),
-                                    static_cast<std::uint16_t>(bucket_count_));
+  return std::vector<std::uint16_t>(
+      static_cast<std::size_t>(checked_product({tokens, head_rounds()})),
+      static_cast<std::uint16_t>(bucket_count_));
 }
 
 void LshCacheHash::normalize(float* key) const {
@@ -91,4 +95,4 @@ void LshCacheHash::normalize(float* key) const {
   for (Index c = 0; c < dim_; ++c) key[c] *= factor;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 #include "kernels/kernels.h"
 #include "rapt/cache.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// How a hashed cache finds the buckets of its tokens: one set of rotations for all sequences, kept
 /// as long as the cache.
@@ -19,20 +19,20 @@ class LshCacheHash {
 
   /// As it was given, which is how patterns name it.
   const Lsh& lsh() const { return lsh_; }
-  /// Heads times rounds; owner = head * rounds + round.
-  Index owners() const { return heads_ * lsh_.rounds; }
-  LshPlaces no_places() const { return {owners(), bucket_count_ + 1}; }
+  /// Heads times rounds; head_round = head * rounds + round.
+  Index head_rounds() const { return heads_ * lsh_.rounds; }
+  LshPlaces no_places() const { return {head_rounds(), bucket_count_ + 1}; }
   /// The bucket of padding, after all others.
   Index padding_bucket() const { return bucket_count_; }
 
-  /// [tokens][owners] of k [1, heads, tokens, dim].
+  /// [tokens][head_rounds] of k [1, heads, tokens, dim].
   std::vector<std::uint16_t> buckets_of(const AnyView& k) const;
   std::vector<std::uint16_t> padding(Index tokens) const;
   /// A key as the cache stores it.
   void normalize(float* key) const;
 
  private:
-  void hash(const AnyView& k, Index head, Index first, Index count, float* room,
+  void hash(const AnyView& k, Index head, Index first, Index count, float* scratch,
             std::uint16_t* out) const;
 
   const Kernels& kernels_;
@@ -42,4 +42,4 @@ class LshCacheHash {
   Buffer<float> panels_;  // [heads][tiles of columns]
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

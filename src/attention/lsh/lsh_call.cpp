@@ -7,13 +7,13 @@
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 namespace {
 
 /// Which chunks of all rounds each chunk sees: neighbours in a ring, each counted once.
-Pattern ring_of_chunks(const Lsh& lsh, Index slots) {
-  const Index chunks = slots / lsh.chunk;
+Pattern ring_of_chunks(const Lsh& lsh, Index sorted_count) {
+  const Index chunks = sorted_count / lsh.chunk;
   constexpr Index most = Index{1} << 27;
   const Index steps = std::min(chunks, lsh.before + lsh.after + 1);  // once round the ring is all
   check(chunks <= most / steps, "lsh: ", chunks, " chunks that see ", steps,
@@ -29,19 +29,20 @@ Pattern ring_of_chunks(const Lsh& lsh, Index slots) {
   return blocks(lsh.chunk, std::move(table));
 }
 
-Attention in_slots(const Attention& how, const Lsh& lsh, const LshOrder& order) {
-  Attention slots = how;
-  slots.pattern = order.sorted() ? ring_of_chunks(lsh, order.slots()) : full();
-  slots.rotations.reset();
-  slots.order.reset();
-  slots.plan = std::make_shared<const Plan>(slots.pattern, Lengths{order.slots(), order.slots()});
-  return slots;
+Attention in_sorted_order(const Attention& how, const Lsh& lsh, const LshOrder& order) {
+  Attention sorted = how;
+  sorted.pattern = order.sorted() ? ring_of_chunks(lsh, order.sorted_count()) : full();
+  sorted.rotations.reset();
+  sorted.order.reset();
+  sorted.plan = std::make_shared<const Plan>(sorted.pattern,
+                                             Lengths{order.sorted_count(), order.sorted_count()});
+  return sorted;
 }
 
 /// What forward kept, if it can be of this call.
 std::shared_ptr<const LshOrder> checked(const char* where, std::shared_ptr<const LshOrder> order,
                                         const AnyView& q, const Lsh& lsh) {
-  check(order->tokens() == q.tokens() && order->owners() == q.batch() * q.heads() &&
+  check(order->tokens() == q.tokens() && order->batch_heads() == q.batch() * q.heads() &&
             order->lsh() == lsh,
         where,
         ": the order is that of another call, expected Rows::order of attend with the same "
@@ -60,9 +61,9 @@ std::shared_ptr<const LshCall::Common> LshCall::common_of(const Request& r,
   order = order != nullptr
               ? checked(r.where, std::move(order), r.q, *split.lsh)
               : sort_tokens({r.q, r.k, *split.lsh, r.how.rotations, ranges.padding(), r.context});
-  Attention slots = in_slots(r.how, *split.lsh, *order);
+  Attention sorted = in_sorted_order(r.how, *split.lsh, *order);
   return std::make_shared<const Common>(
-      Common{*split.lsh, std::move(ranges), std::move(order), std::move(slots)});
+      Common{*split.lsh, std::move(ranges), std::move(order), std::move(sorted)});
 }
 
 LshCall::LshCall(const Request& r, std::shared_ptr<const LshOrder> order)
@@ -78,35 +79,35 @@ LshCall::LshCall(AnyView q, AnyView k, AnyView v, const Context& context,
       v_(v),
       context_(context),
       common_(std::move(common)),
-      slot_how_(common_->how),
-      slot_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
+      sorted_how_(common_->how),
+      sorted_rule_(kernels_of(context), common_->ranges, common_->lsh, order()),
       key_factors_(shared_keys() ? q.tokens() : 0),
-      slot_factors_(shared_keys() ? slots() : 0),
+      sorted_factors_(shared_keys() ? sorted_count() : 0),
       keys_(*this) {}
 
 AnyView LshCall::head_of(const AnyView& operand) const {
-  return AnyView::trusted(operand.row(item(), head(), 0), operand.type(),
-                          {1, 1, operand.tokens(), operand.dim()}, operand.strides());
+  return AnyView::unchecked(operand.row(item(), head(), 0), operand.type(),
+                            {1, 1, operand.tokens(), operand.dim()}, operand.strides());
 }
 
-AnyView LshCall::close_rows(const AnyView& operand, Buffer<float>& room) const {
-  if (rows_are_close(operand)) return head_of(operand);
+AnyView LshCall::contiguous_rows(const AnyView& operand, Buffer<float>& scratch) const {
+  if (rows_are_contiguous(operand)) return head_of(operand);
   const Index numbers = operand.dim();
-  if (room.size() == 0) room = Buffer<float>(checked_product({tokens(), numbers}));
+  if (scratch.size() == 0) scratch = Buffer<float>(checked_product({tokens(), numbers}));
   for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i)
-      kernels().load_numbers(operand.row(item(), head(), i), operand.type(), numbers,
-                             room.data() + i * numbers);
+      kernels().vectors.load(operand.row(item(), head(), i), operand.type(), numbers,
+                             scratch.data() + i * numbers);
   });
-  return AnyView::trusted(room.data(), Type::f32, {1, 1, tokens(), numbers},
-                          {room.size(), room.size(), numbers, 1});
+  return AnyView::unchecked(scratch.data(), Type::f32, {1, 1, tokens(), numbers},
+                            {scratch.size(), scratch.size(), numbers, 1});
 }
 
-/// Keys are queries where they lie at the same place.
+/// Keys are the queries if they are at the same address.
 AnyView LshCall::head_keys() {
   const bool same =
       k_.data() == q_.data() && k_.type() == q_.type() && k_.strides() == q_.strides();
-  return same ? call_->q : close_rows(k_, key_room_);
+  return same ? call_->q : contiguous_rows(k_, key_scratch_);
 }
 
 void LshCall::find_key_factors() {
@@ -114,57 +115,60 @@ void LshCall::find_key_factors() {
   for_each_task(context_, divide_up(tokens(), tile), [&](Index task, Index) {
     float row[max_dim];
     for (Index i = task * tile; i < std::min(tokens(), (task + 1) * tile); ++i) {
-      kernels().load_numbers(call_->k.row(0, 0, i), call_->k.type(), dim(), row);
+      kernels().vectors.load(call_->k.row(0, 0, i), call_->k.type(), dim(), row);
       key_factors_[i] = inverse_rms(row, dim());
     }
   });
-  for (Index slot = 0; slot < slots(); ++slot) {
-    const Index token = key_order_.rows[slot];
+  for (Index sorted_index = 0; sorted_index < sorted_count(); ++sorted_index) {
+    const Index token = key_order_.rows[sorted_index];
     const double factor = token < 0 ? 0 : key_factors_[token];
-    slot_factors_[slot] = static_cast<double>(static_cast<float>(factor));
+    sorted_factors_[sorted_index] = static_cast<double>(static_cast<float>(factor));
   }
-  call_->key_factors = slot_factors_.data();
+  call_->key_factors = sorted_factors_.data();
 }
 
-PackedTile LshCall::SlotKeys::get(Index, Index, Index key_tile, float* room) {
+PackedTile<float> LshCall::SortedKeys::get(Index, Index, Index key_tile, float* scratch) {
   const Call& call = lsh_.call();
-  float* values = room + tile * call.dim;
-  call.kernels.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim,
-                           call.factors_of_keys(key_tile), room);
-  const bool finite = call.kernels.pack_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim,
-                                             nullptr, values);
-  return {{.panels = room}, values, nullptr, finite};
+  const TileKernels<float>& tiles = call.kernels.tiles;
+  float* values = scratch + tile * call.dim;
+  tiles.pack_panels(call.key_rows(call.k, 0, 0, key_tile), call.dim, call.factors_of_keys(key_tile),
+                    scratch);
+  const bool finite =
+      tiles.pack_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim, nullptr, values);
+  return {scratch, values, finite};
 }
 
-void LshCall::SlotKeys::expect(Index, Index, Index key_tile) {
+void LshCall::SortedKeys::prefetch(Index, Index, Index key_tile) {
   const Call& call = lsh_.call();
   if (key_tile >= call.key_tiles()) return;
-  expect_rows(call.key_rows(call.k, 0, 0, key_tile), call.dim);
-  expect_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim);
+  prefetch_rows(call.key_rows(call.k, 0, 0, key_tile), call.dim);
+  prefetch_rows(call.key_rows(call.v, 0, 0, key_tile), call.value_dim);
 }
 
-void LshCall::take(Index item, Index head) {
-  owner_ = item * heads() + head;
-  const std::int32_t* queries = order().queries(owner_);
-  const std::int32_t* keys = order().keys(owner_);
-  slot_rule_.take(queries, keys, slots());
+void LshCall::load_head(Index item, Index head) {
+  batch_head_ = item * heads() + head;
+  const std::int32_t* queries = order().queries(batch_head_);
+  const std::int32_t* keys = order().keys(batch_head_);
+  sorted_rule_.load(queries, keys, sorted_count());
   // The first queries of the ring see its end and are complete last, so all of them are added;
   // keys come round by round.
   query_order_ = {queries, 0};
-  key_order_ = {keys, order().slots_per_round()};
-  slot_how_.dropout.seed =
-      common_->how.dropout.seed + static_cast<std::uint64_t>(owner_) * 0x9E3779B97F4A7C15u;
-  // A call of as many tokens as there are slots; their rows are then found by their order.
-  const auto in_slots = [&](Index numbers) { return stand_in({1, 1, slots(), numbers}); };
-  call_ = std::make_unique<Call>(
-      Request{"lsh", in_slots(dim()), in_slots(dim()), in_slots(value_dim()), slot_how_, context_});
-  call_->q = close_rows(q_, query_room_);
+  key_order_ = {keys, order().sorted_per_round()};
+  sorted_how_.dropout.seed =
+      common_->how.dropout.seed + static_cast<std::uint64_t>(batch_head_) * 0x9E3779B97F4A7C15u;
+  // A call of as many tokens as are sorted; their rows are then found by their order.
+  const auto sorted_shape = [&](Index numbers) {
+    return stand_in({1, 1, sorted_count(), numbers});
+  };
+  call_ = std::make_unique<Call>(Request{"lsh", sorted_shape(dim()), sorted_shape(dim()),
+                                         sorted_shape(value_dim()), sorted_how_, context_});
+  call_->q = contiguous_rows(q_, query_scratch_);
   call_->k = head_keys();
-  call_->v = close_rows(v_, value_room_);
-  call_->slots = &slot_rule_;
+  call_->v = contiguous_rows(v_, value_scratch_);
+  call_->sorted_rule = &sorted_rule_;
   call_->query_order = &query_order_;
   call_->key_order = &key_order_;
   find_key_factors();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -13,24 +13,24 @@
 #include "attention/route_trace.h"
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Sums of this many terms are f32; f64 joins them.
 constexpr Index narrow_terms = 64;
 
-/// One query of one head: whom it sees and what comes out.
+/// One query of one head: the keys it sees, and its output.
 class HashedQuery {
  public:
-  HashedQuery(const KvCache::Body& cache, const Call& rule)
+  HashedQuery(const KvCache::Impl& cache, const Call& call)
       : cache_(cache),
         lsh_(cache.hash->lsh()),
-        scattered_(cache.kernels.scattered[static_cast<int>(cache.options.type)]),
-        factor_(static_cast<float>(rule.rule.query_factor(0))),
-        softcap_(rule.rule.has_softcap() ? rule.rule.softcap_log2() : 0) {}
+        scattered_(cache.kernels.decode.scattered[static_cast<int>(cache.options.type)]),
+        factor_(static_cast<float>(call.score_rule.query_factor(0))),
+        softcap_(call.score_rule.has_softcap() ? call.score_rule.softcap_log2() : 0) {}
 
   /// The keys that the pattern lets the token at a position see, whatever its hashes are.
-  void take(const KvCache::Body::Tokens& tokens, Index position, const Ranges& seen) {
+  void set_query(const KvCache::Impl::Tokens& tokens, Index position, const Ranges& seen) {
     tokens_ = &tokens;
     position_ = position;
     seen_ = &seen;
@@ -45,10 +45,10 @@ class HashedQuery {
     std::fill(out, out + numbers, 0.0f);
     if (positions_.empty()) return alone(head, out);
     float vector[max_dim];
-    cache_.kernels.load_numbers(q.row(item, head, query), q.type(), dim, vector);
+    cache_.kernels.vectors.load(q.row(item, head, query), q.type(), dim, vector);
     for (Index c = 0; c < dim; ++c) vector[c] *= factor_;
     score(head, vector);
-    return gather(head, out);
+    return attend(head, out);
   }
 
  private:
@@ -65,7 +65,7 @@ class HashedQuery {
     return after != seen_->begin() && key < std::prev(after)->end;
   }
 
-  /// Positions of the keys in sight, each as often as it counts; itself apart, by round.
+  /// Positions of the visible keys, each as often as it counts; itself apart, by round.
   void find_keys(Index head) {
     positions_.clear();
     selves_.assign(at(lsh_.rounds), 0);
@@ -82,12 +82,12 @@ class HashedQuery {
     positions_.erase(std::unique(positions_.begin(), positions_.end()), positions_.end());
   }
 
-  /// Those that one round adds. Chunks of all rounds lie in one ring.
+  /// Those that one round adds. Chunks of all rounds are in one ring.
   void find_keys(Index head, Index round) {
     const Index per_round = divide_up(tokens_->count, lsh_.chunk);
-    const Index chunks = lsh_.rounds * per_round, first_owner = head * lsh_.rounds;
+    const Index chunks = lsh_.rounds * per_round, first_round = head * lsh_.rounds;
     const Index here =
-        round * per_round + places().slot(first_owner + round, position_) / lsh_.chunk;
+        round * per_round + places().sorted_index(first_round + round, position_) / lsh_.chunk;
     const bool once = lsh_.duplicates == Lsh::Duplicates::once;
     const Index steps =
         std::min(lsh_.before + lsh_.after + 1, once ? chunks : std::numeric_limits<Index>::max());
@@ -95,7 +95,7 @@ class HashedQuery {
     for (Index step = 0; step < steps; ++step) {
       const Index chunk = ((here - lsh_.before + step) % chunks + chunks) % chunks;
       const Index first = chunk % per_round * lsh_.chunk;
-      places().read(first_owner + chunk / per_round, first, first + lsh_.chunk, near_);
+      places().read(first_round + chunk / per_round, first, first + lsh_.chunk, near_);
     }
     for (const std::int32_t key : near_) {
       selves_[at(round)] += key == position_;
@@ -107,7 +107,7 @@ class HashedQuery {
     return cache_.head(tokens_->pages[at(key / tile)], head);
   }
 
-  /// The token itself and nobody else, at Reformer's logit.
+  /// The token itself and no other, at Reformer's logit.
   double alone(Index head, float* out) {
     constexpr double self_logit = -1e5;
     std::vector<double> rounds(selves_.size());
@@ -120,7 +120,7 @@ class HashedQuery {
     const void* row = cache_.layout.value_row(page, position_ % tile);
     const auto factor = static_cast<float>(weight) *
                         (page.scales == nullptr ? 1 : page.scales[tile + position_ % tile]);
-    scattered_.sum(&factor, &row, 1, cache_.layout.value_dim, out);
+    scattered_.accumulate_values(&factor, &row, 1, cache_.layout.value_dim, out);
     return lse;
   }
 
@@ -137,12 +137,12 @@ class HashedQuery {
       for (Index i = 0; i < count; ++i)
         logits_[at(i)] *= page_head(positions_[at(i)], head).scales[positions_[at(i)] % tile];
     if (softcap_ == 0) return;
-    cache_.kernels.tanh(logits_.data(), count, logits_.data());
+    cache_.kernels.vectors.tanh(logits_.data(), count, logits_.data());
     for (float& z : logits_) z *= softcap_;
   }
 
   /// Softmax over them and their values.
-  double gather(Index head, float* out) {
+  double attend(Index head, float* out) {
     const Index count = std::ssize(positions_), numbers = cache_.layout.value_dim;
     float most = -std::numeric_limits<float>::infinity();
     for (const float z : logits_) most = std::isnan(z) || z > most ? z : most;
@@ -151,7 +151,7 @@ class HashedQuery {
       return static_cast<double>(most) * ln_2;
     }
     for (float& z : logits_) z -= most;
-    cache_.kernels.exp2(logits_.data(), count, logits_.data());
+    cache_.kernels.vectors.exp2(logits_.data(), count, logits_.data());
     double sum = 0;
     for (const float p : logits_) sum += static_cast<double>(p);
     sum_values(head, 1 / sum, out);
@@ -168,18 +168,18 @@ class HashedQuery {
     double wide[max_dim] = {};
     float narrow[max_dim] = {};
     for (Index first = 0; first < count; first += narrow_terms) {
-      scattered_.sum(logits_.data() + first, rows_.data() + first,
-                     std::min(narrow_terms, count - first), numbers, narrow);
-      cache_.kernels.widen(narrow, wide, numbers);
+      scattered_.accumulate_values(logits_.data() + first, rows_.data() + first,
+                                   std::min(narrow_terms, count - first), numbers, narrow);
+      cache_.kernels.vectors.widen(narrow, wide, numbers);
     }
     for (Index c = 0; c < numbers; ++c) out[c] = static_cast<float>(wide[c] * inverse);
   }
 
-  const KvCache::Body& cache_;
+  const KvCache::Impl& cache_;
   const Lsh& lsh_;
-  const Kernels::Scattered& scattered_;
+  const DecodeKernels::Scattered& scattered_;
   float factor_, softcap_;
-  const KvCache::Body::Tokens* tokens_ = nullptr;
+  const KvCache::Impl::Tokens* tokens_ = nullptr;
   Index position_ = 0;
   const Ranges* seen_ = nullptr;
   Range first_;  // of them: mostly all there is
@@ -199,17 +199,17 @@ class HashedBatch {
         cache_(*first_.cached->cache),
         score_(without_tokens(first_.how)),
         nothing_(stand_in({1, first_.q.heads(), 0, first_.q.dim()})),
-        rule_(Request{first_.where, nothing_, nothing_, nothing_, score_, first_.context}) {}
+        call_(Request{first_.where, nothing_, nothing_, nothing_, score_, first_.context}) {}
 
   void run() {
     const Index heads = first_.q.heads(), queries = first_.queries();
     const Index blocks = divide_up(queries, lsh_query_block);
-    Crew<HashedQuery> crew(first_.context);
+    Workers<HashedQuery> workers(first_.context);
     for_each_task(first_.context, std::ssize(jobs_) * heads * blocks,
                   [&](Index task, Index worker) {
                     const Job& job = jobs_[static_cast<std::size_t>(task / heads / blocks)];
                     const Index first = task / heads % blocks * lsh_query_block;
-                    run_block(crew.get(worker, cache_, rule_), job, task % heads, first);
+                    run_block(workers.get(worker, cache_, call_), job, task % heads, first);
                   });
   }
 
@@ -223,15 +223,15 @@ class HashedBatch {
 
   void run_block(HashedQuery& one, const Job& job, Index head, Index first) {
     const Request& r = job.request;
-    const KvCache::Body::Tokens& tokens = *r.cached->tokens;
+    const KvCache::Impl::Tokens& tokens = *r.cached->tokens;
     const Pattern rest = split_lsh(r.how.pattern).rest;
     Ranges seen;
     float row[max_dim];
     for (Index i = first; i < std::min(r.queries(), first + lsh_query_block); ++i) {
       rest.keys_of(i, {r.queries(), tokens.count}, seen);
-      one.take(tokens, tokens.count - r.queries() + i, seen);
+      one.set_query(tokens, tokens.count - r.queries() + i, seen);
       const double lse = one.run(r.q, 0, head, i, row);
-      cache_.kernels.store_numbers(row, numbers(), job.output.out.type(),
+      cache_.kernels.vectors.store(row, numbers(), job.output.out.type(),
                                    job.output.out.row(0, head, i));
       if (job.output.rows == nullptr) continue;
       const Index at = job.output.first_row + head * r.queries() + i;
@@ -244,10 +244,10 @@ class HashedBatch {
 
   std::span<const Job> jobs_;
   const Request& first_;
-  const KvCache::Body& cache_;
+  const KvCache::Impl& cache_;
   Attention score_;
   AnyView nothing_;
-  Call rule_;
+  Call call_;
 };
 
 }  // namespace
@@ -259,8 +259,8 @@ void run_lsh_decode(std::span<const Job> jobs) {
 
 void run_lsh_prompt(const Job& job) {
   const Request& r = job.request;
-  const KvCache::Body& cache = *r.cached->cache;
-  const KvCache::Body::Tokens& tokens = *r.cached->tokens;
+  const KvCache::Impl& cache = *r.cached->cache;
+  const KvCache::Impl::Tokens& tokens = *r.cached->tokens;
   const Index numbers = cache.layout.value_dim;
   Tensor values = Tensor::uninitialized({1, r.q.heads(), tokens.count, numbers});
   for (Index head = 0; head < r.q.heads(); ++head)
@@ -292,4 +292,4 @@ std::string describe_lsh_decode(const Request& request) {
   return text.str();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include "attention/dispatch.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Queries of a head that one task looks up. No more of them are ever treated as a prompt.
 inline constexpr Index lsh_query_block = 16;
@@ -19,4 +19,4 @@ std::string describe_lsh_decode(const Request& request);
 /// query by itself.
 void run_lsh_prompt(const Job& job);
 
-}  // namespace rapt
+}  // namespace rapt::detail

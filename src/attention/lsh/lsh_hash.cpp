@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/torch_random.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Index lsh_half(const std::vector<Index>& factors) {
   return std::accumulate(factors.begin(), factors.end(), Index{0}) / 2;
@@ -86,11 +86,11 @@ void find_buckets(const Kernels& kernels, const std::vector<Index>& factors, con
   Index weight = 1;
   std::fill(buckets, buckets + count, 0);
   for (const Index factor : factors) {
-    kernels.signed_argmax(rotated, factor / 2, best);
+    kernels.lsh.signed_argmax(rotated, factor / 2, best);
     for (Index i = 0; i < count; ++i) buckets[i] += static_cast<std::int32_t>(weight) * best[i];
     rotated += factor / 2 * tile;
     weight *= factor;
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 #include "rapt/lsh.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Half the sum of the bucket factors: rotations of one round.
 Index lsh_half(const std::vector<Index>& factors);
@@ -45,4 +45,4 @@ class LshRotations {
 void find_buckets(const Kernels& kernels, const std::vector<Index>& factors, const float* rotated,
                   Index count, std::int32_t* buckets);
 
-}  // namespace rapt
+}  // namespace rapt::detail

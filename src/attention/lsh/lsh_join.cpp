@@ -6,7 +6,7 @@
 #include "attention/lsh/sorted_rule.h"
 #include "attention/score/score_rule.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
@@ -17,7 +17,7 @@ double joint_lse(const double* of_round, Index rounds, bool shared) {
     if (of_round[r] > most) most = of_round[r];  // false if either is NaN
   }
   if (!std::isfinite(most)) return most;
-  const bool rounded = shared && SlotRule::alone(most);
+  const bool rounded = shared && SortedRule::alone(most);
   const auto as_kept = [&](double x) {
     return rounded ? static_cast<double>(static_cast<float>(x)) : x;
   };
@@ -27,10 +27,10 @@ double joint_lse(const double* of_round, Index rounds, bool shared) {
 }
 
 RowStatistics row_statistics(double lse, bool shared) {
-  const double exponent = shared ? SlotRule::in_log2(lse) : lse * log2_e;
+  const double exponent = shared ? SortedRule::in_log2(lse) : lse * log2_e;
   const double whole = std::isfinite(exponent) ? std::floor(exponent) : exponent;
   const auto max = static_cast<float>(whole);
   return {max, lse == minus_infinity ? 0 : std::exp2(exponent - static_cast<double>(max))};
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The denominator of one token over all rounds of hashing, from those of each round, as natural
 /// logarithms. A token that sees only itself has logits of -1e5; down there Transformers' f32
@@ -17,4 +17,4 @@ struct RowStatistics {
 };
 RowStatistics row_statistics(double lse, bool shared);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 #include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Hashes and sorts one head after the other.
 class LshSorter {
@@ -30,43 +30,45 @@ class LshSorter {
     pack_rotations(head);
     hash(vectors, item, head);
     for (Index round = 0; round < input_.lsh.rounds; ++round)
-      sort(round, order + round * how.slots_per_round(), how.slots_per_round());
+      sort(round, order + round * how.sorted_per_round(), how.sorted_per_round());
   }
 
   static std::shared_ptr<LshOrder> unsorted(const LshInput& input) {
-    const Index tokens = input.q.tokens(), owners = input.q.batch() * input.q.heads();
+    const Index tokens = input.q.tokens(), batch_heads = input.q.batch() * input.q.heads();
     auto order = std::make_shared<LshOrder>();
     order->lsh_ = input.lsh;
-    order->owners_ = owners;
-    order->tokens_ = order->slots_per_round_ = tokens;
-    order->queries_ = Buffer<std::int32_t>(checked_product({owners, tokens}));
-    for (Index owner = 0; owner < owners; ++owner)
-      std::iota(order->queries_.begin() + owner * tokens,
-                order->queries_.begin() + (owner + 1) * tokens, 0);
+    order->batch_heads_ = batch_heads;
+    order->tokens_ = order->sorted_per_round_ = tokens;
+    order->queries_ = Buffer<std::int32_t>(checked_product({batch_heads, tokens}));
+    for (Index batch_head = 0; batch_head < batch_heads; ++batch_head)
+      std::iota(order->queries_.begin() + batch_head * tokens,
+                order->queries_.begin() + (batch_head + 1) * tokens, 0);
     return order;
   }
 
-  static std::shared_ptr<LshOrder> room(const LshInput& input) {
+  static std::shared_ptr<LshOrder> allocate(const LshInput& input) {
     auto order = std::make_shared<LshOrder>();
     order->tokens_ = input.q.tokens();
     order->rounds_ = input.lsh.rounds;
     order->sorted_ = true;
     order->lsh_ = input.lsh;
-    order->owners_ = input.q.batch() * input.q.heads();
-    order->slots_per_round_ = round_up(order->tokens_, input.lsh.chunk);
-    check(order->slots() <= std::numeric_limits<std::int32_t>::max(), "lsh: ", order->tokens_,
-          " tokens in ", order->rounds_, " rounds, expected fewer than 2^31 in all");
-    const Index size = checked_product({input.q.batch(), input.q.heads(), order->slots()});
+    order->batch_heads_ = input.q.batch() * input.q.heads();
+    order->sorted_per_round_ = round_up(order->tokens_, input.lsh.chunk);
+    check(order->sorted_count() <= std::numeric_limits<std::int32_t>::max(),
+          "lsh: ", order->tokens_, " tokens in ", order->rounds_,
+          " rounds, expected fewer than 2^31 in all");
+    const Index size = checked_product({input.q.batch(), input.q.heads(), order->sorted_count()});
     order->queries_ = Buffer<std::int32_t>(size);
     if (input.lsh.keys == Lsh::Keys::separate) order->keys_ = Buffer<std::int32_t>(size);
     return order;
   }
 
-  static std::int32_t* queries(LshOrder& order, Index owner) {
-    return order.queries_.data() + owner * order.slots();
+  static std::int32_t* queries(LshOrder& order, Index batch_head) {
+    return order.queries_.data() + batch_head * order.sorted_count();
   }
-  static std::int32_t* keys(LshOrder& order, Index owner) {
-    return order.keys_.size() == 0 ? nullptr : order.keys_.data() + owner * order.slots();
+  static std::int32_t* keys(LshOrder& order, Index batch_head) {
+    return order.keys_.size() == 0 ? nullptr
+                                   : order.keys_.data() + batch_head * order.sorted_count();
   }
 
  private:
@@ -75,8 +77,8 @@ class LshSorter {
     rotations_.copy(head, rows_.data());
     for (Index first = 0; first < rotations_.columns(); first += tile) {
       const Index count = std::min(tile, rotations_.columns() - first);
-      kernels_.pack_strips({rows_.data() + first * dim, Type::f32, dim, count}, dim, nullptr,
-                           strips_.data() + first * dim);
+      kernels_.tiles.pack_strips({rows_.data() + first * dim, Type::f32, dim, count}, dim, nullptr,
+                                 strips_.data() + first * dim);
     }
   }
 
@@ -85,18 +87,19 @@ class LshSorter {
     const Index tokens = vectors.tokens(), dim = vectors.dim();
     for (Index first = 0; first < tokens; first += tile) {
       const Index count = std::min(tile, tokens - first);
-      kernels_.pack_panels(rows_of(vectors, item, head, first, count), dim, nullptr,
-                           panels_.data());
+      kernels_.tiles.pack_panels(rows_of(vectors, item, head, first, count), dim, nullptr,
+                                 panels_.data());
       for (Index c = 0; c < rotations_.columns(); c += tile) {
         const Index columns = std::min(tile, rotations_.columns() - c);
-        kernels_.scores(strips_.data() + c * dim, panels_.data(), dim, divide_up(columns, strip),
-                        nullptr, rotated_.data() + c * tile);
+        kernels_.tiles.scores(strips_.data() + c * dim, panels_.data(), dim,
+                              divide_up(columns, strip), nullptr, rotated_.data() + c * tile);
       }
-      for (Index round = 0; round < input_.lsh.rounds; ++round) take_buckets(round, first, count);
+      for (Index round = 0; round < input_.lsh.rounds; ++round)
+        find_round_buckets(round, first, count);
     }
   }
 
-  void take_buckets(Index round, Index first, Index count) {
+  void find_round_buckets(Index round, Index first, Index count) {
     std::int32_t* to = buckets_.data() + round * input_.q.tokens() + first;
     find_buckets(kernels_, factors_, rotated_.data() + round * half_ * tile, count, to);
     if (input_.padding.empty()) return;
@@ -107,7 +110,7 @@ class LshSorter {
   }
 
   /// Stable, by counting.
-  void sort(Index round, std::int32_t* order, Index slots) {
+  void sort(Index round, std::int32_t* order, Index sorted_count) {
     const Index tokens = input_.q.tokens();
     const std::int32_t* buckets = buckets_.data() + round * tokens;
     begins_.assign(static_cast<std::size_t>(bucket_count_ + 1), 0);
@@ -115,7 +118,7 @@ class LshSorter {
     std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
     for (Index i = 0; i < tokens; ++i)
       order[begins_[static_cast<std::size_t>(buckets[i])]++] = static_cast<std::int32_t>(i);
-    std::fill(order + tokens, order + slots, LshOrder::none);
+    std::fill(order + tokens, order + sorted_count, LshOrder::none);
   }
 
   const LshInput& input_;
@@ -136,13 +139,13 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
   const std::vector<Index> factors =
       input.lsh.buckets.empty() ? lsh_buckets(q.tokens(), input.lsh.chunk) : input.lsh.buckets;
   const LshRotations rotations(input.lsh, factors, q.heads(), q.dim(), input.rotations);
-  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
-  Crew<LshSorter> crew(input.context);
-  for_each_task(input.context, q.batch() * q.heads(), [&](Index owner, Index worker) {
-    LshSorter& sorter = crew.get(worker, input, factors, rotations);
-    const Index item = owner / q.heads(), head = owner % q.heads();
-    sorter.run(q, item, head, LshSorter::queries(*order, owner), *order);
-    if (std::int32_t* keys = LshSorter::keys(*order, owner))
+  const std::shared_ptr<LshOrder> order = LshSorter::allocate(input);
+  Workers<LshSorter> workers(input.context);
+  for_each_task(input.context, q.batch() * q.heads(), [&](Index batch_head, Index worker) {
+    LshSorter& sorter = workers.get(worker, input, factors, rotations);
+    const Index item = batch_head / q.heads(), head = batch_head % q.heads();
+    sorter.run(q, item, head, LshSorter::queries(*order, batch_head), *order);
+    if (std::int32_t* keys = LshSorter::keys(*order, batch_head))
       sorter.run(input.k, item, head, keys, *order);
   });
   return order;
@@ -150,29 +153,30 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
 
 std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places) {
   if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
-  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
+  const std::shared_ptr<LshOrder> order = LshSorter::allocate(input);
   std::vector<std::int32_t> round;
-  for (Index owner = 0; owner < order->owners(); ++owner)
+  for (Index batch_head = 0; batch_head < order->batch_heads(); ++batch_head)
     for (Index r = 0; r < order->rounds(); ++r) {
       round.clear();
-      places.read(owner * order->rounds() + r, 0, order->tokens(), round);
-      round.resize(static_cast<std::size_t>(order->slots_per_round()), LshOrder::none);
+      places.read(batch_head * order->rounds() + r, 0, order->tokens(), round);
+      round.resize(static_cast<std::size_t>(order->sorted_per_round()), LshOrder::none);
       std::copy(round.begin(), round.end(),
-                LshSorter::queries(*order, owner) + r * order->slots_per_round());
+                LshSorter::queries(*order, batch_head) + r * order->sorted_per_round());
     }
   return order;
 }
 
-std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input) {
+std::shared_ptr<const LshOrder> keep_order(const LshInput& input) {
   if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
-  const std::shared_ptr<LshOrder> order = LshSorter::room(input);
-  for (Index owner = 0; owner < order->owners(); ++owner)
-    for (std::int32_t* to : {LshSorter::queries(*order, owner), LshSorter::keys(*order, owner)})
-      for (Index s = 0; to != nullptr && s < order->slots(); ++s) {
-        const Index place = s % order->slots_per_round();
+  const std::shared_ptr<LshOrder> order = LshSorter::allocate(input);
+  for (Index batch_head = 0; batch_head < order->batch_heads(); ++batch_head)
+    for (std::int32_t* to :
+         {LshSorter::queries(*order, batch_head), LshSorter::keys(*order, batch_head)})
+      for (Index s = 0; to != nullptr && s < order->sorted_count(); ++s) {
+        const Index place = s % order->sorted_per_round();
         to[s] = place < order->tokens() ? static_cast<std::int32_t>(place) : LshOrder::none;
       }
   return order;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -9,9 +9,13 @@
 #include "rapt/lsh.h"
 
 namespace rapt {
+namespace detail {
+class LshSorter;
+}
+using namespace detail;
 
 /// How the tokens of every (batch item, head) are sorted: round after round, by bucket and then by
-/// position, padding last. A round has whole chunks; slots past the last token hold none.
+/// position, padding last. A round has whole chunks; places past the last token hold none.
 ///
 /// An input of at most one chunk is not sorted: one round, every token in its place.
 class LshOrder {
@@ -20,26 +24,32 @@ class LshOrder {
 
   Index tokens() const { return tokens_; }
   /// Batch items times heads.
-  Index owners() const { return owners_; }
+  Index batch_heads() const { return batch_heads_; }
   const Lsh& lsh() const { return lsh_; }
   Index rounds() const { return rounds_; }
   bool sorted() const { return sorted_; }
-  Index slots_per_round() const { return slots_per_round_; }
-  Index slots() const { return rounds_ * slots_per_round_; }
-  /// The position of the token in each slot. Keys are sorted as queries are unless the call keeps
+  Index sorted_per_round() const { return sorted_per_round_; }
+  Index sorted_count() const { return rounds_ * sorted_per_round_; }
+  /// The position of each sorted token. Keys are sorted as queries are unless the call keeps
   /// them apart.
-  const std::int32_t* queries(Index owner) const { return queries_.data() + owner * slots(); }
-  const std::int32_t* keys(Index owner) const {
-    return keys_.size() == 0 ? queries(owner) : keys_.data() + owner * slots();
+  const std::int32_t* queries(Index batch_head) const {
+    return queries_.data() + batch_head * sorted_count();
+  }
+  const std::int32_t* keys(Index batch_head) const {
+    return keys_.size() == 0 ? queries(batch_head) : keys_.data() + batch_head * sorted_count();
   }
 
  private:
-  friend class LshSorter;
+  friend class detail::LshSorter;
   Lsh lsh_;
-  Index owners_ = 0, tokens_ = 0, rounds_ = 1, slots_per_round_ = 0;
+  Index batch_heads_ = 0, tokens_ = 0, rounds_ = 1, sorted_per_round_ = 0;
   bool sorted_ = false;
-  Buffer<std::int32_t> queries_, keys_;  // [batch * heads][slots]
+  Buffer<std::int32_t> queries_, keys_;  // [batch * heads][sorted_count]
 };
+
+}  // namespace rapt
+
+namespace rapt::detail {
 
 /// Operands and rule of one call.
 struct LshInput {
@@ -55,6 +65,6 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input);
 /// The order that a cache has kept, for all tokens of one sequence.
 std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places);
 /// Nothing is hashed: the chunks of every round are those of the sequence.
-std::shared_ptr<const LshOrder> leave_tokens(const LshInput& input);
+std::shared_ptr<const LshOrder> keep_order(const LshInput& input);
 
-}  // namespace rapt
+}  // namespace rapt::detail

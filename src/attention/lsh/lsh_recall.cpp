@@ -12,6 +12,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 constexpr const char* where = "lsh_recall";
@@ -35,11 +36,11 @@ struct Task {
 /// One head, one query after the other.
 class RecallHead {
  public:
-  RecallHead(const Task& task, Index owner)
+  RecallHead(const Task& task, Index batch_head)
       : t_(task),
-        item_(owner / task.q.heads()),
-        head_(owner % task.q.heads()),
-        owner_(owner),
+        item_(batch_head / task.q.heads()),
+        head_(batch_head % task.q.heads()),
+        batch_head_(batch_head),
         tokens_(task.q.tokens()),
         dim_(task.q.dim()),
         keys_(checked_product({tokens_, dim_})),
@@ -47,7 +48,7 @@ class RecallHead {
         met_(static_cast<std::size_t>(tokens_), -1),
         logits_(static_cast<std::size_t>(tokens_)) {
     load_keys();
-    find_slots();
+    find_sorted();
   }
 
   LshRecall run() {
@@ -64,33 +65,33 @@ class RecallHead {
   void load_keys() {
     for (Index j = 0; j < tokens_; ++j) {
       float* row = keys_.data() + j * dim_;
-      t_.kernels.load_numbers(t_.k.row(item_, head_, j), t_.k.type(), dim_, row);
+      t_.kernels.vectors.load(t_.k.row(item_, head_, j), t_.k.type(), dim_, row);
       const auto factor = static_cast<float>(shared() ? inverse_rms(row, dim_) : 1);
       for (Index c = 0; c < dim_; ++c) row[c] *= factor;
       rows_[at(j)] = row;
     }
   }
 
-  /// Where each token stands as a query, round after round.
-  void find_slots() {
-    slots_.resize(at(t_.order.rounds() * tokens_));
-    const std::int32_t* positions = t_.order.queries(owner_);
-    for (Index s = 0; s < t_.order.slots(); ++s)
+  /// Where each token is sorted as a query, round after round.
+  void find_sorted() {
+    sorted_count_.resize(at(t_.order.rounds() * tokens_));
+    const std::int32_t* positions = t_.order.queries(batch_head_);
+    for (Index s = 0; s < t_.order.sorted_count(); ++s)
       if (positions[s] >= 0)
-        slots_[at(s / t_.order.slots_per_round() * tokens_ + positions[s])] = s;
+        sorted_count_[at(s / t_.order.sorted_per_round() * tokens_ + positions[s])] = s;
   }
 
   /// Marks the keys that a query meets in any round.
   void meet(Index query) {
-    const std::int32_t* keys = t_.order.keys(owner_);
+    const std::int32_t* keys = t_.order.keys(batch_head_);
     if (!t_.order.sorted()) {
       std::fill(met_.begin(), met_.end(), query);
       return;
     }
-    const Index chunk = t_.lsh.chunk, chunks = t_.order.slots() / chunk;
+    const Index chunk = t_.lsh.chunk, chunks = t_.order.sorted_count() / chunk;
     const Index steps = std::min(chunks, t_.lsh.before + t_.lsh.after + 1);
     for (Index round = 0; round < t_.order.rounds(); ++round) {
-      const Index here = slots_[at(round * tokens_ + query)] / chunk;
+      const Index here = sorted_count_[at(round * tokens_ + query)] / chunk;
       for (Index step = 0; step < steps; ++step) {
         const Index first = ((here - t_.lsh.before + step) % chunks + chunks) % chunks * chunk;
         for (Index s = first; s < first + chunk; ++s)
@@ -101,8 +102,8 @@ class RecallHead {
 
   void score(Index query) {
     float row[max_dim];
-    t_.kernels.load_numbers(t_.q.row(item_, head_, query), t_.q.type(), dim_, row);
-    t_.kernels.scattered[0].scores(row, rows_.data(), tokens_, dim_, logits_.data());
+    t_.kernels.vectors.load(t_.q.row(item_, head_, query), t_.q.type(), dim_, row);
+    t_.kernels.decode.scattered[0].scores(row, rows_.data(), tokens_, dim_, logits_.data());
     for (float& z : logits_) {
       double logit = static_cast<double>(z) * t_.factor;
       if (t_.softcap > 0) logit = t_.softcap * std::tanh(logit / t_.softcap);
@@ -141,10 +142,10 @@ class RecallHead {
   }
 
   const Task& t_;
-  Index item_, head_, owner_, tokens_, dim_;
+  Index item_, head_, batch_head_, tokens_, dim_;
   Buffer<float> keys_;
   std::vector<const void*> rows_;
-  std::vector<Index> slots_, met_, seen_;  // met: the query that met the key last
+  std::vector<Index> sorted_count_, met_, seen_;  // met: the query that met the key last
   std::vector<float> logits_;
   Ranges ranges_;
 };
@@ -171,11 +172,18 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
   const Call rule(Request{where, nothing, nothing, nothing, score, context});
   const PositionRanges ranges(split.rest, {q.tokens(), q.tokens()});
   const auto order = sort_tokens({q, k, *split.lsh, how.rotations, ranges.padding(), context});
-  const Task task{q,           k,       *split.lsh, split.rest,         rule.rule.scale(0),
-                  how.softcap, options, *order,     kernels_of(context)};
-  std::vector<LshRecall> heads(static_cast<std::size_t>(order->owners()));
-  for_each_task(context, order->owners(), [&](Index owner, Index) {
-    heads[static_cast<std::size_t>(owner)] = RecallHead(task, owner).run();
+  const Task task{q,
+                  k,
+                  *split.lsh,
+                  split.rest,
+                  rule.score_rule.scale(0),
+                  how.softcap.value_or(0),
+                  options,
+                  *order,
+                  kernels_of(context)};
+  std::vector<LshRecall> heads(static_cast<std::size_t>(order->batch_heads()));
+  for_each_task(context, order->batch_heads(), [&](Index batch_head, Index) {
+    heads[static_cast<std::size_t>(batch_head)] = RecallHead(task, batch_head).run();
   });
   LshRecall all;
   for (const LshRecall& head : heads) {

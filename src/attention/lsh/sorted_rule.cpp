@@ -7,16 +7,16 @@
 #include "attention/score/score_rule.h"
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths)
     : first_(at(lengths.queries)) {
   pattern.check(lengths);
-  std::vector<Ranges> scratch = scratch_for(*pattern.node());
+  std::vector<Ranges> scratch = scratch_for(*node_of(pattern));
   std::vector<Index> steps(at(lengths.keys + 1));  // +1 where a range begins, -1 where one ends
   Ranges ranges;
   for (Index query = 0; query < lengths.queries; ++query) {
-    pattern.node()->keys_of(asked(query, lengths), scratch, ranges);
+    node_of(pattern)->keys_of(query_position(query, lengths), scratch, ranges);
     if (ranges.empty()) continue;
     first_[at(query)] = {static_cast<std::int32_t>(ranges[0].begin),
                          static_cast<std::int32_t>(ranges[0].end)};
@@ -41,8 +41,8 @@ void PositionRanges::find_padding(const std::vector<Index>& steps) {
   if (!any) padding_.clear();
 }
 
-SlotRule::SlotRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
-                   const LshOrder& order)
+SortedRule::SortedRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
+                       const LshOrder& order)
     : kernels_(kernels),
       ranges_(ranges),
       rewrite_self_(lsh.keys == Lsh::Keys::shared),
@@ -51,41 +51,41 @@ SlotRule::SlotRule(const Kernels& kernels, const PositionRanges& ranges, const L
 namespace {
 
 constexpr double self_natural = -1e5;
-constexpr double far_down = self_natural / 2;  // no other logit of a sane model gets there
+constexpr double far_below = self_natural / 2;  // no other logit of a sane model gets there
 
 }  // namespace
 
-bool SlotRule::alone(double natural_number) { return natural_number < far_down; }
+bool SortedRule::alone(double natural_number) { return natural_number < far_below; }
 
-double SlotRule::natural(float log2_number) {
+double SortedRule::natural(float log2_number) {
   const auto x = static_cast<double>(log2_number);
   if (!alone(x * ln_2)) return x * ln_2;
   return self_natural + (x - static_cast<double>(self_logit)) * ln_2;
 }
 
-double SlotRule::in_log2(double natural_number) {
+double SortedRule::in_log2(double natural_number) {
   if (!alone(natural_number)) return natural_number * log2_e;
   return static_cast<double>(self_logit) + (natural_number - self_natural) * log2_e;
 }
 
-void SlotRule::take(const std::int32_t* queries, const std::int32_t* keys, Index slots) {
-  weights_.take(queries, keys);
-  const auto padded = static_cast<std::size_t>(round_up(slots, tile));
+void SortedRule::load(const std::int32_t* queries, const std::int32_t* keys, Index sorted_count) {
+  weights_.load(queries, keys);
+  const auto padded = static_cast<std::size_t>(round_up(sorted_count, tile));
   queries_.assign(padded, LshOrder::none);
   keys_.assign(padded, LshOrder::none);
   lows_.assign(padded, 0);
   highs_.assign(padded, 0);
-  std::copy_n(queries, slots, queries_.begin());
-  std::copy_n(keys, slots, keys_.begin());
-  for (std::size_t s = 0; s < static_cast<std::size_t>(slots); ++s) {
+  std::copy_n(queries, sorted_count, queries_.begin());
+  std::copy_n(keys, sorted_count, keys_.begin());
+  for (std::size_t s = 0; s < static_cast<std::size_t>(sorted_count); ++s) {
     if (queries_[s] < 0) continue;
     lows_[s] = ranges_.low(queries_[s]);
     highs_[s] = ranges_.high(queries_[s]);
   }
 }
 
-void SlotRule::add_more(Index slot, const std::int32_t* keys, std::uint64_t& word) const {
-  const std::int32_t position = queries_[static_cast<std::size_t>(slot)];
+void SortedRule::add_more(Index sorted_index, const std::int32_t* keys, std::uint64_t& word) const {
+  const std::int32_t position = queries_[static_cast<std::size_t>(sorted_index)];
   const Ranges* more = position < 0 ? nullptr : ranges_.more(position);
   if (more == nullptr || more->empty()) return;
   for (Index c = 0; c < tile; ++c) {
@@ -95,13 +95,13 @@ void SlotRule::add_more(Index slot, const std::int32_t* keys, std::uint64_t& wor
   }
 }
 
-bool SlotRule::restrict(Index query_tile, Index key_tile, Index rows, std::uint64_t* visible,
-                        std::uint64_t* self) const {
+bool SortedRule::restrict(Index query_tile, Index key_tile, Index rows, std::uint64_t* visible,
+                          std::uint64_t* self) const {
   const Index first = query_tile * tile;
   const std::int32_t* keys = keys_.data() + key_tile * tile;
   std::uint64_t allowed[tile];
-  kernels_.slot_words(queries_.data() + first, lows_.data() + first, highs_.data() + first, rows,
-                      keys, allowed, self);
+  kernels_.lsh.sorted_masks(queries_.data() + first, lows_.data() + first, highs_.data() + first,
+                            rows, keys, allowed, self);
   bool cleared = false;
   for (Index r = 0; r < rows; ++r) {
     add_more(first + r, keys, allowed[r]);
@@ -114,4 +114,4 @@ bool SlotRule::restrict(Index query_tile, Index key_tile, Index rows, std::uint6
   return cleared;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

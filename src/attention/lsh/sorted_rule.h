@@ -7,9 +7,9 @@
 #include "kernels/kernels.h"
 #include "rapt/pattern.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Which positions each query may see, for asking pair by pair in sorted order.
+/// Which positions each query may see, to be looked up in sorted order.
 class PositionRanges {
  public:
   PositionRanges(const Pattern& pattern, Lengths lengths);
@@ -34,24 +34,24 @@ class PositionRanges {
   std::vector<bool> padding_;
 };
 
-/// The pairs of one head's tokens that may meet, where tokens lie in sorted order and a plan knows
-/// chunks only. A token's meeting with itself is rewritten: its logit is a constant far below all
-/// others, as Reformer has it, and carries no gradient.
-class SlotRule {
+/// Which sorted queries of one head see which sorted keys, where a plan knows chunks only. The
+/// logit of a token with itself is rewritten: it is a constant far below all others, as in
+/// Reformer, and carries no gradient.
+class SortedRule {
  public:
-  /// Positions of `slots` queries and keys, padded to whole tiles with LshOrder::none.
-  SlotRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
-           const LshOrder& order);
-  void take(const std::int32_t* queries, const std::int32_t* keys, Index slots);
-  const SlotWeights& weights() const { return weights_; }
+  SortedRule(const Kernels& kernels, const PositionRanges& ranges, const Lsh& lsh,
+             const LshOrder& order);
+  /// Positions of sorted queries and keys, padded to whole tiles with LshOrder::none.
+  void load(const std::int32_t* queries, const std::int32_t* keys, Index sorted_count);
+  const SortedWeights& weights() const { return weights_; }
 
-  /// Clears the bits of pairs that may not meet; `self` are the rewritten ones, which may. True if
-  /// a bit was cleared.
+  /// Clears the bits of keys that a query may not see; `self` are the rewritten ones, which it may.
+  /// True if a bit was cleared.
   bool restrict(Index query_tile, Index key_tile, Index rows, std::uint64_t* visible,
                 std::uint64_t* self) const;
 
-  /// Stands for a logit of -1e5 in units of log2, which is no f32: far down there two of them are
-  /// 2^-6 apart. The two functions translate, so that -1e5 comes back as itself.
+  /// In place of a logit of -1e5 in units of log2, which is no f32: at that size two of them are
+  /// 2^-6 apart. The two functions convert, so that -1e5 comes back as itself.
   static constexpr float self_logit = -144269.5f;
   static double natural(float log2_number);
   static double in_log2(double natural_number);
@@ -59,13 +59,13 @@ class SlotRule {
   static bool alone(double natural_number);
 
  private:
-  void add_more(Index slot, const std::int32_t* keys, std::uint64_t& word) const;
+  void add_more(Index sorted_index, const std::int32_t* keys, std::uint64_t& word) const;
 
   const Kernels& kernels_;
   const PositionRanges& ranges_;
   bool rewrite_self_;
-  SlotWeights weights_;
+  SortedWeights weights_;
   std::vector<std::int32_t> queries_, keys_, lows_, highs_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,31 +5,31 @@
 
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-SlotWeights::SlotWeights(const Lsh& lsh, const LshOrder& order)
+SortedWeights::SortedWeights(const Lsh& lsh, const LshOrder& order)
     : chunk_(lsh.chunk),
-      chunks_(order.sorted() ? order.slots() / lsh.chunk : 1),
+      chunks_(order.sorted() ? order.sorted_count() / lsh.chunk : 1),
       rounds_(order.rounds()),
       tokens_(order.tokens()),
-      slots_(order.slots()),
-      slots_per_round_(order.slots_per_round()),
+      sorted_count_(order.sorted_count()),
+      sorted_per_round_(order.sorted_per_round()),
       before_(lsh.before),
       after_(lsh.after),
       once_(order.sorted() && lsh.duplicates == Lsh::Duplicates::once),
       repeats_(order.sorted() && !once_ && before_ + after_ + 1 > chunks_) {}
 
-std::vector<std::int32_t> SlotWeights::chunks_by_position(const std::int32_t* positions) const {
+std::vector<std::int32_t> SortedWeights::chunks_by_position(const std::int32_t* positions) const {
   std::vector<std::int32_t> chunks(static_cast<std::size_t>(tokens_ * rounds_));
-  for (Index s = 0; s < slots_; ++s) {
+  for (Index s = 0; s < sorted_count_; ++s) {
     if (positions[s] >= 0)
-      chunks[static_cast<std::size_t>(positions[s] * rounds_ + s / slots_per_round_)] =
+      chunks[static_cast<std::size_t>(positions[s] * rounds_ + s / sorted_per_round_)] =
           static_cast<std::int32_t>(s / chunk_);
   }
   return chunks;
 }
 
-void SlotWeights::take(const std::int32_t* queries, const std::int32_t* keys) {
+void SortedWeights::load(const std::int32_t* queries, const std::int32_t* keys) {
   queries_ = queries;
   keys_ = keys;
   if (!once_) return;
@@ -37,19 +37,19 @@ void SlotWeights::take(const std::int32_t* queries, const std::int32_t* keys) {
   key_chunks_ = chunks_by_position(keys);
 }
 
-bool SlotWeights::within(Index query_chunk, Index key_chunk) const {
+bool SortedWeights::within(Index query_chunk, Index key_chunk) const {
   const Index ahead = (key_chunk - query_chunk + chunks_) % chunks_;
   return ahead <= after_ || chunks_ - ahead <= before_;
 }
 
-Index SlotWeights::repeats_of(Index query_chunk, Index key_chunk) const {
+Index SortedWeights::repeats_of(Index query_chunk, Index key_chunk) const {
   const Index ahead = (key_chunk - query_chunk + chunks_) % chunks_;
-  // Steps from -before to after that end there after any number of turns round the ring.
+  // Steps from -before to after that end there after any number of rounds along the ring.
   return divide_down(after_ - ahead, chunks_) - divide_down(-before_ - 1 - ahead, chunks_);
 }
 
-/// Slots of the key that slots of the query see, over all rounds.
-Index SlotWeights::meetings_of(std::int32_t query, std::int32_t key) const {
+/// How often the query sees the key, over all rounds.
+Index SortedWeights::meetings_of(std::int32_t query, std::int32_t key) const {
   const std::int32_t* from = query_chunks_.data() + query * rounds_;
   const std::int32_t* to = key_chunks_.data() + key * rounds_;
   Index count = 0;
@@ -59,13 +59,14 @@ Index SlotWeights::meetings_of(std::int32_t query, std::int32_t key) const {
   return count;
 }
 
-void SlotWeights::add(Index query_tile, Index key_tile, const std::uint64_t* visible,
-                      float* scores) const {
+void SortedWeights::add(Index query_tile, Index key_tile, const std::uint64_t* visible,
+                        float* scores) const {
   for (Index r = 0; r < tile; ++r) {
     for (std::uint64_t word = visible[r]; word != 0; word &= word - 1) {
       const Index c = std::countr_zero(word);
       const Index query = query_tile * tile + r, key = key_tile * tile + c;
-      if (query >= slots_ || key >= slots_ || queries_[query] < 0 || keys_[key] < 0) continue;
+      if (query >= sorted_count_ || key >= sorted_count_ || queries_[query] < 0 || keys_[key] < 0)
+        continue;
       const double weight =
           once_ ? -std::log2(static_cast<double>(meetings_of(queries_[query], keys_[key])))
                 : std::log2(static_cast<double>(repeats_of(query / chunk_, key / chunk_)));
@@ -74,4 +75,4 @@ void SlotWeights::add(Index query_tile, Index key_tile, const std::uint64_t* vis
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,6 +6,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 
 namespace {
 
@@ -33,9 +34,9 @@ class Operator : public Pattern::Node {
     for (const auto& operand : operands_) {
       const std::shared_ptr<const Node> other = operand->among(keys);
       changed |= other != nullptr;
-      parts.emplace_back(other == nullptr ? operand : other);
+      parts.push_back(pattern_of(other == nullptr ? operand : other));
     }
-    return changed ? join(binding_, parts).node() : nullptr;
+    return changed ? node_of(join(binding_, parts)) : nullptr;
   }
 
   void write(std::string& text) const override {
@@ -87,22 +88,22 @@ class Both final : public Operator {
  public:
   explicit Both(Nodes operands) : Operator(Binding::both, std::move(operands)) {}
 
-  void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const override {
+  void keys_of(const QueryPosition& at, std::span<Ranges> scratch, Ranges& out) const override {
     Ranges& next = buffer(scratch, 0);
     Ranges& common = buffer(scratch, 1);
-    operands().front()->keys_of(asked, scratch, out);
+    operands().front()->keys_of(at, scratch, out);
     for (auto operand = operands().begin() + 1; operand != operands().end(); ++operand) {
       if (out.empty()) return;
-      (*operand)->keys_of(asked, scratch, next);
+      (*operand)->keys_of(at, scratch, next);
       intersect(out, next, common);
       out.swap(common);
     }
   }
 
-  std::optional<Range> range_of(const Asked& asked) const override {
-    Range range{0, asked.keys};
+  std::optional<Range> range_of(const QueryPosition& at) const override {
+    Range range{0, at.keys};
     for (const auto& operand : operands()) {
-      const std::optional<Range> next = operand->range_of(asked);
+      const std::optional<Range> next = operand->range_of(at);
       if (!next) return std::nullopt;
       range = shared(range, *next);
     }
@@ -114,18 +115,18 @@ class Either final : public Operator {
  public:
   explicit Either(Nodes operands) : Operator(Binding::either, std::move(operands)) {}
 
-  void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const override {
+  void keys_of(const QueryPosition& at, std::span<Ranges> scratch, Ranges& out) const override {
     Ranges& next = buffer(scratch, 0);
     if (operands().size() == 2) {
       Ranges& first = buffer(scratch, 1);
-      operands().front()->keys_of(asked, scratch, first);
-      operands().back()->keys_of(asked, scratch, next);
+      operands().front()->keys_of(at, scratch, first);
+      operands().back()->keys_of(at, scratch, next);
       return unite(first, next, out);
     }
     // Merging one by one would cost the square of the number of operands.
     out.clear();
     for (const auto& operand : operands()) {
-      operand->keys_of(asked, scratch, next);
+      operand->keys_of(at, scratch, next);
       out.insert(out.end(), next.begin(), next.end());
     }
     normalize(out);
@@ -136,11 +137,11 @@ class Either final : public Operator {
 Nodes flatten(Binding binding, std::span<const Pattern> parts) {
   Nodes operands;
   for (const Pattern& part : parts) {
-    if (part.node()->binding() == binding) {
-      const Nodes& inner = static_cast<const Operator&>(*part.node()).operands();
+    if (node_of(part)->binding() == binding) {
+      const Nodes& inner = static_cast<const Operator&>(*node_of(part)).operands();
       operands.insert(operands.end(), inner.begin(), inner.end());
     } else {
-      operands.push_back(part.node());
+      operands.push_back(node_of(part));
     }
   }
   return operands;
@@ -148,23 +149,24 @@ Nodes flatten(Binding binding, std::span<const Pattern> parts) {
 
 }  // namespace
 
-Pattern join(Binding binding, std::span<const Pattern> parts) {
+Pattern detail::join(Binding binding, std::span<const Pattern> parts) {
   if (parts.size() == 1) return parts.front();
   Nodes operands = flatten(binding, parts);
   check(height_above(operands) <= Pattern::Node::max_height,
         "pattern is too deep: & and | alternate over more than ", Pattern::Node::max_height,
         " levels");
-  if (binding == Binding::both) return Pattern(std::make_shared<const Both>(std::move(operands)));
-  return Pattern(std::make_shared<const Either>(std::move(operands)));
+  if (binding == Binding::both)
+    return pattern_of(std::make_shared<const Both>(std::move(operands)));
+  return pattern_of(std::make_shared<const Either>(std::move(operands)));
 }
 
-Pattern among(const Pattern& pattern, Index keys) {
-  const std::shared_ptr<const Pattern::Node> node = pattern.node()->among(keys);
-  return node == nullptr ? pattern : Pattern(node);
+Pattern detail::among(const Pattern& pattern, Index keys) {
+  const std::shared_ptr<const Pattern::Node> node = node_of(pattern)->among(keys);
+  return node == nullptr ? pattern : pattern_of(node);
 }
 
-SplitPattern split_lsh(const Pattern& pattern) {
-  const Pattern::Node& node = *pattern.node();
+SplitPattern detail::split_lsh(const Pattern& pattern) {
+  const Pattern::Node& node = *node_of(pattern);
   if (!node.has_lsh()) return {std::nullopt, pattern};
   if (const Lsh* alone = lsh_of(node)) return {*alone, full()};
   SplitPattern split;
@@ -173,14 +175,14 @@ SplitPattern split_lsh(const Pattern& pattern) {
     for (const auto& operand : static_cast<const Operator&>(node).operands()) {
       const Lsh* leaf = lsh_of(*operand);
       if (leaf == nullptr || split.lsh) {
-        others.emplace_back(operand);
+        others.push_back(pattern_of(operand));
       } else {
         split.lsh = *leaf;
       }
     }
   }
   const bool more = std::any_of(others.begin(), others.end(),
-                                [](const Pattern& p) { return p.node()->has_lsh(); });
+                                [](const Pattern& p) { return node_of(p)->has_lsh(); });
   check(split.lsh && !more, "pattern: lsh stands in \"", pattern.text(),
         "\", expected it once, alone or under &");
   if (!others.empty()) split.rest = join(Binding::both, others);
@@ -190,7 +192,7 @@ SplitPattern split_lsh(const Pattern& pattern) {
 Pattern::Pattern() : Pattern(full()) {}
 
 Pattern::Pattern(std::shared_ptr<const Node> node) : node_(std::move(node)) {
-  rapt::check(node_ != nullptr, "pattern: made from no node");
+  detail::check(node_ != nullptr, "pattern: made from no node");
 }
 
 Ranges Pattern::keys_of(Index query, Lengths lengths) const {
@@ -201,15 +203,15 @@ Ranges Pattern::keys_of(Index query, Lengths lengths) const {
 
 void Pattern::keys_of(Index query, Lengths lengths, Ranges& out) const {
   check(lengths);
-  rapt::check(query >= 0 && query < lengths.queries, "pattern: asked about query ", query,
-              ", expected one of ", lengths.queries, " queries");
+  detail::check(query >= 0 && query < lengths.queries, "pattern: asked about query ", query,
+                ", expected one of ", lengths.queries, " queries");
   std::vector<Ranges> scratch = scratch_for(*node_);
-  node_->keys_of(asked(query, lengths), scratch, out);
+  node_->keys_of(query_position(query, lengths), scratch, out);
 }
 
 void Pattern::check(Lengths lengths) const {
-  rapt::check(lengths.queries >= 0 && lengths.keys >= 0, "pattern: ", lengths.queries,
-              " queries and ", lengths.keys, " keys given, expected 0 or more of each");
+  detail::check(lengths.queries >= 0 && lengths.keys >= 0, "pattern: ", lengths.queries,
+                " queries and ", lengths.keys, " keys given, expected 0 or more of each");
   node_->fit(lengths);
 }
 

@@ -5,14 +5,15 @@
 #include "base/sizes.h"
 
 namespace rapt {
+using namespace detail;
 
 namespace {
 
 std::string text_of(Index number) { return std::to_string(number); }
 
 /// Where a diagonal leaf puts the query.
-Index place(const Asked& asked, Align align) {
-  return align == Align::last ? asked.position : asked.query;
+Index place(const QueryPosition& at, Align align) {
+  return align == Align::last ? at.position : at.query;
 }
 
 void check_align(Align align, const char* name) {
@@ -22,14 +23,14 @@ void check_align(Align align, const char* name) {
 
 struct Full {
   bool operator==(const Full&) const = default;
-  Range range_of(const Asked& asked) const { return {0, asked.keys}; }
+  Range range_of(const QueryPosition& at) const { return {0, at.keys}; }
   std::string text() const { return "full"; }
 };
 
 struct Causal {
   Align align;
   bool operator==(const Causal&) const = default;
-  Range range_of(const Asked& asked) const { return {0, saturating_add(place(asked, align), 1)}; }
+  Range range_of(const QueryPosition& at) const { return {0, saturating_add(place(at, align), 1)}; }
   std::string text() const { return align == Align::last ? "causal" : "causal(first)"; }
 };
 
@@ -38,8 +39,8 @@ struct Window {
   Index right;
   Align align;
   bool operator==(const Window&) const = default;
-  Range range_of(const Asked& asked) const {
-    const Index here = place(asked, align);
+  Range range_of(const QueryPosition& at) const {
+    const Index here = place(at, align);
     return {saturating_subtract(here, left), saturating_add(saturating_add(here, right), 1)};
   }
   std::string text() const {
@@ -59,9 +60,9 @@ struct Tokens {
                          [](Index wanted, const Range& range) { return wanted < range.begin; });
     return after != positions.begin() && position < std::prev(after)->end;
   }
-  void keys_of(const Asked& asked, Ranges& out) const {
-    if (contain(asked.position))
-      append_clipped(out, 0, asked.keys, asked.keys);
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    if (contain(at.position))
+      append_clipped(out, 0, at.keys, at.keys);
     else
       out.assign(positions.begin(), positions.end());
   }
@@ -88,8 +89,8 @@ struct Tokens {
 struct Prefix {
   Index n;
   bool operator==(const Prefix&) const = default;
-  Range range_of(const Asked& asked) const {
-    return asked.position >= 0 && asked.position < n ? Range{0, n} : Range{};
+  Range range_of(const QueryPosition& at) const {
+    return at.position >= 0 && at.position < n ? Range{0, n} : Range{};
   }
   std::string text() const { return "prefix(" + text_of(n) + ")"; }
 };
@@ -97,7 +98,7 @@ struct Prefix {
 struct Keys {
   Index n;
   bool operator==(const Keys&) const = default;
-  Range range_of(const Asked&) const { return {0, n}; }
+  Range range_of(const QueryPosition&) const { return {0, n}; }
   std::string text() const { return "keys(" + text_of(n) + ")"; }
 };
 
@@ -109,15 +110,14 @@ struct Dilated {
   Index left;
   Index right;
   bool operator==(const Dilated&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
+  void keys_of(const QueryPosition& at, Ranges& out) const {
     // Clipping the multiples first keeps every product inside the keys.
-    const Index first = std::max(-left, divide_upward(-asked.position, step));
-    const Index last = std::min(right, divide_down(asked.keys - 1 - asked.position, step));
+    const Index first = std::max(-left, divide_upward(-at.position, step));
+    const Index last = std::min(right, divide_down(at.keys - 1 - at.position, step));
     if (first > last) return;
-    if (step == 1)
-      return append_clipped(out, asked.position + first, asked.position + last + 1, asked.keys);
+    if (step == 1) return append_clipped(out, at.position + first, at.position + last + 1, at.keys);
     for (Index m = first; m <= last; ++m) {
-      const Index key = asked.position + m * step;
+      const Index key = at.position + m * step;
       out.push_back({key, key + 1});
     }
   }
@@ -131,16 +131,16 @@ struct Chunks {
   Index before;
   Index after;
   bool operator==(const Chunks&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    if (asked.position < 0) return;
-    const Index count = divide_up(asked.keys, size);
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    if (at.position < 0) return;
+    const Index count = divide_up(at.keys, size);
     if (before >= count || after >= count || before + after + 1 >= count)
-      return append_clipped(out, 0, asked.keys, asked.keys);
+      return append_clipped(out, 0, at.keys, at.keys);
     const auto add = [&](Index first, Index last) {
-      append_clipped(out, first * size, saturating_multiply(last, size), asked.keys);
+      append_clipped(out, first * size, saturating_multiply(last, size), at.keys);
     };
-    const Index first = asked.position / size - before;
-    const Index last = asked.position / size + after + 1;
+    const Index first = at.position / size - before;
+    const Index last = at.position / size + after + 1;
     if (first < 0) {
       add(0, last);
       add(first + count, count);
@@ -158,7 +158,7 @@ struct Chunks {
 
 }  // namespace
 
-std::string list_text(std::span<const Index> numbers) {
+std::string detail::list_text(std::span<const Index> numbers) {
   std::string text = "{";
   for (const Index number : numbers) {
     if (text.size() > 1) text += ", ";

@@ -6,13 +6,14 @@
 #include "base/sizes.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 class LshNode final : public Pattern::Node {
  public:
   explicit LshNode(const Lsh& options) : options_(options) {}
 
-  void keys_of(const Asked&, std::span<Ranges>, Ranges&) const override { refuse(); }
+  void keys_of(const QueryPosition&, std::span<Ranges>, Ranges&) const override { refuse(); }
   void fit(Lengths) const override { refuse(); }
   void write(std::string& text) const override;
   bool equals(const Node& other) const override {
@@ -50,7 +51,7 @@ void LshNode::write(std::string& text) const {
 
 }  // namespace
 
-const Lsh* lsh_of(const Pattern::Node& node) {
+const Lsh* detail::lsh_of(const Pattern::Node& node) {
   const auto* leaf = dynamic_cast<const LshNode*>(&node);
   return leaf == nullptr ? nullptr : &leaf->options();
 }
@@ -74,7 +75,7 @@ Pattern lsh(const Lsh& options) {
     product *= static_cast<double>(factor);
   }
   check(product <= 0x1p22, "lsh: ", product, " buckets, expected at most 2^22");
-  return Pattern(std::make_shared<const LshNode>(options));
+  return pattern_of(std::make_shared<const LshNode>(options));
 }
 
 std::optional<Lsh> lsh_part(const Pattern& pattern) { return split_lsh(pattern).lsh; }

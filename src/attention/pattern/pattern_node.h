@@ -9,24 +9,26 @@
 #include <vector>
 
 #include "attention/pattern/ranges.h"
+#include "base/access.h"
 #include "rapt/lsh.h"
 #include "rapt/pattern.h"
 
 namespace rapt {
+using namespace detail;
 
-/// One query and where it stands.
-struct Asked {
+/// One query and its position.
+struct QueryPosition {
   Index query = 0;
   Index position = 0;
   Index keys = 0;
 };
 
-inline Asked asked(Index query, Lengths lengths) {
+inline QueryPosition query_position(Index query, Lengths lengths) {
   return {query, lengths.position(query), lengths.keys};
 }
 
 /// `&` binds tighter than `|`, a leaf tighter than both: the text needs parentheses where the
-/// order turns round.
+/// order is reversed.
 enum class Binding { either, both, leaf };
 
 /// An immutable expression. Operators are flat lists, so a chain of thousands is one level deep.
@@ -38,10 +40,10 @@ struct Pattern::Node {
 
   virtual ~Node() = default;
 
-  /// `scratch` has room for buffers_per_level * height() buffers, whose storage is reused.
-  virtual void keys_of(const Asked& asked, std::span<Ranges> scratch, Ranges& out) const = 0;
+  /// `scratch` has buffers_per_level * height() buffers, whose storage is reused.
+  virtual void keys_of(const QueryPosition& at, std::span<Ranges> scratch, Ranges& out) const = 0;
   /// The same where they are one range, perhaps an empty one, that is known without a list.
-  virtual std::optional<Range> range_of(const Asked&) const { return std::nullopt; }
+  virtual std::optional<Range> range_of(const QueryPosition&) const { return std::nullopt; }
   virtual void fit(Lengths lengths) const = 0;
   /// The same without positions that are not among so many keys; null: as it is.
   virtual std::shared_ptr<const Node> among(Index keys) const = 0;
@@ -53,6 +55,10 @@ struct Pattern::Node {
   virtual bool has_lsh() const { return false; }
 };
 
+}  // namespace rapt
+
+namespace rapt::detail {
+
 /// A leaf is a plain value: its fields, the keys it gives (as range_of, if they are always one
 /// range, which may reach beyond the keys there are), the lengths it fits, its text.
 template <class Leaf>
@@ -60,18 +66,18 @@ class LeafNode final : public Pattern::Node {
  public:
   explicit LeafNode(Leaf leaf) : leaf_(std::move(leaf)) {}
 
-  void keys_of(const Asked& asked, std::span<Ranges>, Ranges& out) const override {
+  void keys_of(const QueryPosition& at, std::span<Ranges>, Ranges& out) const override {
     out.clear();
-    if constexpr (requires { leaf_.range_of(asked); }) {
-      const Range range = leaf_.range_of(asked);
-      append_clipped(out, range.begin, range.end, asked.keys);
+    if constexpr (requires { leaf_.range_of(at); }) {
+      const Range range = leaf_.range_of(at);
+      append_clipped(out, range.begin, range.end, at.keys);
     } else {
-      leaf_.keys_of(asked, out);
+      leaf_.keys_of(at, out);
     }
   }
-  std::optional<Range> range_of(const Asked& asked) const override {
-    if constexpr (requires { leaf_.range_of(asked); })
-      return shared(leaf_.range_of(asked), {0, asked.keys});
+  std::optional<Range> range_of(const QueryPosition& at) const override {
+    if constexpr (requires { leaf_.range_of(at); })
+      return shared(leaf_.range_of(at), {0, at.keys});
     else
       return std::nullopt;
   }
@@ -97,12 +103,19 @@ class LeafNode final : public Pattern::Node {
   Leaf leaf_;
 };
 
-template <class Leaf>
-Pattern leaf_pattern(Leaf leaf) {
-  return Pattern(std::make_shared<const LeafNode<Leaf>>(std::move(leaf)));
+inline const std::shared_ptr<const Pattern::Node>& node_of(const Pattern& pattern) {
+  return Access::node(pattern);
+}
+inline Pattern pattern_of(std::shared_ptr<const Pattern::Node> node) {
+  return Access::make<Pattern>(std::move(node));
 }
 
-/// Buffers for asking `node` again and again.
+template <class Leaf>
+Pattern leaf_pattern(Leaf leaf) {
+  return pattern_of(std::make_shared<const LeafNode<Leaf>>(std::move(leaf)));
+}
+
+/// Buffers for repeated calls of keys_of.
 inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
   return std::vector<Ranges>(
       static_cast<std::size_t>(Pattern::Node::buffers_per_level * node.height()));
@@ -115,8 +128,8 @@ Pattern among(const Pattern& pattern, Index keys);
 /// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.
 Pattern join(Binding binding, std::span<const Pattern> parts);
 
-/// The lsh leaf of a pattern and what it stands under & with. Throws std::invalid_argument if it
-/// stands anywhere else, or twice.
+/// The lsh leaf of a pattern and the pattern it is combined with by &. Throws std::invalid_argument
+/// if it is anywhere else, or twice.
 struct SplitPattern {
   std::optional<Lsh> lsh;
   Pattern rest;
@@ -125,11 +138,11 @@ SplitPattern split_lsh(const Pattern& pattern);
 /// Null if the node is not an lsh leaf.
 const Lsh* lsh_of(const Pattern::Node& node);
 
-/// What mask() turns into: the keys of each query, already sorted, as the text form rows(...) gives
+/// What mask() becomes: the keys of each query, already sorted, as the text form rows(...) gives
 /// them.
 Pattern rows(Index keys, std::vector<Ranges> keys_of_query);
 
 /// "{1, 2, 3}"
 std::string list_text(std::span<const Index> numbers);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,6 +5,7 @@
 #include "attention/pattern/pattern_reader.h"
 
 namespace rapt {
+using namespace detail;
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <vector>
 
-namespace rapt {
+namespace rapt::detail {
 
 namespace {
 
@@ -131,4 +131,4 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   return nearest;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

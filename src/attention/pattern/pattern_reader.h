@@ -8,7 +8,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A mistake in a pattern's text, already with its column and picture.
 struct PatternTextError : std::invalid_argument {
@@ -68,4 +68,4 @@ class PatternReader {
 /// The one of `names` that is most like `name`, or empty if none is near.
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> names);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,6 +5,7 @@
 #include "base/sizes.h"
 
 namespace rapt {
+using namespace detail;
 
 namespace {
 
@@ -37,11 +38,11 @@ Index document_at(std::span<const Index> starts, Index position) {
 struct Documents {
   std::vector<Index> starts;
   bool operator==(const Documents&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    const Index document = document_at(starts, asked.position);
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    const Index document = document_at(starts, at.position);
     if (document < 0) return;
-    const auto at = static_cast<std::size_t>(document);
-    append_clipped(out, starts[at], starts[at + 1], asked.keys);
+    const auto number = static_cast<std::size_t>(document);
+    append_clipped(out, starts[number], starts[number + 1], at.keys);
   }
   void fit(Lengths lengths) const {
     check(starts.back() <= lengths.keys, "documents: the lengths add up to ", starts.back(),
@@ -54,11 +55,11 @@ struct CrossDocuments {
   std::vector<Index> query_starts;
   std::vector<Index> key_starts;
   bool operator==(const CrossDocuments&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    const Index document = document_at(query_starts, asked.query);
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    const Index document = document_at(query_starts, at.query);
     if (document < 0) return;
-    const auto at = static_cast<std::size_t>(document);
-    append_clipped(out, key_starts[at], key_starts[at + 1], asked.keys);
+    const auto number = static_cast<std::size_t>(document);
+    append_clipped(out, key_starts[number], key_starts[number + 1], at.keys);
   }
   void fit(Lengths lengths) const {
     check(query_starts.back() <= lengths.queries, "documents: the query lengths add up to ",
@@ -103,11 +104,11 @@ struct Blocks {
   Index last;  // the largest block named, -1 if none is
   Table table;
   bool operator==(const Blocks&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    if (asked.position < 0 || asked.position / size >= table.rows()) return;
-    for (const Range& block : table.row(asked.position / size))
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    if (at.position < 0 || at.position / size >= table.rows()) return;
+    for (const Range& block : table.row(at.position / size))
       append_clipped(out, saturating_multiply(block.begin, size),
-                     saturating_multiply(block.end, size), asked.keys);
+                     saturating_multiply(block.end, size), at.keys);
   }
   void fit(Lengths lengths) const {
     check(last < 0 || saturating_multiply(last, size) < lengths.keys, "blocks: key block ", last,
@@ -146,8 +147,8 @@ struct MaskRows {
   Index keys;
   Table table;
   bool operator==(const MaskRows&) const = default;
-  void keys_of(const Asked& asked, Ranges& out) const {
-    const std::span<const Range> row = table.row(asked.query);
+  void keys_of(const QueryPosition& at, Ranges& out) const {
+    const std::span<const Range> row = table.row(at.query);
     out.assign(row.begin(), row.end());
   }
   void fit(Lengths lengths) const {
@@ -209,7 +210,7 @@ Pattern mask(std::span<const bool> may_see, Index queries, Index keys) {
   return leaf_pattern(std::move(leaf));
 }
 
-Pattern rows(Index keys, std::vector<Ranges> keys_of_query) {
+Pattern detail::rows(Index keys, std::vector<Ranges> keys_of_query) {
   check(keys >= 0, "rows: ", keys, " keys given, expected 0 or more");
   MaskRows leaf{keys, {}};
   for (const Ranges& row : keys_of_query) {

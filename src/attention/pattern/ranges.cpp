@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace rapt {
+namespace rapt::detail {
 
 Index count_keys(std::span<const Range> ranges) {
   Index keys = 0;
@@ -44,4 +44,4 @@ void normalize(Ranges& ranges) {
   ranges.resize(kept);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

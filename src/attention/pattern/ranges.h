@@ -5,7 +5,7 @@
 
 #include "rapt/pattern.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A range that holds the position after it could not say where it ends.
 inline constexpr Index largest_position = std::numeric_limits<Index>::max() - 1;
@@ -29,8 +29,8 @@ constexpr Index saturating_multiply(Index a, Index b) {
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<Index>::max() : product;
 }
 
-/// Adds what of [begin, end) lies in [0, keys). The range must not begin before the last one does;
-/// if they touch or overlap, they become one.
+/// Adds the part of [begin, end) that is in [0, keys). The range must not begin before the last one
+/// does; if they touch or overlap, they become one.
 inline void append_clipped(Ranges& out, Index begin, Index end, Index keys) {
   begin = begin < 0 ? 0 : begin;
   end = end > keys ? keys : end;
@@ -60,4 +60,4 @@ void unite(std::span<const Range> a, std::span<const Range> b, Ranges& out);
 /// promises.
 void normalize(Ranges& ranges);
 
-}  // namespace rapt
+}  // namespace rapt::detail

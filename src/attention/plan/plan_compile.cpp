@@ -7,7 +7,7 @@
 #include "attention/plan/plan_impl.h"
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 namespace {
 
@@ -67,33 +67,33 @@ class MaskStore {
 /// nothing changes, looks at one tile of each. No step costs more than the edges of the ranges.
 class Compiler {
  public:
-  Compiler(const Pattern& pattern, Plan::Body& body)
-      : pattern_(pattern.node()),
+  Compiler(const Pattern& pattern, Plan::Impl& impl)
+      : pattern_(node_of(pattern)),
         scratch_(scratch_for(*pattern_)),
-        rows_(static_cast<std::size_t>(std::min(Plan::tile, body.lengths.queries))),
-        body_(body),
-        masks_(body.masks) {
+        rows_(static_cast<std::size_t>(std::min(Plan::tile, impl.lengths.queries))),
+        impl_(impl),
+        masks_(impl.masks) {
     edges_.reserve(8);  // as many as a range or two have
   }
 
   void add_query_tile() {
-    const Index first_query = std::ssize(body_.keys_seen);
+    const Index first_query = std::ssize(impl_.keys_seen);
     row_count_ =
-        static_cast<std::size_t>(std::min(Plan::tile, body_.lengths.queries - first_query));
+        static_cast<std::size_t>(std::min(Plan::tile, impl_.lengths.queries - first_query));
     for (std::size_t row = 0; row < row_count_; ++row)
       ask(row, first_query + static_cast<Index>(row));
     find_edges();
-    first_visit_ = body_.forward.visits.size();
+    first_visit_ = impl_.forward.visits.size();
     for (std::size_t i = 0; i + 1 < edges_.size(); ++i) add_stretch(edges_[i], edges_[i + 1]);
-    body_.forward.begins.push_back(std::ssize(body_.forward.visits));
+    impl_.forward.begins.push_back(std::ssize(impl_.forward.visits));
   }
 
  private:
   void ask(std::size_t row, Index query) {
-    pattern_->keys_of(asked(query, body_.lengths), scratch_, rows_[row]);
+    pattern_->keys_of(query_position(query, impl_.lengths), scratch_, rows_[row]);
     const Index seen = count_keys(rows_[row]);
-    body_.keys_seen.push_back(seen);
-    body_.pairs += seen;
+    impl_.keys_seen.push_back(seen);
+    impl_.pairs += seen;
     cursors_[row] = 0;
   }
 
@@ -138,7 +138,7 @@ class Compiler {
     }
     if (seen_by_any == 0) return;
     const bool whole = seen_by_all == all_keys;
-    (whole ? body_.whole_tiles : body_.masked_tiles) += end - begin;
+    (whole ? impl_.whole_tiles : impl_.masked_tiles) += end - begin;
     add_run({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end - begin),
              whole ? Visit::whole : masks_.id_of(mask)});
   }
@@ -158,7 +158,7 @@ class Compiler {
   }
 
   void add_run(Visit run) {
-    std::vector<Visit>& visits = body_.forward.visits;
+    std::vector<Visit>& visits = impl_.forward.visits;
     const bool joins = visits.size() > first_visit_ && visits.back().mask == run.mask &&
                        visits.back().first + visits.back().count == run.first;
     if (joins)
@@ -174,49 +174,49 @@ class Compiler {
   std::size_t row_count_ = 0;
   std::vector<Index> edges_;
   std::size_t first_visit_ = 0;
-  Plan::Body& body_;
+  Plan::Impl& impl_;
   MaskStore masks_;
 };
 
 /// What the compiler would find for one query with one range of keys, without its buffers: a call
 /// over few keys is shorter than their making.
-void add_query(const Range& range, Plan::Body& body) {
+void add_query(const Range& range, Plan::Impl& impl) {
   const Index count = range.end - range.begin;
-  body.keys_seen.push_back(count);
-  body.pairs = count;
-  body.forward.visits.reserve(3);
+  impl.keys_seen.push_back(count);
+  impl.pairs = count;
+  impl.forward.visits.reserve(3);
   for (Index first = range.begin; first < range.end;) {
     const Index tile = first / Plan::tile;
     const bool whole = first % Plan::tile == 0 && range.end - first >= Plan::tile;
     const Index tiles = whole ? (range.end - first) / Plan::tile : 1;
     const Index end =
         whole ? first + tiles * Plan::tile : std::min(range.end, (tile + 1) * Plan::tile);
-    (whole ? body.whole_tiles : body.masked_tiles) += tiles;
-    body.forward.visits.push_back(
+    (whole ? impl.whole_tiles : impl.masked_tiles) += tiles;
+    impl.forward.visits.push_back(
         {static_cast<std::int32_t>(tile), static_cast<std::int32_t>(tiles),
-         whole ? Visit::whole : static_cast<std::int32_t>(body.masks.size())});
+         whole ? Visit::whole : static_cast<std::int32_t>(impl.masks.size())});
     if (!whole)
-      body.masks.emplace_back().rows[0] =
+      impl.masks.emplace_back().rows[0] =
           bits_between(first - tile * Plan::tile, end - tile * Plan::tile);
     first = end;
   }
-  body.forward.begins.push_back(std::ssize(body.forward.visits));
+  impl.forward.begins.push_back(std::ssize(impl.forward.visits));
 }
 
 }  // namespace
 
-void compile(const Pattern& pattern, Plan::Body& body) {
-  body.keys_seen.reserve(static_cast<std::size_t>(body.lengths.queries));
-  body.forward.begins.reserve(static_cast<std::size_t>(body.query_tiles) + 1);
-  body.forward.begins.push_back(0);
-  if (body.lengths.queries == 1) {
-    if (const auto range = pattern.node()->range_of(asked(0, body.lengths)))
-      return add_query(*range, body);
+void compile(const Pattern& pattern, Plan::Impl& impl) {
+  impl.keys_seen.reserve(static_cast<std::size_t>(impl.lengths.queries));
+  impl.forward.begins.reserve(static_cast<std::size_t>(impl.query_tiles) + 1);
+  impl.forward.begins.push_back(0);
+  if (impl.lengths.queries == 1) {
+    if (const auto range = node_of(pattern)->range_of(query_position(0, impl.lengths)))
+      return add_query(*range, impl);
   }
-  Compiler compiler(pattern, body);
-  for (Index tile = 0; tile < body.query_tiles; ++tile) compiler.add_query_tile();
-  body.forward.visits.shrink_to_fit();
-  body.masks.shrink_to_fit();
+  Compiler compiler(pattern, impl);
+  for (Index tile = 0; tile < impl.query_tiles; ++tile) compiler.add_query_tile();
+  impl.forward.visits.shrink_to_fit();
+  impl.masks.shrink_to_fit();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

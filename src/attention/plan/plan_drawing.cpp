@@ -7,6 +7,7 @@
 #include "rapt/plan.h"
 
 namespace rapt {
+using namespace detail;
 
 namespace {
 
@@ -45,7 +46,7 @@ struct Cell {
   Index masked = 0;
 };
 
-/// Adds the part of a run that lies in each cell.
+/// Adds the part of a run that is in each cell.
 void add_run(const Visit& run, const Axis& columns, std::vector<Cell>& cells) {
   const Index run_end = Index{run.first} + run.count;
   Index at = run.first * columns.cells / columns.tiles;  // no earlier cell reaches the run

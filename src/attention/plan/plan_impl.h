@@ -11,6 +11,7 @@
 #include "rapt/plan.h"
 
 namespace rapt {
+using namespace detail;
 
 /// The runs of many tiles, one tile after another.
 struct RunLists {
@@ -30,7 +31,7 @@ struct MaskWords {
   bool operator==(const MaskWords&) const = default;
 };
 
-struct Plan::Body {
+struct Plan::Impl {
   Pattern pattern;
   Lengths lengths;
   Index query_tiles = 0;
@@ -52,12 +53,16 @@ struct Plan::Body {
       0;  // bytes() may run while another thread transposes
 };
 
+}  // namespace rapt
+
+namespace rapt::detail {
+
 /// The same visited tiles, listed by key tile. Time and memory follow the runs of both lists, not
 /// the visited tiles.
 RunLists transpose(const RunLists& forward, Index query_tiles, Index key_tiles);
 
-/// Compiles `pattern`, which must fit the lengths, into a body whose lengths and tile counts are
+/// Compiles `pattern`, which must fit the lengths, into a impl whose lengths and tile counts are
 /// set.
-void compile(const Pattern& pattern, Plan::Body& body);
+void compile(const Pattern& pattern, Plan::Impl& impl);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include "attention/plan/plan_impl.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 namespace {
 
@@ -19,7 +19,7 @@ class Steps {
     while (!runs_.empty() && end_of(runs_.front()) <= tile) runs_ = runs_.subspan(1);
     return runs_.empty() || runs_.front().first > tile ? absent : runs_.front().mask;
   }
-  /// The first tile after the one last asked about where the mask may change.
+  /// The first tile after that of the last call where the mask may change.
   Index step_after(Index tile) const {
     if (runs_.empty()) return key_tiles_;
     return runs_.front().first > tile ? runs_.front().first : end_of(runs_.front());
@@ -32,8 +32,8 @@ class Steps {
   Index key_tiles_;
 };
 
-/// Goes down the query tiles and touches only the key tiles where something changes, so a run that
-/// goes on costs nothing.
+/// Walks over the query tiles and touches only the key tiles where something changes, so a run that
+/// continues costs nothing.
 class Transposer {
  public:
   explicit Transposer(Index key_tiles)
@@ -49,7 +49,8 @@ class Transposer {
       const std::int32_t new_mask = new_steps.mask_at(tile);
       const Index end = std::min(old_steps.step_after(tile), new_steps.step_after(tile));
       if (old_mask != new_mask)
-        for (Index changed = tile; changed < end; ++changed) turn(changed, query_tile, new_mask);
+        for (Index changed = tile; changed < end; ++changed)
+          set_mask(changed, query_tile, new_mask);
       tile = end;
     }
   }
@@ -74,7 +75,7 @@ class Transposer {
   };
 
   /// Ends the run that is open at a key tile and begins another.
-  void turn(Index key_tile, Index query_tile, std::int32_t mask) {
+  void set_mask(Index key_tile, Index query_tile, std::int32_t mask) {
     Visit& run = open_[static_cast<std::size_t>(key_tile)];
     const auto now = static_cast<std::int32_t>(query_tile);
     if (run.mask != absent)
@@ -100,4 +101,4 @@ RunLists transpose(const RunLists& forward, Index query_tiles, Index key_tiles) 
   return transposer.sorted();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

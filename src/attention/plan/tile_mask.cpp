@@ -5,7 +5,7 @@
 
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips& clips) {
   for (Index s = 0; s < row_strips; ++s) {
@@ -36,7 +36,7 @@ void TileMask::set(std::span<const std::uint64_t, tile> words, Index lanes) {
   clip_strips(words_, strips, lanes, clips_);
 }
 
-void TileMask::set_few(const std::uint64_t* words, Index rows, Index lanes) {
+void TileMask::set_rows(const std::uint64_t* words, Index rows, Index lanes) {
   words_ = words;
   clip_strips(words_, divide_up(rows, strip), lanes, clips_);
 }
@@ -48,4 +48,4 @@ std::uint64_t TileMask::rows_that_see(Index count) const {
   return rows;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

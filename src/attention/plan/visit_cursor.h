@@ -5,7 +5,7 @@
 
 #include "rapt/plan.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Walks the runs of a plan in ascending order of tiles.
 class VisitCursor {
@@ -42,4 +42,4 @@ inline Index next_tile(std::span<VisitCursor> cursors, Index from) {
   return first;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,10 +1,10 @@
 #include <cmath>
 #include <utility>
 
-#include "base/check.h"
-#include "rapt/attention.h"
+#include "attention/score/scale_names.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 template <class Part>
@@ -26,6 +26,12 @@ std::vector<float> standard_slopes(Index heads) {
 }
 
 }  // namespace
+
+std::string to_string(Scale::Rule rule) { return enum_name(rule); }
+template <>
+Scale::Rule from_string<Scale::Rule>(std::string_view name) {
+  return enum_value<Scale::Rule>(name);
+}
 
 Bias operator+(Bias a, Bias b) {
   join(a.alibi, std::move(b.alibi), "ALiBi");
@@ -90,7 +96,7 @@ Index t5_bucket(Index relative, Index buckets, Index max_distance,
   const Index exact = side / 2;
   if (distance < exact) return base + distance;
   if (distance >= max_distance) return base + side - 1;
-  // Divide before multiplying: distances on a bucket's edge fall one short the other way round.
+  // Divide before multiplying: in the other order distances on a bucket's edge are one too small.
   const double ratio = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
                        std::log(static_cast<double>(max_distance) / static_cast<double>(exact));
   const Index bucket = exact + static_cast<Index>(ratio * static_cast<double>(side - exact));

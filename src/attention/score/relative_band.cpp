@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace rapt {
+namespace rapt::detail {
 
 RelativeGradient::RelativeGradient(const RelativeTiles* table, const Kernels& kernels)
     : kernels_(kernels), numbers_(table == nullptr ? 0 : tile * table->width()) {
@@ -30,7 +30,7 @@ float* RelativeGradient::tile_sums(Index table_tile) {
 void RelativeGradient::flush() {
   for (Index t = 0; t < states_.size(); ++t) {
     if (states_[t] != State::recent) continue;
-    kernels_.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
+    kernels_.vectors.widen(recent_.data() + t * numbers_, wide_.data() + t * numbers_, numbers_);
     states_[t] = State::flushed;
   }
 }
@@ -53,12 +53,12 @@ RelativeBandGradient::RelativeBandGradient(const RelativeTiles* table, const Ker
   }
 }
 
-void RelativeBandGradient::add(const float* pairs, const TileMask& mask, Index distance,
+void RelativeBandGradient::add(const float* scores, const TileMask& mask, Index distance,
                                const Queries& queries, RelativeGradient& gradient) {
   slide(table_->lower(distance), table_->upper(distance), queries, gradient);
   for (Index r = 0; r < queries.count; ++r) {
-    // Key c of row r stands 64 + c - r positions after the lower tile's first.
-    const float* from = pairs + r * tile;
+    // Key c of row r is 64 + c - r positions after the lower tile's first.
+    const float* from = scores + r * tile;
     float* low = lower_.sums.data() + r * tile + tile - r;
     float* high = upper_.sums.data() + r * tile - r;
     for (Index c = 0; c < r; ++c) low[c] += from[c];
@@ -82,12 +82,12 @@ void RelativeBandGradient::slide(Index lower, Index upper, const Queries& querie
     std::swap(lower_, upper_);
   } else {
     multiply(upper_, queries, gradient);
-    open(lower_, lower);
+    begin(lower_, lower);
   }
-  open(upper_, upper);
+  begin(upper_, upper);
 }
 
-void RelativeBandGradient::open(Half& half, Index table_tile) {
+void RelativeBandGradient::begin(Half& half, Index table_tile) {
   half.table_tile = table_tile;
   std::fill(half.sums.begin(), half.sums.end(), 0.0f);
   std::fill(half.seen.begin(), half.seen.end(), std::uint64_t{0});
@@ -101,13 +101,13 @@ void RelativeBandGradient::multiply(Half& half, const Queries& queries,
   seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
            kernels_.lanes);
   if (queries.dqueries != nullptr) {
-    gather(kernels_, half.sums.data(),
-           {table_->rows(half.table_tile), table_->width(), table_->finite()}, seen, queries.count,
-           queries.dqueries);
+    accumulate_values(kernels_.tiles, half.sums.data(),
+                      {table_->rows(half.table_tile), table_->width(), table_->finite()}, seen,
+                      queries.count, queries.dqueries);
   }
-  gather_columns(kernels_, half.sums.data(), queries.rows, seen, queries.count,
-                 gradient.tile_sums(half.table_tile));
+  accumulate_transposed(kernels_.tiles, half.sums.data(), queries.rows, seen, queries.count,
+                        gradient.tile_sums(half.table_tile));
   half.table_tile = none;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

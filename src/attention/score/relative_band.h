@@ -1,8 +1,10 @@
 #pragma once
 
 #include "attention/forward/nonfinite_products.h"
+#include "attention/score/relative_tiles.h"
+#include "base/buffer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The gradient of a table of relative keys or values, of one task: in f64, with f32 sums on top
 /// that are moved down now and then. Only tiles that the task meets cost anything.
@@ -27,43 +29,44 @@ class RelativeGradient {
   Buffer<State> states_;
 };
 
-/// Sums over the pairs of a relative position, for a tile of queries that passes key tiles in
-/// ascending order. Two table tiles are open at a time; what slides out is multiplied with rows of
-/// the queries into the table's gradient and, for relative keys, with the table into dq.
+/// Sums over the (query, key) pairs of a relative position, for a tile of queries that visits key
+/// tiles in ascending order. Two table tiles are summed at a time; a tile that is complete is
+/// multiplied with rows of the queries into the table's gradient and, for relative keys, with the
+/// table into dq.
 class RelativeBandGradient {
  public:
   RelativeBandGradient(const RelativeTiles* table, const Kernels& kernels);
 
   /// What the products of one query tile read and add to.
   struct Queries {
-    RightRows rows;  // q, or dout for relative values
+    RightRows<float> rows;  // q, or dout for relative values
     Index count;
     float* dqueries;  // [64][dim in whole vectors], null for relative values
   };
 
-  /// Takes one number of every pair of a tile, zero where the mask hides: the gradients of scale *
-  /// q·k, or the probabilities for relative values.
-  void add(const float* pairs, const TileMask& mask, Index distance, const Queries& queries,
+  /// Adds one number for every query and key of a tile, zero where the mask hides: the gradients of
+  /// scale * q·k, or the probabilities for relative values.
+  void add(const float* scores, const TileMask& mask, Index distance, const Queries& queries,
            RelativeGradient& gradient);
-  /// Multiplies what is still open.
+  /// Multiplies the sums that are left.
   void finish(const Queries& queries, RelativeGradient& gradient);
 
  private:
   static constexpr Index none = -1;
-  /// One open table tile: [64 queries][64 positions].
+  /// The sums of one table tile: [64 queries][64 positions].
   struct Half {
     Index table_tile = none;
     Buffer<float> sums;
-    Buffer<std::uint64_t> seen;  // which of them a visible pair touched
+    Buffer<std::uint64_t> seen;  // which of them a visible key touched
   };
 
   void slide(Index lower, Index upper, const Queries& queries, RelativeGradient& gradient);
   void multiply(Half& half, const Queries& queries, RelativeGradient& gradient);
-  static void open(Half& half, Index table_tile);
+  static void begin(Half& half, Index table_tile);
 
   const RelativeTiles* table_;
   const Kernels& kernels_;
   Half lower_, upper_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,14 +4,14 @@
 
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 RelativeTiles::RelativeTiles(const View& table, Lengths lengths, const Kernels& kernels)
     : dim_(table.size(1)),
       width_(round_up(dim_, kernels.lanes)),
       reach_((table.size(0) - 1) / 2),
       start_(lengths.queries - lengths.keys -
              divide_down(lengths.queries - lengths.keys, tile) * tile),
-      // Pairs of these lengths stand between 1 - keys and queries - 1.
+      // Relative positions of these lengths are between 1 - keys and queries - 1.
       first_(divide_down(std::max(-reach_, 1 - lengths.keys) - start_, tile)),
       last_(divide_down(std::min(reach_, lengths.queries - 1) - start_, tile)),
       panels_(checked_product({count(), tile, dim_})),
@@ -23,8 +23,8 @@ RelativeTiles::RelativeTiles(const View& table, Lengths lengths, const Kernels& 
                   gathered.data() + r * dim_);
     }
     const InputRows rows{gathered.data(), Type::f32, dim_, tile};
-    kernels.pack_panels(rows, dim_, nullptr, panels_.data() + t * tile * dim_);
-    finite_ &= kernels.pack_rows(rows, dim_, nullptr, rows_.data() + t * tile * width_);
+    kernels.tiles.pack_panels(rows, dim_, nullptr, panels_.data() + t * tile * dim_);
+    finite_ &= kernels.tiles.pack_rows(rows, dim_, nullptr, rows_.data() + t * tile * width_);
   }
 }
 
@@ -37,4 +37,4 @@ Index RelativeTiles::table_row(Index table_tile, Index r) const {
   return std::clamp(position, -reach_, reach_) + reach_;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,21 +5,21 @@
 #include "rapt/plan.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A table of relative keys or values, cut into tiles of 64 relative positions (key minus query)
 /// and packed once for all heads and threads.
 ///
-/// The cut is aligned so that a tile of pairs, which spans 127 relative positions, needs just two
-/// neighbouring table tiles. Positions out of reach repeat the table's end rows; the first and the
-/// last tile stand for everything that lies wholly out of reach.
+/// The tiles are aligned so that 64 queries and 64 keys, which span 127 relative positions, need
+/// just two neighbouring table tiles. Positions out of reach repeat the table's end rows; the first
+/// and the last tile represent everything that is wholly out of reach.
 class RelativeTiles {
  public:
   RelativeTiles(const View& table, Lengths lengths, const Kernels& kernels);
 
   Index count() const { return last_ - first_ + 3; }
   /// Table tile of positions -distance - 64 .. -distance - 1, and of the 64 positions after them.
-  /// `distance` is a tile of pairs' first query position minus its first key position.
+  /// `distance` is the position of a tile's first query minus that of its first key.
   Index lower(Index distance) const { return clamped((-distance - start_) / tile - 1); }
   Index upper(Index distance) const { return clamped((-distance - start_) / tile); }
   /// Row of the table behind row r of a tile.
@@ -43,4 +43,4 @@ class RelativeTiles {
   bool finite_ = true;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

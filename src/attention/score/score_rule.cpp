@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Finite numbers stay finite: -FLT_MAX is how some callers write "almost hidden".
@@ -52,12 +52,12 @@ bool factor_fits(double factor) {
   return factor == 0 || (1 / most <= std::abs(factor) && std::abs(factor) <= most);
 }
 
-Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
+ScoreRule::ScoreRule(const Attention& how, const Plan& plan, Index heads, Index dim)
     : how_(&how),
       plan_(&plan),
       lengths_(plan.lengths()),
       constant_scale_(constant_scale(how.scale, static_cast<double>(dim))),
-      softcap_(how.softcap) {
+      softcap_(how.softcap.value_or(0)) {
   if (!how.bias.alibi && !how.bias.kerple && !how.bias.table) return;
   // Relative positions 1 - keys .. queries - 1, with a tile of slack on both sides for padded rows
   // and keys.
@@ -66,19 +66,19 @@ Rule::Rule(const Attention& how, const Plan& plan, Index heads, Index dim)
   heads_ = heads;
 }
 
-Index Rule::bucket_of(Index relative) const {
+Index ScoreRule::bucket_of(Index relative) const {
   if (!how_->bias.table) return 0;
   const RelativeTable& table = *how_->bias.table;
   return t5_bucket(relative, table.values.size(0), table.max_distance, table.direction);
 }
 
-double Rule::table_number(Index head, Index bucket) const {
+double ScoreRule::table_number(Index head, Index bucket) const {
   if (!how_->bias.table) return 0;
   const View& values = how_->bias.table->values;
   return static_cast<double>(values.data()[bucket * values.stride(0) + head * values.stride(1)]);
 }
 
-float Rule::diagonal_at(Index head, Index relative, Index bucket) const {
+float ScoreRule::diagonal_at(Index head, Index relative, Index bucket) const {
   const auto distance = static_cast<double>(std::abs(relative));
   const auto of_head = [&](const std::vector<float>& numbers) {
     return static_cast<double>(numbers[static_cast<std::size_t>(head)]);
@@ -90,7 +90,7 @@ float Rule::diagonal_at(Index head, Index relative, Index bucket) const {
   return in_log2(bias + table_number(head, bucket));
 }
 
-void Rule::make_tables() const {
+void ScoreRule::make_tables() const {
   if (how_->bias.table) {
     buckets_.resize(static_cast<std::size_t>(diagonal_length_));
     for (Index i = 0; i < diagonal_length_; ++i)
@@ -103,7 +103,7 @@ void Rule::make_tables() const {
           head, i - offset_, buckets_.empty() ? 0 : buckets_[static_cast<std::size_t>(i)]);
 }
 
-void Rule::diagonal_part(Index head, Index first, Index count, float* out) const {
+void ScoreRule::diagonal_part(Index head, Index first, Index count, float* out) const {
   // Buckets grow with the distance and have a last one: far away they are all the same.
   const Index bucket = bucket_of(first);
   const Index last_bucket = bucket_of(first + count - 1);
@@ -128,7 +128,7 @@ void Rule::diagonal_part(Index head, Index first, Index count, float* out) const
   }
 }
 
-Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
+ScoreRule::KerpleSlopes ScoreRule::kerple_slopes(Index head, Index relative) const {
   const Kerple& kerple = *how_->bias.kerple;
   const auto distance = static_cast<double>(std::abs(relative));
   const auto amplitude = static_cast<double>(kerple.amplitudes[static_cast<std::size_t>(head)]);
@@ -139,26 +139,26 @@ Rule::KerpleSlopes Rule::kerple_slopes(Index head, Index relative) const {
   return {-growth, distance == 0 ? 0 : -amplitude * growth * std::log(distance)};
 }
 
-double Rule::scale(Index query) const {
+double ScoreRule::scale(Index query) const {
   return for_keys(how_->scale, constant_scale_, scale_varies() ? plan_->keys_seen(query) : 0);
 }
 
-double Rule::largest_scale() const {
+double ScoreRule::largest_scale() const {
   const double most =
       scale_varies() ? std::log(static_cast<double>(std::max<Index>(lengths_.keys, 1))) : 1;
   return std::abs(constant_scale_) * most;
 }
 
-double Rule::query_factor(Index query) const { return scale(query) * logit_factor(); }
+double ScoreRule::query_factor(Index query) const { return scale(query) * logit_factor(); }
 
-const float* Rule::diagonal(Index head) const {
+const float* ScoreRule::diagonal(Index head) const {
   if (!has_diagonal()) return nullptr;
   std::call_once(tables_made_, [this] { make_tables(); });
   return diagonals_.data() + head * diagonal_length_ + offset_;
 }
 
-bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
-                      std::uint64_t* mask) const {
+bool ScoreRule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, float* out,
+                           std::uint64_t* mask) const {
   const View& bias = how_->bias.dense->values;
   const auto step = [&](Index axis) { return bias.size(axis) == 1 ? 0 : bias.stride(axis); };
   const Index rows = std::min(tile, lengths_.queries - query_tile * tile);
@@ -179,16 +179,16 @@ bool Rule::dense_tile(Index item, Index head, Index query_tile, Index key_tile, 
   return hides;
 }
 
-double Rule::sink_log2(Index head) const {
+double ScoreRule::sink_log2(Index head) const {
   return static_cast<double>(how_->sinks[static_cast<std::size_t>(head)]) * log2_e;
 }
 
-double Rule::kept_factor() const {
+double ScoreRule::kept_factor() const {
   const double kept = 1 - how_->dropout.rate;
   return kept > 0 ? 1 / kept : 0;
 }
 
-DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
+DropoutTile ScoreRule::dropout_tile(Index stream, Index query_tile, Index key_tile) const {
   const Dropout& drop = how_->dropout;
   return {
       .key = {static_cast<std::uint32_t>(drop.seed), static_cast<std::uint32_t>(drop.seed >> 32)},
@@ -199,4 +199,4 @@ DropTile Rule::drop_tile(Index stream, Index query_tile, Index key_tile) const {
       .keep = static_cast<float>(kept_factor())};
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

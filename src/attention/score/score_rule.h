@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "rapt/attention.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 inline constexpr double log2_e = 1.4426950408889634074;
 inline constexpr double ln_2 = 0.69314718055994530942;
@@ -21,9 +21,9 @@ bool factor_fits(double factor);
 
 /// How scores become logits in this call, resolved into tables the kernels can add. Logits are in
 /// units of log2.
-class Rule {
+class ScoreRule {
  public:
-  Rule(const Attention& how, const Plan& plan, Index heads, Index dim);
+  ScoreRule(const Attention& how, const Plan& plan, Index heads, Index dim);
 
   /// What multiplies q·k of this query.
   double scale(Index query) const;
@@ -32,7 +32,7 @@ class Rule {
   double largest_scale() const;
   /// What q is multiplied by when it is packed: scale, and log2(e) or 1 / softcap.
   double query_factor(Index query) const;
-  /// Turns sums over packed queries into gradients of k.
+  /// From sums over packed queries to gradients of k.
   double key_gradient_factor() const { return softcap_ > 0 ? softcap_ : ln_2; }
 
   bool has_softcap() const { return softcap_ > 0; }
@@ -68,7 +68,7 @@ class Rule {
   bool has_dropout() const { return how_->dropout.rate > 0; }
   /// What dropout multiplies by what it keeps.
   double kept_factor() const;
-  DropTile drop_tile(Index stream, Index query_tile, Index key_tile) const;
+  DropoutTile dropout_tile(Index stream, Index query_tile, Index key_tile) const;
 
  private:
   void make_tables() const;
@@ -90,4 +90,4 @@ class Rule {
   mutable std::vector<std::int32_t> buckets_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

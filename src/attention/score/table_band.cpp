@@ -4,13 +4,13 @@
 
 #include "attention/forward/nonfinite_products.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 TableBand::TableBand(const RelativeTiles* table, const Kernels& kernels)
     : table_(table), kernels_(kernels) {
   if (table == nullptr) return;
   band_ = Buffer<float>(tile * band_width);
-  room_ = Buffer<float>(tile * tile);
+  scratch_ = Buffer<float>(tile * tile);
 }
 
 void TableBand::add(const float* strips, Index rows, Index distance, const Clip* clips,
@@ -18,7 +18,7 @@ void TableBand::add(const float* strips, Index rows, Index distance, const Clip*
   if (table_ == nullptr) return;
   fill(0, table_->lower(distance), strips, rows);
   fill(1, table_->upper(distance), strips, rows);
-  kernels_.add_band(scores, divide_up(rows, strip), clips, band_.data());
+  kernels_.score.add_band(scores, divide_up(rows, strip), clips, band_.data());
 }
 
 /// Products with one table tile, in the lower or upper half of the band.
@@ -29,11 +29,11 @@ void TableBand::fill(Index half, Index table_tile, const float* strips, Index ro
   const float* from = band_.data() + (1 - half) * tile;
   Index from_stride = band_width;
   if (held_[1 - half] != table_tile) {
-    kernels_.scores(strips, table_->panels(table_tile), table_->dim(), padded_rows / strip, nullptr,
-                    room_.data());
+    kernels_.tiles.scores(strips, table_->panels(table_tile), table_->dim(), padded_rows / strip,
+                          nullptr, scratch_.data());
     // Rows past the last one are computed and thrown away: they must only be finite.
-    std::fill(room_.data() + rows * tile, room_.data() + padded_rows * tile, 0.0f);
-    from = room_.data();
+    std::fill(scratch_.data() + rows * tile, scratch_.data() + padded_rows * tile, 0.0f);
+    from = scratch_.data();
     from_stride = tile;
   }
   for (Index r = 0; r < padded_rows; ++r)
@@ -41,7 +41,7 @@ void TableBand::fill(Index half, Index table_tile, const float* strips, Index ro
   held_[half] = table_tile;
 }
 
-TableGather::TableGather(const RelativeTiles* table, const Kernels& kernels)
+TableAccumulator::TableAccumulator(const RelativeTiles* table, const Kernels& kernels)
     : table_(table), kernels_(kernels) {
   if (table == nullptr) return;
   for (Half* half : {&lower_, &upper_}) {
@@ -50,23 +50,24 @@ TableGather::TableGather(const RelativeTiles* table, const Kernels& kernels)
   }
 }
 
-void TableGather::add(const float* scores, const TileMask& mask, Index rows, Index distance,
-                      float* out) {
+void TableAccumulator::add(const float* scores, const TileMask& mask, Index rows, Index distance,
+                           float* out) {
   if (table_ == nullptr) return;
   skew(scores, mask, rows);
   const auto multiply = [&](const Half& half, Index table_tile) {
     TileMask seen;
     seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
              kernels_.lanes);
-    gather(kernels_, half.sums.data(),
-           {table_->rows(table_tile), table_->width(), table_->finite()}, seen, rows, out);
+    accumulate_values(kernels_.tiles, half.sums.data(),
+                      {table_->rows(table_tile), table_->width(), table_->finite()}, seen, rows,
+                      out);
   };
   multiply(lower_, table_->lower(distance));
   multiply(upper_, table_->upper(distance));
 }
 
-/// Key c of row r stands 64 + c - r positions after the lower tile's first.
-void TableGather::skew(const float* scores, const TileMask& mask, Index rows) {
+/// Key c of row r is 64 + c - r positions after the lower tile's first.
+void TableAccumulator::skew(const float* scores, const TileMask& mask, Index rows) {
   for (Half* half : {&lower_, &upper_}) {
     std::fill(half->sums.begin(), half->sums.end(), 0.0f);
     std::fill(half->seen.begin(), half->seen.end(), std::uint64_t{0});
@@ -84,4 +85,4 @@ void TableGather::skew(const float* scores, const TileMask& mask, Index rows) {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

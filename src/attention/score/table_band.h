@@ -3,10 +3,10 @@
 #include "attention/plan/tile_mask.h"
 #include "attention/score/relative_tiles.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Products of a tile of rows with the rows of a table by relative position, added to tiles of
-/// pairs. Neighbouring tiles of pairs share half of them.
+/// scores. Neighbouring tiles share half of them.
 class TableBand {
  public:
   /// `table` is null if there is nothing to add.
@@ -25,23 +25,23 @@ class TableBand {
   const Kernels& kernels_;
   Buffer<float> band_;        // [64][128]: products with two neighbouring table tiles
   Index held_[2] = {-1, -1};  // which table tiles those are
-  Buffer<float> room_;        // [64][64]
+  Buffer<float> scratch_;     // [64][64]
 };
 
-/// Probabilities of a tile of pairs by relative position, multiplied with the table: out[64][width]
+/// Probabilities of a tile by relative position, multiplied with the table: out[64][width]
 /// += P · table[position of key - position of query].
-class TableGather {
+class TableAccumulator {
  public:
-  TableGather(const RelativeTiles* table, const Kernels& kernels);
+  TableAccumulator(const RelativeTiles* table, const Kernels& kernels);
 
-  /// `scores` are probabilities inside the clips of `mask`, 0 on its hidden pairs.
+  /// `scores` are probabilities inside the clips of `mask`, 0 where it hides a key.
   void add(const float* scores, const TileMask& mask, Index rows, Index distance, float* out);
 
  private:
   /// [64 queries][64 positions] of one table tile.
   struct Half {
     Buffer<float> sums;
-    Buffer<std::uint64_t> seen;  // which of them a visible pair touched
+    Buffer<std::uint64_t> seen;  // which of them a visible key touched
   };
   void skew(const float* scores, const TileMask& mask, Index rows);
 
@@ -50,4 +50,4 @@ class TableGather {
   Half lower_, upper_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,6 +11,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 void check_blocks(const char* where, const BigBird& how, Index tokens) {
@@ -181,7 +182,7 @@ class Widened {
     copy_ = Tensor::uninitialized(view.shape());
     const AnyMutableView to = copy_;
     for_each_token(view, [&](Index item, Index head, Index i) {
-      kernels.load_numbers(view.row(item, head, i), view.type(), view.dim(),
+      kernels.vectors.load(view.row(item, head, i), view.type(), view.dim(),
                            static_cast<float*>(to.row(item, head, i)));
     });
     view_ = copy_;
@@ -199,7 +200,7 @@ Tensor narrowed(const Kernels& kernels, Tensor gradient, Type type) {
   const AnyView from = gradient;
   const AnyMutableView to = out;
   for_each_token(from, [&](Index item, Index head, Index i) {
-    kernels.store_numbers(static_cast<const float*>(from.row(item, head, i)), from.dim(), type,
+    kernels.vectors.store(static_cast<const float*>(from.row(item, head, i)), from.dim(), type,
                           to.row(item, head, i));
   });
   return out;
@@ -221,7 +222,7 @@ Gradients backward_of_slices(const AnyView& dout, const AnyView& q, const AnyVie
     });
     const Gradients of_slice =
         attend_backward(call.queries(dout), call.queries(q), call.keys(k), call.keys(v),
-                        call.queries(out), rows, call.how(), context);
+                        {call.queries(out), rows}, call.how(), context);
     copy_into(of_slice.dq, call.queries(AnyMutableView(g.dq)));
     add_into(of_slice.dk, call.keys(AnyMutableView(g.dk)));
     add_into(of_slice.dv, call.keys(AnyMutableView(g.dv)));
@@ -263,7 +264,7 @@ Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
 }
 
 Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
-                                  const Attended& attended, const BigBird& how,
+                                  const AttendedView& attended, const BigBird& how,
                                   const Context& context) {
   constexpr const char* where = "attend_bigbird_backward";
   check_bigbird(where, q, k, v, how);
@@ -272,7 +273,7 @@ Gradients attend_bigbird_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
   const Kernels& kernels = kernels_of(context);
   const auto wide = [&](const AnyView& view) { return Widened(kernels, view); };
   const Widened wide_dout = wide(dout), wide_q = wide(q), wide_k = wide(k), wide_v = wide(v),
-                wide_out = wide(unrounded(where, attended.out, attended.rows));
+                wide_out = wide(unrounded(where, attended));
   Gradients g = backward_of_slices(wide_dout.view(), wide_q.view(), wide_k.view(), wide_v.view(),
                                    wide_out.view(), attended.rows, how, context);
   g.dq = narrowed(kernels, std::move(g.dq), q.type());

@@ -11,6 +11,7 @@
 #include "base/views.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Calls with(item, first head, number of heads) for heads that share a pattern.
@@ -83,16 +84,17 @@ void put_rows(const Tensor& from, const AnyMutableView& to, Index item,
                   bytes);
 }
 
-void check_rows(const LongformerOutcome& attended, const AnyView& q, const Longformer& how) {
+void check_rows(const AttendedView& attended, const AnyView& q, const Longformer& how) {
   Index globals = 0;
   for (Index item = 0; item < q.batch(); ++item)
     globals += q.heads() * std::ssize(LongformerTokens(how, item, q.tokens()).globals());
   const auto fits = [](const Rows& rows, Index count) {
     return std::ssize(rows.max) == count && std::ssize(rows.sum) == count;
   };
-  check(fits(attended.local, q.batch() * q.heads() * q.tokens()) && fits(attended.global, globals),
-        "Longformer backward: rows of ", attended.local.max.size(), " local and ",
-        attended.global.max.size(), " global tokens given, expected ",
+  check(fits(attended.rows, q.batch() * q.heads() * q.tokens()) &&
+            fits(attended.global_rows, globals),
+        "attend_longformer_backward: rows of ", attended.rows.max.size(), " local and ",
+        attended.global_rows.max.size(), " global tokens given, expected ",
         q.batch() * q.heads() * q.tokens(), " and ", globals,
         ", as attend gives with the same operands and classes");
 }
@@ -103,6 +105,7 @@ void clear_item(const AnyMutableView& out, Index item) {
     for (Index i = 0; i < out.tokens(); ++i) std::memset(out.row(item, head, i), 0, bytes);
 }
 
+using detail::part_of;
 GradientViews part_of(const GradientViews& views, const Part& part) {
   return {part_of(views.dq, part), part_of(views.dk, part), part_of(views.dv, part)};
 }
@@ -111,12 +114,12 @@ GradientViews part_of(const GradientViews& views, const Part& part) {
 class Backward {
  public:
   Backward(const LongformerGradientViews& to, AnyView dout, const LongformerOperands& o,
-           const LongformerOutcome& attended, const Longformer& how, const Context& context)
+           const AttendedView& attended, const Longformer& how, const Context& context)
       : to_(to),
         dout_(dout),
         o_(o),
         attended_(attended),
-        out_(unrounded("Longformer backward", attended.out, attended.local)),
+        out_(unrounded("attend_longformer_backward", attended)),
         how_(how),
         context_(context) {}
 
@@ -136,7 +139,8 @@ class Backward {
     const Index rows = part.heads * o_.q.tokens();
     attend_backward_into(part_of(GradientViews{to_.dq, to_.dk, to_.dv}, part), part_of(dout_, part),
                          part_of(o_.q, part), part_of(o_.k, part), part_of(o_.v, part),
-                         part_of(out_, part), slice(attended_.local, first_, rows), how, context_);
+                         AttendedView(part_of(out_, part), slice(attended_.rows, first_, rows)),
+                         how, context_);
     first_ += rows;
   }
 
@@ -154,10 +158,12 @@ class Backward {
     const Index rows = o_.q.heads() * std::ssize(globals);
     const Tensor queries = rows_at(o_.q_global, item, globals);
     Tensor dqueries(queries.shape(), queries.type());
-    attend_backward_into({dqueries, part_of(to_.dk_global, all), part_of(to_.dv_global, all)},
-                         rows_at(dout_, item, globals), queries, part_of(o_.k_global, all),
-                         part_of(o_.v_global, all), rows_at(out_, item, globals),
-                         slice(attended_.global, first_, rows), how, context_);
+    attend_backward_into(
+        {dqueries, part_of(to_.dk_global, all), part_of(to_.dv_global, all)},
+        rows_at(dout_, item, globals), queries, part_of(o_.k_global, all),
+        part_of(o_.v_global, all),
+        AttendedView(rows_at(out_, item, globals), slice(attended_.global_rows, first_, rows)), how,
+        context_);
     first_ += rows;
     put_rows(dqueries, to_.dq_global, item, globals);
   }
@@ -165,18 +171,18 @@ class Backward {
   const LongformerGradientViews& to_;
   AnyView dout_;
   const LongformerOperands& o_;
-  const LongformerOutcome& attended_;
+  const AttendedView& attended_;
   AnyView out_;
   const Longformer& how_;
   const Context& context_;
   Index number_ = 0, first_ = 0;  // parts, and rows of forward, so far
 };
 
-void check_backward(AnyView dout, const LongformerOperands& o, const LongformerOutcome& attended,
+void check_backward(AnyView dout, const LongformerOperands& o, const AttendedView& attended,
                     const Longformer& how) {
-  check_call("Longformer backward", o, how);
-  check_operand("Longformer backward", "dout", dout, o.q.shape());
-  check_operand("Longformer backward", "out", attended.out, o.q.shape());
+  check_call("attend_longformer_backward", o, how);
+  check_operand("attend_longformer_backward", "dout", dout, o.q.shape());
+  check_operand("attend_longformer_backward", "out", attended.out, o.q.shape());
   check_rows(attended, o.q, how);
 }
 
@@ -198,7 +204,7 @@ std::array<Named, 6> operands_of(const LongformerOperands& o) {
 /// gradients may overlap: they may lie between each other.
 void check_destinations(const LongformerGradientViews& to, const LongformerOperands& o,
                         const Longformer& how, std::initializer_list<Named> others) {
-  constexpr const char* where = "Longformer backward";
+  constexpr const char* where = "attend_longformer_backward";
   const std::array<AnyMutableView, 6> views = {to.dq,        to.dk,        to.dv,
                                                to.dq_global, to.dk_global, to.dv_global};
   constexpr const char* names[] = {"dq", "dk", "dv", "dq_global", "dk_global", "dv_global"};
@@ -206,8 +212,8 @@ void check_destinations(const LongformerGradientViews& to, const LongformerOpera
   for (std::size_t i = 0; i < (any_global(how) ? views.size() : 3); ++i) {
     const Named& own = operands[i];
     check_output(where, names[i], views[i], own.view.shape());
-    check(views[i].type() == own.view.type(), where, ": ", names[i], " is ", text(views[i].type()),
-          ", expected ", text(own.view.type()), " as ", own.name);
+    check(views[i].type() == own.view.type(), where, ": ", names[i], " is ",
+          to_string(views[i].type()), ", expected ", to_string(own.view.type()), " as ", own.name);
     for (const Named& operand : operands) check_apart(where, views[i], operand.view, operand.name);
     for (const Named& other : others) check_apart(where, views[i], other.view, other.name);
     for (std::size_t j = 0; j < i; ++j)
@@ -216,20 +222,20 @@ void check_destinations(const LongformerGradientViews& to, const LongformerOpera
   }
 }
 
-LongformerAttended forward(const AnyMutableView& to, const LongformerOperands& o,
-                           const Longformer& how, const Context& context) {
+Attended forward(const AnyMutableView& to, const LongformerOperands& o, const Longformer& how,
+                 const Context& context) {
   UnroundedOut unrounded_out(to, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   const Index heads = o.q.heads(), tokens = o.q.tokens();
-  LongformerAttended attended;
+  Attended attended;
   Index number = 0;
   for_each_part(how, o.q.batch(), heads, [&](Index item, Index head, Index count) {
     const LongformerTokens classes(how, item, tokens);
     const Attention local = part_how(how, classes.local(dilation_of(how, head)), number++);
     const auto part = [&](const AnyView& view) { return part_of(view, {item, 1, head, count}); };
-    append(attended.local, attend_into(part_of(out, {item, 1, head, count}), part(o.q), part(o.k),
-                                       part(o.v), local, context)
-                               .rows);
+    append(attended.rows, attend_into(part_of(out, {item, 1, head, count}), part(o.q), part(o.k),
+                                      part(o.v), local, context)
+                              .rows);
   });
   for (Index item = 0; item < o.q.batch() && any_global(how); ++item) {
     const LongformerTokens classes(how, item, tokens);
@@ -240,53 +246,53 @@ LongformerAttended forward(const AnyMutableView& to, const LongformerOperands& o
                                    part_of(o.k_global, {item, 1, 0, heads}),
                                    part_of(o.v_global, {item, 1, 0, heads}), global, context);
     put_rows(rows, out, item, classes.globals());
-    append(attended.global, y.rows);
+    append(attended.global_rows, y.rows);
   }
-  unrounded_out.finish(attended.local, context);
+  unrounded_out.finish(attended.rows, context);
   return attended;
 }
 
 }  // namespace
 
-LongformerAttended attend(const LongformerOperands& o, const Longformer& how,
-                          const Context& context) {
-  check_call("Longformer", o, how);
+Attended attend_longformer(const LongformerOperands& o, const Longformer& how,
+                           const Context& context) {
+  check_call("attend_longformer", o, how);
   Tensor out = Tensor::uninitialized(o.q.shape(), o.q.type());
-  LongformerAttended attended = forward(out, o, how, context);
+  Attended attended = forward(out, o, how, context);
   attended.out = std::move(out);
   return attended;
 }
 
-LongformerAttended attend_into(AnyMutableView out, const LongformerOperands& o,
-                               const Longformer& how, const Context& context) {
-  check_call("Longformer", o, how);
-  check_output("Longformer", "out", out, o.q.shape());
-  check(out.type() == o.q.type(), "Longformer: out is ", text(out.type()), ", expected ",
-        text(o.q.type()), " as q");
+Attended attend_longformer_into(AnyMutableView out, const LongformerOperands& o,
+                                const Longformer& how, const Context& context) {
+  check_call("attend_longformer", o, how);
+  check_output("attend_longformer", "out", out, o.q.shape());
+  check(out.type() == o.q.type(), "attend_longformer: out is ", to_string(out.type()),
+        ", expected ", to_string(o.q.type()), " as q");
   for (const Named& operand : operands_of(o))
-    check_apart("Longformer", out, operand.view, operand.name);
+    check_apart("attend_longformer", out, operand.view, operand.name);
   return forward(out, o, how, context);
 }
 
-void attend_backward_into(const LongformerGradientViews& to, AnyView dout,
-                          const LongformerOperands& o, const LongformerOutcome& attended,
-                          const Longformer& how, const Context& context) {
+void attend_longformer_backward_into(const LongformerGradientViews& to, AnyView dout,
+                                     const LongformerOperands& o, const AttendedView& attended,
+                                     const Longformer& how, const Context& context) {
   check_backward(dout, o, attended, how);
   check_destinations(to, o, how, {{dout, "dout"}, {attended.out, "out"}});
   Backward(to, dout, o, attended, how, context).run();
 }
 
-LongformerGradients attend_backward(AnyView dout, const LongformerOperands& o,
-                                    const LongformerOutcome& attended, const Longformer& how,
-                                    const Context& context) {
+LongformerGradients attend_longformer_backward(AnyView dout, const LongformerOperands& o,
+                                               const AttendedView& attended, const Longformer& how,
+                                               const Context& context) {
   check_backward(dout, o, attended, how);
-  const auto room = [](const AnyView& of) { return Tensor::uninitialized(of.shape(), of.type()); };
-  LongformerGradients g{room(o.q), room(o.k), room(o.v), {}, {}, {}};
+  const auto like = [](const AnyView& of) { return Tensor::uninitialized(of.shape(), of.type()); };
+  LongformerGradients g{like(o.q), like(o.k), like(o.v), {}, {}, {}};
   LongformerGradientViews to{g.dq, g.dk, g.dv};
   if (any_global(how)) {
-    g.dq_global = room(o.q_global);
-    g.dk_global = room(o.k_global);
-    g.dv_global = room(o.v_global);
+    g.dq_global = like(o.q_global);
+    g.dk_global = like(o.k_global);
+    g.dv_global = like(o.v_global);
     to.dq_global = g.dq_global;
     to.dk_global = g.dk_global;
     to.dv_global = g.dv_global;

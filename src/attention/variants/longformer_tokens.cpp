@@ -4,7 +4,7 @@
 
 #include "attention/pattern/ranges.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// The positions whose class passes the test.
@@ -77,4 +77,4 @@ Pattern LongformerTokens::global() const {
   return rows(tokens_, std::move(keys));
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,7 +3,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "rapt/longformer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The tokens of one batch item by their classes, and the patterns that follow from them.
 class LongformerTokens {
@@ -26,4 +26,4 @@ class LongformerTokens {
   Ranges global_ranges_, real_ranges_;  // real: all but padding
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

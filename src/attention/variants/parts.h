@@ -6,7 +6,7 @@
 #include "base/views.h"
 #include "rapt/attention.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // Calls that are made of several: views of what one of them is about, and its rows among all rows.
 
@@ -21,8 +21,8 @@ BasicAnyView<V> part_of(const BasicAnyView<V>& view, const Part& part) {
   Shape shape = view.shape();
   shape[0] = part.items;
   shape[1] = part.heads;
-  return BasicAnyView<V>::trusted(view.row(part.item, part.head, 0), view.type(), shape,
-                                  view.strides());
+  return BasicAnyView<V>::unchecked(view.row(part.item, part.head, 0), view.type(), shape,
+                                    view.strides());
 }
 
 /// Some tokens of it.
@@ -30,7 +30,7 @@ template <class V>
 BasicAnyView<V> tokens_of(const BasicAnyView<V>& view, Index first, Index count) {
   Shape shape = view.shape();
   shape[2] = count;
-  return BasicAnyView<V>::trusted(view.row(0, 0, first), view.type(), shape, view.strides());
+  return BasicAnyView<V>::unchecked(view.row(0, 0, first), view.type(), shape, view.strides());
 }
 
 /// The numbers of a part, written to where they belong.
@@ -56,7 +56,7 @@ inline Rows slice(const Rows& rows, Index first, Index count) {
 
 /// What backward is given of a forward pass over these shapes. Throws std::invalid_argument.
 inline void check_attended(const char* where, const char* forward, const AnyView& dout,
-                           const Attended& attended, const Shape& shape) {
+                           const AttendedView& attended, const Shape& shape) {
   check_operand(where, "dout", dout, shape);
   check_operand(where, "out", attended.out, shape);
   const Index count = shape[0] * shape[1] * shape[2];
@@ -71,4 +71,4 @@ inline Dropout dropout_of_part(Dropout dropout, Index number) {
   return dropout;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

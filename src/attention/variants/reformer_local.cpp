@@ -11,6 +11,7 @@
 #include "base/check.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Which chunks meet.
@@ -134,13 +135,13 @@ class LocalCall {
   }
   Gradients backward(const AnyView& dout, const AnyView& q, const AnyView& k, const AnyView& v,
                      const AnyView& out, const Rows& rows, const Context& context) const {
-    return attend_backward(dout, q, k, v, out, rows, in_place(q, context), context);
+    return attend_backward(dout, q, k, v, {out, rows}, in_place(q, context), context);
   }
 
  private:
   Attention in_place(const AnyView& q, const Context& context) const {
     Attention how = how_;
-    if (lsh_) how.order = leave_tokens({q, q, *lsh_, how_.rotations, {}, context});
+    if (lsh_) how.order = keep_order({q, q, *lsh_, how_.rotations, {}, context});
     return how;
   }
 
@@ -154,7 +155,7 @@ std::vector<double> chunk_sums(const Kernels& kernels, const AnyView& from, cons
   std::vector<double> sums(static_cast<std::size_t>(ring.chunks() * from.dim()));
   float row[max_dim];
   for (const Index i : tokens) {
-    kernels.load_numbers(from.row(at.item, at.head, i), from.type(), from.dim(), row);
+    kernels.vectors.load(from.row(at.item, at.head, i), from.type(), from.dim(), row);
     double* to = sums.data() + ring.chunk_of(i) * from.dim();
     for (Index c = 0; c < from.dim(); ++c) to[c] += static_cast<double>(row[c]);
   }
@@ -175,7 +176,7 @@ void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& 
     });
     float row[max_dim];
     std::transform(total, total + v.dim(), row, [](double x) { return static_cast<float>(x); });
-    kernels.store_numbers(row, v.dim(), out.type(), out.row(at.item, at.head, i));
+    kernels.vectors.store(row, v.dim(), out.type(), out.row(at.item, at.head, i));
   }
 }
 
@@ -194,10 +195,10 @@ void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMut
   for (Index i = 0; i < dv.tokens(); ++i) {
     const double* more = met.data() + ring.chunk_of(i) * dv.dim();
     void* to = dv.row(at.item, at.head, i);
-    kernels.load_numbers(to, dv.type(), dv.dim(), row);
+    kernels.vectors.load(to, dv.type(), dv.dim(), row);
     for (Index c = 0; c < dv.dim(); ++c)
       row[c] = static_cast<float>(static_cast<double>(row[c]) + more[c]);
-    kernels.store_numbers(row, dv.dim(), dv.type(), to);
+    kernels.vectors.store(row, dv.dim(), dv.type(), to);
   }
 }
 
@@ -212,9 +213,9 @@ void for_each_blind(const ReformerLocal& how, const LocalPart& part, Index heads
 
 }  // namespace
 
-Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
-                      const Context& context) {
-  check_local("attend_local", q, k, v, how);
+Attended attend_reformer_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
+                               const Context& context) {
+  check_local("attend_reformer_local", q, k, v, how);
   const Kernels& kernels = kernels_of(context);
   const Ring ring(how, q.tokens());
   Attended attended;
@@ -238,15 +239,15 @@ Attended attend_local(AnyView q, AnyView k, AnyView v, const ReformerLocal& how,
   return attended;
 }
 
-Gradients attend_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
-                                const Attended& attended, const ReformerLocal& how,
-                                const Context& context) {
-  constexpr const char* where = "attend_local_backward";
+Gradients attend_reformer_local_backward(AnyView dout, AnyView q, AnyView k, AnyView v,
+                                         const AttendedView& attended, const ReformerLocal& how,
+                                         const Context& context) {
+  constexpr const char* where = "attend_reformer_local_backward";
   check_local(where, q, k, v, how);
-  check_attended(where, "attend_local", dout, attended,
+  check_attended(where, "attend_reformer_local", dout, attended,
                  {q.batch(), q.heads(), q.tokens(), v.dim()});
   const Ring ring(how, q.tokens());
-  const AnyView out = unrounded(where, attended.out, attended.rows);
+  const AnyView out = unrounded(where, attended);
   Gradients g;
   g.dq = Tensor(q.shape(), q.type());
   g.dk = Tensor(k.shape(), k.type());

@@ -6,7 +6,7 @@
 #include "base/io/input.h"
 #include "base/io/system_call.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 std::string kind_of(mode_t mode) {
@@ -44,4 +44,4 @@ int open_regular(const std::string& path, int flags) {
   fail_input(path, ": is ", kind_of(about.st_mode), ", expected a regular file");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// open(2) for files that hold data; -1 and errno where it fails. Children do not inherit the
 /// descriptor, nothing waits, and the descriptor is never 0, 1 or 2: a program that has closed its
@@ -16,4 +16,4 @@ int open_descriptor(const std::string& path, int flags, mode_t mode = 0666);
 /// std::runtime_error for folders, pipes and devices; with O_NOFOLLOW for symbolic links too.
 int open_regular(const std::string& path, int flags);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -18,7 +18,7 @@
 #include "base/io/input.h"
 #include "base/io/system_call.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Linux gives at most this much in one call.
@@ -54,15 +54,15 @@ InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void InputFile::read(Index offset, std::span<std::byte> room) const {
-  while (!room.empty()) {
+void InputFile::read(Index offset, std::span<std::byte> buffer) const {
+  while (!buffer.empty()) {
     const ssize_t got = uninterrupted([&] {
-      return ::pread(descriptor_, room.data(), std::min(room.size(), largest_transfer), offset);
+      return ::pread(descriptor_, buffer.data(), std::min(buffer.size(), largest_transfer), offset);
     });
     if (got < 0) fail_system(errno, path_, ": cannot be read at byte ", offset);
     if (got == 0)
-      fail_input(path_, ": ends at byte ", offset, ", ", room.size(), " bytes before it should");
-    room = room.subspan(static_cast<std::size_t>(got));
+      fail_input(path_, ": ends at byte ", offset, ", ", buffer.size(), " bytes before it should");
+    buffer = buffer.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
 }
@@ -82,9 +82,9 @@ FileDigest digest_of(const std::string& path) {
   Hasher hasher;
   for (Index offset = 0; offset < file.size();) {
     const auto here = std::min<Index>(static_cast<Index>(part.size()), file.size() - offset);
-    const auto room = std::span(part).first(static_cast<std::size_t>(here));
-    file.read(offset, room);
-    hasher.add(room);
+    const auto buffer = std::span(part).first(static_cast<std::size_t>(here));
+    file.read(offset, buffer);
+    hasher.add(buffer);
     offset += here;
   }
   return {file.size(), hasher.hash()};
@@ -184,6 +184,6 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail
 
 #endif

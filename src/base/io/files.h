@@ -9,7 +9,7 @@
 #include "base/io/hash.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // Files as the outside world has them: anything may be missing, short, full or broken. What the
 // system refuses is std::system_error with the path, the byte it happened at and the system's
@@ -27,8 +27,8 @@ class InputFile {
   const std::string& path() const { return path_; }
   /// Bytes, as of opening.
   Index size() const { return size_; }
-  /// Fills `room` from the given place on. Throws if the file ends before.
-  void read(Index offset, std::span<std::byte> room) const;
+  /// Fills `buffer` from the given place on. Throws if the file ends before.
+  void read(Index offset, std::span<std::byte> buffer) const;
 
  private:
   std::string path_;
@@ -85,4 +85,4 @@ std::vector<std::string> names_in(const std::string& folder);
 /// The folder a path lies in: "." for a plain name.
 std::string folder_of(const std::string& path);
 
-}  // namespace rapt
+}  // namespace rapt::detail

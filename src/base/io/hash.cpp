@@ -5,7 +5,7 @@
 
 #include <xxhash.h>
 
-namespace rapt {
+namespace rapt::detail {
 
 std::string Hash::text() const {
   std::string digits(32, '0');
@@ -39,6 +39,6 @@ Hash hash_of(std::span<const std::byte> bytes) {
   return {hash.high64, hash.low64};
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail
 
 #endif

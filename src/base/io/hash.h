@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// 128 bits that tell whether bytes are still the same. No protection against malice.
 struct Hash {
@@ -34,4 +34,4 @@ class Hasher {
 
 Hash hash_of(std::span<const std::byte> bytes);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// For what the outside world gets wrong: std::runtime_error made of the parts, which say where
 /// (path, offset or key), what was found and what was expected.
@@ -22,4 +22,4 @@ void check_input(bool ok, const Parts&... parts) {
     fail_input(parts...);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,7 +11,7 @@
 #include "base/io/input.h"
 #include "base/io/system_call.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// What a lock holds: the number of the process that took it last, or nothing.
@@ -74,4 +74,4 @@ FileLock::FileLock(const std::string& path) {
 
 FileLock::~FileLock() { ::close(descriptor_); }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A file that at most one process holds at a time. The hold ends with the object or with the
 /// process, however it dies; the file stays.
@@ -20,4 +20,4 @@ class FileLock {
   int descriptor_ = -1;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <system_error>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Throws std::system_error: the parts, then the system's reason.
 template <class... Parts>
@@ -22,4 +22,4 @@ auto uninterrupted(const Call& call) {
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

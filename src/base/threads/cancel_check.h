@@ -2,14 +2,14 @@
 
 #include <functional>
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Called now and then by long work, a few times a second at least; what it throws ends the work.
-/// Empty: nobody asks.
-using Pause = std::function<void()>;
+/// Long work calls it a few times a second at least; what it throws ends the work. Empty: the work
+/// cannot be cancelled.
+using CancelCheck = std::function<void()>;
 
-inline void call(const Pause& pause) {
-  if (pause) pause();
+inline void check_cancelled(const CancelCheck& cancel_check) {
+  if (cancel_check) cancel_check();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

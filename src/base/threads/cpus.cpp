@@ -13,6 +13,7 @@
 #include "rapt/context.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 namespace fs = std::filesystem;

@@ -7,22 +7,23 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Fixes the order in which tasks add to shared sums, so that the bits do not depend on the number
-/// of threads: whoever enters a place waits until all earlier turns at it have left.
+/// of threads: a task that enters a place waits until all tasks before it have released the place.
 ///
 /// It cannot deadlock if tasks start in ascending order and wait only for tasks before them.
-class Turns {
+class OrderedSection {
  public:
-  explicit Turns(Index places)
+  explicit OrderedSection(Index places)
       : done_(new std::atomic<Index>[static_cast<std::size_t>(places)]()) {}
 
-  void enter(Index place, Index turn);
-  void leave(Index place);
-  /// A task ended in an exception and will never leave: whoever waits gets one too, instead of
+  /// `order` counts the tasks that enter this place before.
+  void enter(Index place, Index order);
+  void release(Index place);
+  /// A task ended in an exception and will never release: tasks that wait get one too, instead of
   /// waiting forever.
-  void give_up(std::exception_ptr why);
+  void abort(std::exception_ptr why);
 
  private:
   std::unique_ptr<std::atomic<Index>[]> done_;
@@ -31,4 +32,4 @@ class Turns {
   std::once_flag failing_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

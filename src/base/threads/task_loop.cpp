@@ -5,7 +5,7 @@
 
 #include "base/fpmode.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Loop::Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
     : shares_(static_cast<std::size_t>(shares)), run_(run) {
@@ -42,4 +42,4 @@ void Loop::take(Share& share, Index worker) {
     run_(task, worker);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,7 +8,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Tasks that are taken in increasing order.
 struct alignas(64) Share {
@@ -38,4 +38,4 @@ class Loop {
   std::exception_ptr error_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

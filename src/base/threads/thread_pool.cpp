@@ -8,7 +8,7 @@
 
 #include "base/io/system_call.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::size_t stack_bytes = std::size_t{4} << 20;
@@ -180,4 +180,4 @@ ThreadPool::Offer* ThreadPool::enter_newest() {
   return nullptr;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

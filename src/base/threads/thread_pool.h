@@ -9,7 +9,7 @@
 
 #include "base/threads/task_loop.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Helper threads that take part in loops. The constructor starts them all, which is the only
 /// moment that can fail: afterwards a loop allocates nothing and starts nothing.
@@ -69,4 +69,4 @@ class ThreadPool {
   Index asleep_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

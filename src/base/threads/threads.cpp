@@ -8,7 +8,7 @@
 #include "base/threads/thread_pool.h"
 #include "rapt/context.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Threads::Threads(Index count) : count_(count) {
   check(1 <= count && count <= max_count, "threads: ", count, " given, expected 1 to ", max_count);
@@ -53,4 +53,4 @@ void Threads::run_loop(Index tasks, Index shares,
   pool().run(loop, tasks - 1);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 class ThreadPool;
 
@@ -32,7 +32,7 @@ class Threads {
   void for_each_task(Index tasks, const std::function<void(Index task, Index worker)>& run) const;
   /// The same, but each worker begins with a run of tasks of its own and helps others when it is
   /// done. The caller's run is the same in every loop of as many tasks, and so is that of the
-  /// helper if there is one: what they read last time may still lie in a cache of their own.
+  /// helper if there is one: what they read last time may still be in their own cache.
   /// Several helpers may change places.
   void for_each_task_at_home(Index tasks,
                              const std::function<void(Index task, Index worker)>& run) const;
@@ -47,4 +47,4 @@ class Threads {
   mutable std::atomic<ThreadPool*> pool_ = nullptr;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

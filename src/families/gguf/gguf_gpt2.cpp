@@ -1,23 +1,23 @@
 #include "families/gguf/gguf_section.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// The activation is that of GPT-2, which files do not name.
+/// Files do not name the activation, which is that of GPT-2.
 ModelConfig read_gpt2(const GgufSection& section) {
   const GgufFile& file = section.file();
   ModelConfig config;
   config.kind = ModelConfig::Kind::decoder;
   config.activation = Activation::gelu_tanh;
   config.positions = ModelConfig::Positions::learned;
-  config.vocabulary = gguf_vocabulary(file);
-  config.width = section.integer("embedding_length", gguf_sizes);
+  config.vocab_size = gguf_vocabulary(file);
+  config.hidden_size = section.integer("embedding_length", gguf_sizes);
   config.layers = section.integer("block_count", layer_counts);
   config.heads = section.integer("attention.head_count", {1, 100000});
-  config.ffn = section.integer("feed_forward_length", gguf_sizes);
-  config.max_tokens = section.integer("context_length", gguf_sizes);
-  config.epsilon = section.decimal("attention.layer_norm_epsilon", {1e-30, 1});
-  config.tied = file.find("output.weight") == nullptr;
+  config.intermediate_size = section.integer("feed_forward_length", gguf_sizes);
+  config.max_positions = section.integer("context_length", gguf_sizes);
+  config.norm_epsilon = section.decimal("attention.layer_norm_epsilon", {1e-30, 1});
+  config.tied_embeddings = file.find("output.weight") == nullptr;
   section.must_be("attention.head_count_kv", static_cast<double>(config.heads));
   for (const char* length : {"attention.key_length", "attention.value_length"})
     section.must_be(length, static_cast<double>(config.dim()));
@@ -26,7 +26,7 @@ ModelConfig read_gpt2(const GgufSection& section) {
   return config;
 }
 
-/// Queries, keys and values lie below one another as ours do, and matrices are turned as ours are.
+/// Queries, keys and values are stacked as ours are, and matrices are not transposed.
 std::vector<NameRow> gpt2_names() {
   const std::string ours = "decoder.layers.*.", theirs = "blk.*.";
   return {{"embedding", {"token_embd"}},
@@ -45,4 +45,4 @@ std::vector<NameRow> gpt2_names() {
 
 GgufArchitecture gguf_gpt2() { return {"gpt2", read_gpt2, gpt2_names, nullptr, {"blk."}}; }
 
-}  // namespace rapt
+}  // namespace rapt::detail

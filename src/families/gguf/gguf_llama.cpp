@@ -1,7 +1,7 @@
 #include "base/io/input.h"
 #include "families/gguf/gguf_section.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 // Llama and those built like it.
@@ -17,7 +17,7 @@ RopeScaling scaling_of(const GgufSection& section, const ModelConfig& config) {
     LongRope made;
     made.short_factors.assign(factors.data(), factors.data() + factors.elements());
     made.long_factors = made.short_factors;
-    made.trained_tokens = config.max_tokens;
+    made.trained_tokens = config.max_positions;
     made.attention_factor = 1;
     return made;
   }
@@ -27,7 +27,7 @@ RopeScaling scaling_of(const GgufSection& section, const ModelConfig& config) {
                                                               : "none");
   const double factor = section.number("rope.scaling.factor", 1);
   const Index trained =
-      section.integer("rope.scaling.original_context_length", gguf_sizes, config.max_tokens);
+      section.integer("rope.scaling.original_context_length", gguf_sizes, config.max_positions);
   if (type == "none") return {};
   if (type == "linear") return LinearRope{factor};
   if (type == "yarn") return YarnRope{factor, trained};
@@ -54,7 +54,7 @@ void refuse_others(const GgufSection& section, const ModelConfig& config) {
       fail_input(file.path(), ": ", printable(tensor.name), " is a bias that is not added here");
 }
 
-/// Rows of queries and keys lie pair by pair in files of llama: instead of moving them, rope turns
+/// Files of llama interleave rows of queries and keys: instead of moving them, RoPE rotates
 /// neighbours.
 ModelConfig read_llama(const GgufSection& section) {
   const GgufFile& file = section.file();
@@ -66,17 +66,17 @@ ModelConfig read_llama(const GgufSection& section) {
   config.biases = file.find("blk.0.attn_q.bias") != nullptr ? ModelConfig::Biases::qkv
                                                             : ModelConfig::Biases::none;
   config.qk_norm = file.find("blk.0.attn_q_norm.weight") != nullptr;
-  config.vocabulary = gguf_vocabulary(file);
-  config.width = section.integer("embedding_length", gguf_sizes);
+  config.vocab_size = gguf_vocabulary(file);
+  config.hidden_size = section.integer("embedding_length", gguf_sizes);
   config.layers = section.integer("block_count", layer_counts);
   config.heads = section.integer("attention.head_count", {1, 100000});
   config.kv_heads = section.integer("attention.head_count_kv", {1, 100000}, config.heads);
   config.head_dim =
-      section.integer("attention.key_length", gguf_sizes, config.width / config.heads);
-  config.ffn = section.integer("feed_forward_length", gguf_sizes);
-  config.epsilon = section.number("attention.layer_norm_rms_epsilon", 1e-5, {1e-30, 1});
-  config.max_tokens = section.integer("context_length", gguf_sizes, 2048);
-  config.tied = file.find("output.weight") == nullptr;
+      section.integer("attention.key_length", gguf_sizes, config.hidden_size / config.heads);
+  config.intermediate_size = section.integer("feed_forward_length", gguf_sizes);
+  config.norm_epsilon = section.number("attention.layer_norm_rms_epsilon", 1e-5, {1e-30, 1});
+  config.max_positions = section.integer("context_length", gguf_sizes, 2048);
+  config.tied_embeddings = file.find("output.weight") == nullptr;
   config.positions = ModelConfig::Positions::rope;
   config.rope_base = section.number("rope.freq_base", 10000);
   config.rope_layout = section.name() == "llama" ? RopeLayout::interleaved : RopeLayout::half_split;
@@ -109,4 +109,4 @@ GgufArchitecture gguf_llama() { return {"llama", read_llama, llama_names}; }
 GgufArchitecture gguf_qwen2() { return {"qwen2", read_llama, llama_names}; }
 GgufArchitecture gguf_qwen3() { return {"qwen3", read_llama, llama_names}; }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,9 +5,9 @@
 #include "families/gguf/gguf_section.h"
 #include "families/pretrained.h"
 #include "formats/tensors/gguf_quantized.h"
-#include "model/parameters.h"
+#include "model/model_weights.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 const GgufArchitecture& architecture_of(const GgufFile& file) {
@@ -53,15 +53,15 @@ StoredTensors tensors_of(const GgufFile& file) {
   return tensors;
 }
 
-/// Whether all parts of a matrix are stored in few bits, so that it can stay so.
-bool few_bits(const GgufFile& file, const std::vector<StoredPart>& parts) {
+/// Whether all parts of a matrix are quantized, so that it can stay so.
+bool is_quantized(const GgufFile& file, const std::vector<StoredPart>& parts) {
   return std::all_of(parts.begin(), parts.end(), [&](const StoredPart& part) {
     const GgufTensor* tensor = file.find(part.name);
     return tensor != nullptr && tensor->format->numbers > 1;
   });
 }
 
-/// Tensors that nobody reads: those that would change the numbers are refused, the rest is told.
+/// Warnings about tensors that are not read. Refuses those that would change the numbers.
 std::vector<std::string> unread(const GgufFile& file, const ModelConfig& config) {
   const GgufArchitecture& kind = architecture_of(file);
   const std::vector<NameRow> names = kind.names();
@@ -71,16 +71,16 @@ std::vector<std::string> unread(const GgufFile& file, const ModelConfig& config)
     for (const StoredPart& part :
          parts_of(config, names, "", plan.parameters[i].name, plan.plans[i].shape))
       read.insert(part.name);
-  std::vector<std::string> told;
+  std::vector<std::string> warnings;
   for (const GgufTensor& tensor : file.tensors()) {
     if (read.contains(tensor.name)) continue;
     for (const std::string& beginning : kind.refused)
       if (tensor.name.starts_with(beginning))
         fail_input(file.path(), ": ", printable(tensor.name), " is a weight that a ", kind.name,
-                   " has no place for here; what it asks for is not computed");
-    told.push_back(file.path() + ": " + printable(tensor.name).text() + " is not used");
+                   " does not have in rapt; what it is for is not computed");
+    warnings.push_back(file.path() + ": " + printable(tensor.name).text() + " is not used");
   }
-  return told;
+  return warnings;
 }
 
 ModelTokens tokens_of(const GgufMetadata& metadata, const ModelConfig& config,
@@ -88,19 +88,19 @@ ModelTokens tokens_of(const GgufMetadata& metadata, const ModelConfig& config,
   const auto id = [&](const char* name) -> std::optional<std::int32_t> {
     const std::string key = std::string("tokenizer.ggml.") + name + "_token_id";
     if (!metadata.has(key)) return {};
-    return checked_token(metadata.integer(key), config.vocabulary, path + ": " + key);
+    return checked_token(metadata.integer(key), config.vocab_size.value_or(0), path + ": " + key);
   };
   ModelTokens made;
-  made.begin = id("bos");
-  made.padding = id("padding");
+  made.bos = id("bos");
+  made.pad = id("padding");
   for (const char* name : {"eos", "eot"})
-    if (const auto end = id(name)) made.ends.push_back(*end);
+    if (const auto eos = id(name)) made.eos.push_back(*eos);
   return made;
 }
 
 }  // namespace
 
-Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) {
+Pretrained load_gguf_model(const std::string& path, const LoadOptions& options) {
   const GgufFile file(path);
   const GgufArchitecture& kind = architecture_of(file);
   const ModelConfig config = config_of(file);
@@ -108,52 +108,52 @@ Pretrained read_gguf_model(const std::string& path, const LoadOptions& options) 
   tensors.finite = !options.allow_non_finite;
   const std::vector<NameRow> names = kind.names();
   check_layers(config, names, "", tensors);
-  check_memory(tensors, options.weights);
-  std::vector<std::string> notices = unread(file, config);
+  check_memory(tensors, options.weight_type);
+  std::vector<std::string> warnings = unread(file, config);
   const auto source = [&](Parameter& parameter, const Shape& shape) {
     const std::vector<StoredPart> parts = parts_of(config, names, "", parameter.name, shape);
     std::vector<std::string> stored;
     for (const StoredPart& part : parts) stored.push_back(part.name);
     const bool matrix = multiplied(parameter.name) && shape.rank() == 2;
-    if (options.weights == WeightForm::stored && matrix && few_bits(file, parts)) {
+    if (options.weight_type == WeightType::stored && matrix && is_quantized(file, parts)) {
       parameter.quantized = read_quantized(file, stored);
       if (parameter.quantized.shape() != shape)
         fail_input(path, ": ", stored.front(), " makes ", parameter.quantized.shape().text(),
                    ", expected ", shape.text());
       return;
     }
-    take_weight(parameter, shape, tensors, parts, config, options.weights);
+    load_weight(parameter, shape, tensors, parts, config, options.weight_type);
   };
   Pretrained made{
       kind.name, Transformer(config, source), {}, tokens_of(file.metadata(), config, path)};
-  made.notices = std::move(notices);
-  made.tokenizer_max_tokens = config.max_tokens;  // files have no other word for it
+  made.warnings = std::move(warnings);
+  made.model_max_length = config.max_positions;  // files have no other key for it
   if (kind.pooling != nullptr) made.pooling = kind.pooling(GgufSection(file, kind.name));
   if (file.metadata().has("tokenizer.chat_template"))
     made.chat_template = readable_template(
-        std::string(file.metadata().text("tokenizer.chat_template")), path, made.notices);
+        std::string(file.metadata().text("tokenizer.chat_template")), path, made.warnings);
   if (file.metadata().has("tokenizer.ggml.model"))
     made.tokenizer = gguf_tokenizer(file.metadata(), path);
-  if (const std::string notice = gguf_tokenizer_notice(file.metadata(), path); !notice.empty())
-    made.notices.push_back(notice);
+  if (const std::string warning = gguf_tokenizer_warning(file.metadata(), path); !warning.empty())
+    made.warnings.push_back(warning);
   return made;
 }
 
-PretrainedOutline outline_gguf(const std::string& path) {
+PretrainedInfo gguf_info(const std::string& path) {
   const GgufFile file(path);
   const GgufArchitecture& kind = architecture_of(file);
-  PretrainedOutline made{kind.name, config_of(file), {}};
+  PretrainedInfo made{kind.name, config_of(file), {}};
   if (kind.pooling != nullptr) kind.pooling(GgufSection(file, kind.name));
   const StoredTensors tensors = tensors_of(file);
   check_layers(made.config, kind.names(), "", tensors);
   check_tensors(made.config, kind.names(), "", tensors);
   unread(file, made.config);
   for (const GgufTensor& tensor : file.tensors()) {
-    PretrainedOutline::Stored& stored = made.stored[tensor.format->name];
+    PretrainedInfo::Stored& stored = made.stored[tensor.format->name];
     ++stored.tensors;
     stored.bytes += tensor.bytes;
   }
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

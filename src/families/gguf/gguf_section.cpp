@@ -5,7 +5,7 @@
 
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Index GgufSection::integer(const char* of, Bounds<Index> range) const {
   const Index number = file_.metadata().integer(key(of));
@@ -50,4 +50,4 @@ Index gguf_vocabulary(const GgufFile& file) {
   return embedding->shape[0];
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

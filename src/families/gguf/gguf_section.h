@@ -1,10 +1,10 @@
 #pragma once
 
 #include "families/family.h"
-#include "formats/tensors/gguf.h"
+#include "formats/tensors/gguf_file.h"
 #include "rapt/pretrained.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Values of a GGUF file below a name: "llama.block_count". Whatever does not fit throws
 /// std::runtime_error with the file, the key and what was expected.
@@ -19,11 +19,11 @@ class GgufSection {
   Index integer(const char* of, Bounds<Index> range) const;
   Index integer(const char* of, Bounds<Index> range, Index otherwise) const;
   double number(const char* of, double otherwise, Bounds<double> range = {}) const;
-  /// A number that was rounded to f32 as it was written, in as few digits as tell it from others:
-  /// 1e-12 and not 9.99999996e-13.
+  /// A number that was rounded to f32 when written, in the fewest digits that identify it: 1e-12
+  /// and not 9.99999996e-13.
   double decimal(const char* of, Bounds<double> range) const;
   bool boolean(const char* of) const { return file_.metadata().boolean(key(of)); }
-  /// Refuses a number that is there and has another value: what it asks for does not exist here.
+  /// Refuses a number that is present with another value, which rapt does not implement.
   void must_be(const char* of, double value) const;
 
  private:
@@ -41,10 +41,10 @@ struct GgufArchitecture {
   const char* name;
   ModelConfig (*read)(const GgufSection& section);
   std::vector<NameRow> (*names)();
-  /// How rows become a vector for a text; null: it is no model for that.
+  /// How rows become a vector for a text; null: the model does not embed texts.
   Pooling (*pooling)(const GgufSection& section) = nullptr;
-  /// Beginnings of names of tensors that would change the numbers: one of them that is not read is
-  /// refused, any other is told.
+  /// Name prefixes of tensors that would change the numbers: one of them that is not read is
+  /// refused; any other gives a warning.
   std::vector<std::string> refused = {};
 };
 
@@ -55,4 +55,4 @@ GgufArchitecture gguf_qwen3();
 GgufArchitecture gguf_bert();
 GgufArchitecture gguf_gpt2();
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,11 +3,12 @@
 
 #include "base/io/input.h"
 #include "families/pretrained.h"
-#include "formats/tensors/gguf.h"
+#include "formats/tensors/gguf_file.h"
 #include "text/tokenizer/tokenizer_folder.h"
 #include "text/tokenizer/tokenizer_parts.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Keys below tokenizer.ggml, where they are there.
@@ -41,47 +42,48 @@ class Keys {
 
 }  // namespace
 
-Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source) {
+Tokenizer detail::gguf_tokenizer(const GgufMetadata& metadata, const std::string& source) {
   const Keys keys(metadata);
   TokenizerParts parts;
   parts.model = keys.text("model");
   check_input(parts.model != "gpt2" || keys.has("merges"), source, ": there is no ",
-              keys.key("merges"), ", without which texts become single letters");
+              keys.key("merges"), ", without which text becomes single bytes");
   parts.pre = keys.text("pre");
   parts.tokens = keys.texts("tokens");
   parts.merges = keys.texts("merges");
   if (keys.has("scores")) parts.scores = metadata.numbers(keys.key("scores"));
   if (keys.has("token_type")) parts.types = metadata.integers(keys.key("token_type"));
-  parts.special = {.unknown = keys.id("unknown"),
-                   .begin = keys.id("bos"),
-                   .end = keys.id("eos"),
-                   .padding = keys.id("padding"),
-                   .classify = keys.id("cls"),
-                   .separator = keys.id("seperator"),  // as the format spells it
+  parts.special = {.unk = keys.id("unknown"),
+                   .bos = keys.id("bos"),
+                   .eos = keys.id("eos"),
+                   .pad = keys.id("padding"),
+                   .cls = keys.id("cls"),
+                   .sep = keys.id("seperator"),  // as the format spells it
                    .mask = keys.id("mask")};
-  parts.add_begin = keys.boolean("add_bos_token");
-  parts.add_end = keys.boolean("add_eos_token");
-  parts.space_prefix = keys.boolean("add_space_prefix").value_or(true);
+  parts.add_bos = keys.boolean("add_bos_token");
+  parts.add_eos = keys.boolean("add_eos_token");
+  parts.add_space_prefix = keys.boolean("add_space_prefix").value_or(true);
   parts.lowercase = keys.boolean("normalizer.lowercase").value_or(true);
   parts.strip_accents = keys.boolean("normalizer.strip_accents");
   return tokenizer_from_parts(std::move(parts), source);
 }
 
-std::string gguf_tokenizer_notice(const GgufMetadata& metadata, const std::string& source) {
+std::string detail::gguf_tokenizer_warning(const GgufMetadata& metadata,
+                                           const std::string& source) {
   const Keys keys(metadata);
   if (keys.text("model") != "bert" || keys.has("normalizer.lowercase")) return "";
   const auto is_capital = [](char letter) { return letter >= 'A' && letter <= 'Z'; };
   for (const std::string& token : keys.texts("tokens"))
     if (!token.starts_with('[') && std::any_of(token.begin(), token.end(), is_capital))
       return source +
-             ": texts are read in lower case, as the file does not say otherwise, but its token " +
+             ": texts are lowercased, since the file does not say otherwise, but its token " +
              printable(token).text() + " has capitals";
   return "";
 }
 
-Tokenizer read_pretrained_tokenizer(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return read_tokenizer_folder(path).tokenizer;
-  if (!path.ends_with(".gguf")) return Tokenizer::read(path);
+Tokenizer load_tokenizer(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return load_tokenizer_folder(path).tokenizer;
+  if (!path.ends_with(".gguf")) return Tokenizer::load(path);
   return gguf_tokenizer(GgufFile(path).metadata(), path);
 }
 

@@ -1,33 +1,34 @@
 #include <algorithm>
 
 #include "families/family.h"
+#include "model/model_weights.h"
 #include "rapt/positions.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-// BERT and those built like it: encoders with norms after the parts.
+// BERT and similar models: encoders with post-norm.
 
 constexpr Bounds<Index> sizes = {1, Index{1} << 31};
 
 ModelConfig read_common(Fields& fields) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {"full"};
-  config.norm_place = ModelConfig::NormPlace::after;
+  config.patterns = {full()};
+  config.norm_position = ModelConfig::NormPosition::post;
   config.embedding_norm = true;
-  config.masked_head = config.head_bias = true;
-  config.vocabulary = fields.integer("vocab_size", sizes);
-  config.width = fields.integer("hidden_size", sizes);
+  config.mlm_head = config.head_bias = true;
+  config.vocab_size = fields.integer("vocab_size", sizes);
+  config.hidden_size = fields.integer("hidden_size", sizes);
   config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
-  config.ffn = fields.integer("intermediate_size", sizes);
-  config.token_types = fields.integer("type_vocab_size", {0, 100000}, 2);
+  config.intermediate_size = fields.integer("intermediate_size", sizes);
+  config.type_vocab_size = fields.integer("type_vocab_size", {0, 100000}, 2);
   config.activation = activation_from(fields, "hidden_act", "gelu");
-  config.epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
+  config.norm_epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
   config.dropout = fields.real("hidden_dropout_prob", {0, 0.999}, 0.1);
   config.attention_dropout = fields.real("attention_probs_dropout_prob", {0, 0.999}, 0.1);
-  config.max_tokens = fields.integer("max_position_embeddings", sizes, 512);
+  config.max_positions = fields.integer("max_position_embeddings", sizes, 512);
   must_be(fields, "is_decoder", false);
   must_be(fields, "add_cross_attention", false);
   must_be(fields, "position_embedding_type", "absolute");
@@ -41,12 +42,12 @@ ModelConfig read_bert(Fields& fields) {
   return config;
 }
 
-/// Positions are counted from behind the padding's, which has none itself.
+/// Positions start after the padding token, which has none.
 ModelConfig read_roberta(Fields& fields) {
   ModelConfig config = read_bert(fields);
-  config.first_position = fields.integer("pad_token_id", {0, 1000}, 1) + 1;
-  config.padding = config.first_position - 1;
-  config.max_tokens -= config.first_position;
+  config.position_offset = fields.integer("pad_token_id", {0, 1000}, 1) + 1;
+  config.pad_token = config.position_offset - 1;
+  config.max_positions -= config.position_offset;
   return config;
 }
 
@@ -54,7 +55,7 @@ ModelConfig read_roformer(Fields& fields) {
   ModelConfig config = read_common(fields);
   config.positions = ModelConfig::Positions::rope;
   config.rope_layout = RopeLayout::interleaved;
-  must_be(fields, "embedding_size", config.width);
+  must_be(fields, "embedding_size", config.hidden_size);
   must_be(fields, "rotary_value", false);
   return config;
 }
@@ -71,8 +72,7 @@ ModelConfig read_longformer(Fields& fields) {
     fields.fail("attention_window", "expected a number, or one for each layer");
   for (const Index window : windows) {
     if (window % 2 != 0) fields.fail("attention_window", "expected even numbers");
-    const std::string half = std::to_string(window / 2);
-    config.patterns.push_back("window(" + half + ", " + half + ")");
+    config.patterns.push_back(rapt::window(window / 2, window / 2));
   }
   return config;
 }
@@ -81,17 +81,17 @@ Json write_common(const ModelConfig& config, const char* type, const char* name)
   const std::string architecture = name + std::string(config.head ? "ForMaskedLM" : "Model");
   return {{"model_type", type},
           {"architectures", {architecture}},
-          {"vocab_size", config.vocabulary},
-          {"hidden_size", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"hidden_size", config.hidden_size},
           {"num_hidden_layers", config.layers},
           {"num_attention_heads", config.heads},
-          {"intermediate_size", config.hidden()},
-          {"type_vocab_size", std::max<Index>(1, config.token_types)},
+          {"intermediate_size", config.ffn_dim()},
+          {"type_vocab_size", std::max<Index>(1, config.type_vocab_size)},
           {"hidden_act", activation_name(config.activation)},
-          {"layer_norm_eps", config.epsilon},
+          {"layer_norm_eps", config.norm_epsilon},
           {"hidden_dropout_prob", config.dropout},
           {"attention_probs_dropout_prob", config.attention_dropout},
-          {"max_position_embeddings", config.max_tokens},
+          {"max_position_embeddings", config.max_positions},
           {"pad_token_id", 0}};
 }
 
@@ -99,14 +99,14 @@ Json write_bert(const ModelConfig& config) { return write_common(config, "bert",
 
 Json like_roberta(const ModelConfig& config, const char* type, const char* name) {
   Json made = write_common(config, type, name);
-  made["pad_token_id"] = config.first_position == 0 ? 1 : config.first_position - 1;
-  made["max_position_embeddings"] = config.max_tokens + config.first_position;
+  made["pad_token_id"] = config.position_offset == 0 ? 1 : config.position_offset - 1;
+  made["max_position_embeddings"] = config.max_positions + config.position_offset;
   return made;
 }
 
 Json write_roberta(const ModelConfig& config) { return like_roberta(config, "roberta", "Roberta"); }
 
-// Of many languages and of French: RoBERTa with other texts and tokenizers.
+// Multilingual and French: RoBERTa with other texts and tokenizers.
 Json write_xlm_roberta(const ModelConfig& config) {
   return like_roberta(config, "xlm-roberta", "XLMRoberta");
 }
@@ -116,7 +116,7 @@ Json write_camembert(const ModelConfig& config) {
 
 Json write_roformer(const ModelConfig& config) {
   Json made = write_common(config, "roformer", "RoFormer");
-  made["embedding_size"] = config.width;
+  made["embedding_size"] = config.hidden_size;
   made["rotary_value"] = false;
   return made;
 }
@@ -125,16 +125,14 @@ Json write_longformer(const ModelConfig& config) {
   Json made = like_roberta(config, "longformer", "Longformer");
   Json windows = Json::array();
   for (Index i = 0; i < config.layers; ++i) {
-    const std::string& pattern =
-        config.patterns[static_cast<std::size_t>(i) % config.patterns.size()];
-    if (pattern.starts_with("window("))
-      windows.push_back(2 * std::atoll(pattern.c_str() + sizeof("window(") - 1));
+    if (const std::optional<Index> half = window_of(config.pattern(i)))
+      windows.push_back(2 * *half);
   }
   made["attention_window"] = windows;
   return made;
 }
 
-std::vector<NameRow> body_names() {
+std::vector<NameRow> base_names() {
   const std::string ours = "encoder.layers.*.", theirs = "@encoder.layer.*.";
   const std::string self = theirs + "attention.self.";
   return {{"embedding.norm", {"@embeddings.LayerNorm"}},
@@ -152,7 +150,7 @@ std::vector<NameRow> body_names() {
 }
 
 std::vector<NameRow> bert_names(const ModelConfig&) {
-  std::vector<NameRow> rows = body_names();
+  std::vector<NameRow> rows = base_names();
   rows.push_back({"head.transform", {"cls.predictions.transform.dense"}});
   rows.push_back({"head.norm", {"cls.predictions.transform.LayerNorm"}});
   rows.push_back({"head.bias", {"cls.predictions.bias"}});
@@ -160,7 +158,7 @@ std::vector<NameRow> bert_names(const ModelConfig&) {
 }
 
 std::vector<NameRow> roberta_names(const ModelConfig&) {
-  std::vector<NameRow> rows = body_names();
+  std::vector<NameRow> rows = base_names();
   rows.push_back({"head.transform", {"lm_head.dense"}});
   rows.push_back({"head.norm", {"lm_head.layer_norm"}});
   rows.push_back({"head.bias", {"lm_head.bias"}});
@@ -170,8 +168,8 @@ std::vector<NameRow> roberta_names(const ModelConfig&) {
 /// Of a model without token types: Transformers adds a row to every token.
 std::vector<DerivedTensor> blank_type(const ModelConfig& config) {
   std::vector<DerivedTensor> made;
-  if (config.token_types == 0)
-    made.push_back({"@embeddings.token_type_embeddings.weight", Tensor({1, config.width})});
+  if (config.type_vocab_size == 0)
+    made.push_back({"@embeddings.token_type_embeddings.weight", Tensor({1, config.hidden_size})});
   return made;
 }
 
@@ -179,7 +177,7 @@ std::vector<DerivedTensor> blank_type(const ModelConfig& config) {
 std::vector<DerivedTensor> roformer_angles(const ModelConfig& config) {
   const Sinusoidal how{.dim = config.dim(), .layout = Sinusoidal::Layout::halves};
   std::vector<DerivedTensor> made = blank_type(config);
-  made.push_back({"@encoder.embed_positions.weight", sinusoidal(how, 0, config.max_tokens)});
+  made.push_back({"@encoder.embed_positions.weight", sinusoidal(how, 0, config.max_positions)});
   return made;
 }
 
@@ -188,7 +186,7 @@ const std::vector<std::string> unused = {"embeddings.position_ids", "embeddings.
                                          "cls.predictions.decoder.", "lm_head.decoder.",
                                          "encoder.embed_positions."};
 
-/// The pooler stands behind rows that come out here.
+/// The pooler comes after the rows that rapt computes.
 Family finished(Family made) {
   made.other_tasks = {"pooler."};
   made.blank_type = true;
@@ -226,4 +224,4 @@ Family longformer_family() {
   return finished(made);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

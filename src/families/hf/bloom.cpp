@@ -1,6 +1,6 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 ModelConfig read_bloom(Fields& fields) {
@@ -9,20 +9,21 @@ ModelConfig read_bloom(Fields& fields) {
   config.positions = ModelConfig::Positions::alibi;
   config.embedding_norm = true;
   config.activation = Activation::gelu_tanh;
-  config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 250880);
-  config.width = fields.has("n_embed") ? fields.integer("n_embed", {1, Index{1} << 31})
-                                       : fields.integer("hidden_size", {1, Index{1} << 31}, 64);
+  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31}, 250880);
+  config.hidden_size = fields.has("n_embed")
+                           ? fields.integer("n_embed", {1, Index{1} << 31})
+                           : fields.integer("hidden_size", {1, Index{1} << 31}, 64);
   config.layers = fields.has("num_hidden_layers")
                       ? fields.integer("num_hidden_layers", layer_counts)
                       : fields.integer("n_layer", layer_counts, 2);
   config.heads = fields.has("num_attention_heads")
                      ? fields.integer("num_attention_heads", {1, 100000})
                      : fields.integer("n_head", {1, 100000}, 8);
-  config.ffn = 4 * config.width;
-  config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
+  config.intermediate_size = 4 * config.hidden_size;
+  config.norm_epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
   config.dropout = fields.real("hidden_dropout", {0, 0.999}, 0);
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
-  config.tied = fields.boolean("tie_word_embeddings", true);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", true);
   must_be(fields, "apply_residual_connection_post_layernorm", false);
   return config;
 }
@@ -30,14 +31,14 @@ ModelConfig read_bloom(Fields& fields) {
 Json write_bloom(const ModelConfig& config) {
   return {{"model_type", "bloom"},
           {"architectures", {config.head ? "BloomForCausalLM" : "BloomModel"}},
-          {"vocab_size", config.vocabulary},
-          {"hidden_size", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"hidden_size", config.hidden_size},
           {"n_layer", config.layers},
           {"n_head", config.heads},
-          {"layer_norm_epsilon", config.epsilon},
+          {"layer_norm_epsilon", config.norm_epsilon},
           {"hidden_dropout", config.dropout},
           {"attention_dropout", config.attention_dropout},
-          {"tie_word_embeddings", config.tied}};
+          {"tie_word_embeddings", config.tied_embeddings}};
 }
 
 std::vector<NameRow> bloom_names(const ModelConfig&) {
@@ -45,7 +46,9 @@ std::vector<NameRow> bloom_names(const ModelConfig&) {
   return {{"embedding.norm", {"@word_embeddings_layernorm"}},
           {"embedding", {"@word_embeddings"}},
           {ours + "attention.norm", {theirs + "input_layernorm"}},
-          {ours + "attention.qkv", {theirs + "self_attention.query_key_value"}, {Lie::by_head}},
+          {ours + "attention.qkv",
+           {theirs + "self_attention.query_key_value"},
+           {TensorLayout::by_head}},
           {ours + "attention.out", {theirs + "self_attention.dense"}},
           {ours + "ffn.norm", {theirs + "post_attention_layernorm"}},
           {ours + "ffn.up", {theirs + "mlp.dense_h_to_4h"}},
@@ -58,7 +61,7 @@ std::vector<NameRow> bloom_names(const ModelConfig&) {
 
 Family bloom_family() {
   Family made{"bloom", "transformer.", read_bloom, write_bloom, bloom_names};
-  // How the training was spread over machines; ALiBi has no longest text.
+  // How training was distributed; ALiBi has no maximum length.
   made.harmless = {"attention_softmax_in_fp32",
                    "bias_dropout_fusion",
                    "masked_softmax_fusion",
@@ -76,4 +79,4 @@ Family bloom_family() {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,10 +3,10 @@
 #include "base/io/input.h"
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// What every config.json may have: who wrote it, what it is for, how others run and train it.
+/// Keys of any config.json that change nothing here: its origin, its task, how to run and train it.
 const std::vector<const char*> harmless = {
     "_name_or_path", "_commit_hash", "_attn_implementation_autoset", "attn_implementation",
     "model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "torchscript",
@@ -18,7 +18,7 @@ const std::vector<const char*> harmless = {
     // Tokens.
     "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id",
     "unk_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id",
-    // How others choose tokens, from before there was generation_config.json.
+    // Generation options, from before generation_config.json.
     "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
     "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
     "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
@@ -73,7 +73,7 @@ const std::vector<Neutral>& neutral_keys() {
   return keys;
 }
 
-/// Newer files name the attention of every layer, be it the only one there is.
+/// Newer files name the attention of every layer, even if all are the same.
 bool all_full(const Json& types) {
   return types.is_array() && std::all_of(types.begin(), types.end(),
                                          [](const Json& t) { return t == "full_attention"; });
@@ -93,9 +93,9 @@ std::vector<std::string> unknown_keys(Fields& fields, const Family& family) {
     if (!value.is_null() &&
         std::find(found->values.begin(), found->values.end(), value) == found->values.end())
       fields.fail(key, std::string("which a model of type ") + family.type +
-                           " has no place for here; what it asks for is not computed");
+                           " does not have in rapt; what it is for is not computed");
   }
   return fields.unasked();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

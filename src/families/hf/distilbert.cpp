@@ -1,6 +1,6 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 // BERT without token types and pooler, under names of its own.
@@ -10,18 +10,18 @@ constexpr Bounds<Index> sizes = {1, Index{1} << 31};
 ModelConfig read_distilbert(Fields& fields) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {"full"};
-  config.norm_place = ModelConfig::NormPlace::after;
+  config.patterns = {full()};
+  config.norm_position = ModelConfig::NormPosition::post;
   config.embedding_norm = true;
-  config.masked_head = config.head_bias = true;
-  config.epsilon = 1e-12;  // no key says another
+  config.mlm_head = config.head_bias = true;
+  config.norm_epsilon = 1e-12;  // no key says another
   config.positions = ModelConfig::Positions::learned;
-  config.vocabulary = fields.integer("vocab_size", sizes, 30522);
-  config.width = fields.integer("dim", sizes, 768);
+  config.vocab_size = fields.integer("vocab_size", sizes, 30522);
+  config.hidden_size = fields.integer("dim", sizes, 768);
   config.layers = fields.integer("n_layers", layer_counts, 6);
   config.heads = fields.integer("n_heads", {1, 100000}, 12);
-  config.ffn = fields.integer("hidden_dim", sizes, 3072);
-  config.max_tokens = fields.integer("max_position_embeddings", sizes, 512);
+  config.intermediate_size = fields.integer("hidden_dim", sizes, 3072);
+  config.max_positions = fields.integer("max_position_embeddings", sizes, 512);
   config.activation = activation_from(fields, "activation", "gelu");
   config.dropout = fields.real("dropout", {0, 0.999}, 0.1);
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0.1);
@@ -33,12 +33,12 @@ ModelConfig read_distilbert(Fields& fields) {
 Json write_distilbert(const ModelConfig& config) {
   return {{"model_type", "distilbert"},
           {"architectures", {config.head ? "DistilBertForMaskedLM" : "DistilBertModel"}},
-          {"vocab_size", config.vocabulary},
-          {"dim", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"dim", config.hidden_size},
           {"n_layers", config.layers},
           {"n_heads", config.heads},
-          {"hidden_dim", config.hidden()},
-          {"max_position_embeddings", config.max_tokens},
+          {"hidden_dim", config.ffn_dim()},
+          {"max_position_embeddings", config.max_positions},
           {"activation", activation_name(config.activation)},
           {"dropout", config.dropout},
           {"attention_dropout", config.attention_dropout},
@@ -73,4 +73,4 @@ Family distilbert_family() {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

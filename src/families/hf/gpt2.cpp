@@ -1,21 +1,21 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 ModelConfig read_gpt2(Fields& fields) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::decoder;
   config.positions = ModelConfig::Positions::learned;
-  config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31}, 50257);
-  config.width = fields.integer("n_embd", {1, Index{1} << 31}, 768);
+  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31}, 50257);
+  config.hidden_size = fields.integer("n_embd", {1, Index{1} << 31}, 768);
   config.layers = fields.integer("n_layer", layer_counts, 12);
   config.heads = fields.integer("n_head", {1, 100000}, 12);
-  config.ffn = fields.integer("n_inner", {1, Index{1} << 31}, 4 * config.width);
-  config.max_tokens = fields.integer("n_positions", {1, Index{1} << 31}, 1024);
+  config.intermediate_size = fields.integer("n_inner", {1, Index{1} << 31}, 4 * config.hidden_size);
+  config.max_positions = fields.integer("n_positions", {1, Index{1} << 31}, 1024);
   config.activation = activation_from(fields, "activation_function", "gelu_new");
-  config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
-  config.tied = fields.boolean("tie_word_embeddings", true);
+  config.norm_epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", true);
   config.dropout = fields.real("resid_pdrop", {0, 0.999}, 0.1);
   config.attention_dropout = fields.real("attn_pdrop", {0, 0.999}, 0.1);
   must_be(fields, "scale_attn_weights", true);
@@ -27,21 +27,21 @@ ModelConfig read_gpt2(Fields& fields) {
 Json write_gpt2(const ModelConfig& config) {
   return {{"model_type", "gpt2"},
           {"architectures", {config.head ? "GPT2LMHeadModel" : "GPT2Model"}},
-          {"vocab_size", config.vocabulary},
-          {"n_embd", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"n_embd", config.hidden_size},
           {"n_layer", config.layers},
           {"n_head", config.heads},
-          {"n_inner", config.hidden()},
-          {"n_positions", config.max_tokens},
+          {"n_inner", config.ffn_dim()},
+          {"n_positions", config.max_positions},
           {"activation_function", activation_name(config.activation)},
-          {"layer_norm_epsilon", config.epsilon},
-          {"tie_word_embeddings", config.tied},
+          {"layer_norm_epsilon", config.norm_epsilon},
+          {"tie_word_embeddings", config.tied_embeddings},
           {"resid_pdrop", config.dropout},
           {"embd_pdrop", config.dropout},
           {"attn_pdrop", config.attention_dropout}};
 }
 
-/// Matrices lie the other way round here, biases do not.
+/// Matrices are transposed here.
 std::vector<NameRow> gpt2_names(const ModelConfig&) {
   std::vector<NameRow> rows = {{"embedding", {"@wte"}},
                                {"positions", {"@wpe"}},
@@ -56,7 +56,7 @@ std::vector<NameRow> gpt2_names(const ModelConfig&) {
   for (const auto& [ours, theirs] : matrices) {
     const std::string here = std::string("decoder.layers.*.") + ours;
     const std::string there = std::string("@h.*.") + theirs;
-    rows.push_back({here + ".weight", {there + ".weight"}, {Lie::transposed}});
+    rows.push_back({here + ".weight", {there + ".weight"}, {TensorLayout::transposed}});
     rows.push_back({here + ".bias", {there + ".bias"}});
   }
   return rows;
@@ -80,4 +80,4 @@ Family gpt2_family() {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,15 +1,13 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-// Llama and those built like it: RMS norms before the parts, gated SiLU, rotary positions.
+// Llama and similar models: RMS pre-norm, gated SiLU, rotary positions.
 
 constexpr Bounds<Index> sizes = {1, Index{1} << 31};
 
-std::string window_pattern(Index window) {
-  return "causal & window(" + std::to_string(window - 1) + ", 0)";
-}
+Pattern window_pattern(Index window) { return causal() & rapt::window(window - 1, 0); }
 
 /// All layers have the window, whatever else the file says.
 void read_window(Fields& fields, ModelConfig& config) {
@@ -33,7 +31,7 @@ void read_windows(Fields& fields, ModelConfig& config) {
   for (const std::string& type : types) {
     if (type != "full_attention" && type != "sliding_attention")
       fields.fail("layer_types", "expected full_attention and sliding_attention");
-    config.patterns.push_back(type == "full_attention" ? "causal" : window_pattern(window));
+    config.patterns.push_back(type == "full_attention" ? causal() : window_pattern(window));
   }
 }
 
@@ -43,17 +41,17 @@ ModelConfig read_common(Fields& fields) {
   config.norm = ModelConfig::Norm::rms;
   config.gated = true;
   config.biases = ModelConfig::Biases::none;
-  config.vocabulary = fields.integer("vocab_size", sizes);
-  config.width = fields.integer("hidden_size", sizes);
+  config.vocab_size = fields.integer("vocab_size", sizes);
+  config.hidden_size = fields.integer("hidden_size", sizes);
   config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
   config.kv_heads = fields.integer("num_key_value_heads", {1, 100000}, config.heads);
-  config.head_dim = fields.integer("head_dim", sizes, 0);
-  config.ffn = fields.integer("intermediate_size", sizes);
+  if (fields.has("head_dim")) config.head_dim = fields.integer("head_dim", sizes);
+  config.intermediate_size = fields.integer("intermediate_size", sizes);
   config.activation = activation_from(fields, "hidden_act", "silu");
-  config.epsilon = fields.real("rms_norm_eps", {1e-30, 1}, 1e-6);
-  config.tied = fields.boolean("tie_word_embeddings", false);
-  config.max_tokens = fields.integer("max_position_embeddings", sizes, 2048);
+  config.norm_epsilon = fields.real("rms_norm_eps", {1e-30, 1}, 1e-6);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.max_positions = fields.integer("max_position_embeddings", sizes, 2048);
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
   config.positions = ModelConfig::Positions::rope;
   read_rope(fields, config);
@@ -103,29 +101,28 @@ Json write_common(const ModelConfig& config, const char* type, const char* name)
   const std::string architecture = name + std::string(config.head ? "ForCausalLM" : "Model");
   return {{"model_type", type},
           {"architectures", {architecture}},
-          {"vocab_size", config.vocabulary},
-          {"hidden_size", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"hidden_size", config.hidden_size},
           {"num_hidden_layers", config.layers},
           {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_count()},
+          {"num_key_value_heads", config.kv_head_count()},
           {"head_dim", config.dim()},
-          {"intermediate_size", config.hidden()},
+          {"intermediate_size", config.ffn_dim()},
           {"hidden_act", activation_name(config.activation)},
-          {"rms_norm_eps", config.epsilon},
-          {"tie_word_embeddings", config.tied},
-          {"max_position_embeddings", config.max_tokens},
+          {"rms_norm_eps", config.norm_epsilon},
+          {"tie_word_embeddings", config.tied_embeddings},
+          {"max_position_embeddings", config.max_positions},
           {"attention_dropout", config.attention_dropout},
           {"rope_parameters", rope_json(config)},
           {"rope_theta", config.rope_base}};
 }
 
-/// The windows of patterns, if they are windows: what the family has words for.
+/// The windows of patterns, if they are windows the family can express.
 void write_windows(const ModelConfig& config, Json& to) {
   Json types = Json::array();
   Index window = 0;
   for (Index i = 0; i < config.layers; ++i) {
-    const std::string& pattern =
-        config.patterns[static_cast<std::size_t>(i) % config.patterns.size()];
+    const std::string pattern = to_string(config.pattern(i));
     constexpr std::string_view begin = "causal & window(";
     const bool sliding = pattern.starts_with(begin) && pattern.ends_with(", 0)");
     if (sliding) window = std::atoll(pattern.c_str() + begin.size()) + 1;
@@ -171,12 +168,14 @@ Json write_qwen3(const ModelConfig& config) {
 
 std::vector<NameRow> llama_names(const ModelConfig& config) {
   const std::string ours = "decoder.layers.*.", theirs = "@layers.*.";
-  const Lie turned = config.rope_layout == RopeLayout::interleaved ? Lie::turned : Lie::rows;
+  const TensorLayout rope = config.rope_layout == RopeLayout::interleaved
+                                ? TensorLayout::half_split_rope
+                                : TensorLayout::rows;
   return {{"embedding", {"@embed_tokens"}},
           {ours + "attention.norm", {theirs + "input_layernorm"}},
           {ours + "attention.qkv",
            {theirs + "self_attn.q_proj", theirs + "self_attn.k_proj", theirs + "self_attn.v_proj"},
-           {turned, turned, Lie::rows}},
+           {rope, rope, TensorLayout::rows}},
           {ours + "attention.query_norm", {theirs + "self_attn.q_norm"}},
           {ours + "attention.key_norm", {theirs + "self_attn.k_norm"}},
           {ours + "attention.out", {theirs + "self_attn.o_proj"}},
@@ -192,7 +191,7 @@ Family like_llama(const char* type, ModelConfig (*read)(Fields&),
   // Older files carry the frequencies of their rotations.
   Family made{type,  "model.",    read,
               write, llama_names, {"rotary_emb.", "layers.*.self_attn.rotary_emb."}};
-  made.turns = true;
+  made.any_rope_layout = true;
   made.harmless = {"use_mrope", "rope_theta"};
   return made;
 }
@@ -209,4 +208,4 @@ Family mistral_family() {
 Family qwen2_family() { return like_llama("qwen2", read_qwen2, write_qwen2); }
 Family qwen3_family() { return like_llama("qwen3", read_qwen3, write_qwen3); }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,7 +11,7 @@
 
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,13 +27,13 @@ bool is_unfinished(const fs::directory_entry& entry, const std::string& prefix) 
     return false;
   const auto letter = [](unsigned char c) { return std::isalnum(c) != 0; };
   if (!std::all_of(name.begin() + std::ssize(prefix), name.end(), letter)) return false;
-  // An owner signs its lock when it holds it: one that is empty is about to be taken.
+  // An owner signs its lock when it holds it: an empty one is about to be locked.
   const fs::path lock = entry.path() / lock_name;
   return fs::is_directory(entry.symlink_status()) &&
          fs::is_regular_file(fs::symlink_status(lock)) && fs::file_size(lock) > 0;
 }
 
-/// The lock goes last: whatever ends this, the next one finds it.
+/// Removes the lock last: if this is interrupted, the next process finds it.
 void remove_unfinished(const fs::path& folder) {
   const FileLock lock((folder / lock_name).string());
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -47,7 +47,7 @@ void remove_leftovers(const fs::path& wanted) {
     try {
       if (is_unfinished(entry, prefix_of(wanted))) remove_unfinished(entry.path());
     } catch (const std::exception&) {
-      // Its owner lives, or it is not ours to remove.
+      // Its owner is alive, or it is not ours to remove.
     }
   }
 }
@@ -61,7 +61,7 @@ NewFolder::NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).l
   std::string name = (wanted_.parent_path() / prefix_of(wanted_)).string();
   name += random_letters;
   if (mkdtemp(name.data()) == nullptr)
-    fail_input("write_pretrained: no folder can be made beside ", wanted, ": ",
+    fail_input("save_pretrained: no folder can be made beside ", wanted, ": ",
                std::strerror(errno));
   path_ = name;
   try {
@@ -87,4 +87,4 @@ void NewFolder::finish() {
   fs::remove(place / lock_name);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,14 +6,14 @@
 
 #include "base/io/lock.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// A folder that appears when it is finished: until then it is WANTED.part-XXXXXX beside the wanted
-/// one, and goes away with the object.
+/// A folder that appears when it is complete: until then it is WANTED.part-XXXXXX beside the wanted
+/// one, and is removed with the object.
 ///
-/// A lock file in it tells whose it is. A process that is killed leaves its folder behind; the next
-/// one that writes to the same place removes it. Folders without such a file, with one that is held
-/// or with one of other contents are never touched.
+/// A lock file in it shows its owner. A killed process leaves its folder behind; the next one that
+/// writes to the same place removes it. Folders without a lock file, or with one that is held or
+/// has other contents, are never touched.
 class NewFolder {
  public:
   explicit NewFolder(const std::string& wanted);
@@ -29,4 +29,4 @@ class NewFolder {
   std::optional<FileLock> lock_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

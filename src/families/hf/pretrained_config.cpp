@@ -6,12 +6,12 @@
 #include "formats/tensors/links.h"
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Bounds<Index> ids = {0, (Index{1} << 31) - 1};
 
-/// -1 stands for none in some files.
+/// Some files write -1 for none.
 std::optional<std::int32_t> id_from(Fields& fields, const char* key) {
   if (!fields.has(key)) return {};
   const Index id = fields.integer(key, {-1, ids.highest});
@@ -31,29 +31,30 @@ std::vector<std::int32_t> ids_from(Fields& fields, const char* key) {
   return made;
 }
 
-/// What the second says where it says something.
+/// The second takes precedence.
 ModelTokens merged(ModelTokens first, const ModelTokens& second) {
-  if (second.begin) first.begin = second.begin;
-  if (!second.ends.empty()) first.ends = second.ends;
-  if (second.padding) first.padding = second.padding;
+  if (second.bos) first.bos = second.bos;
+  if (!second.eos.empty()) first.eos = second.eos;
+  if (second.pad) first.pad = second.pad;
   if (second.decoder_start) first.decoder_start = second.decoder_start;
   return first;
 }
 
-/// Ids beyond the vocabulary mean nothing to the model: a small one that was made of the config of
-/// a large one may have them.
+/// Drops ids beyond the vocabulary: a small model made from the config of a large one may have
+/// some.
 void drop_foreign_tokens(FamilyConfig& made, const std::string& path) {
   const auto foreign = [&](const char* key, std::int32_t id) {
-    if (id < made.config.vocabulary) return false;
-    made.notices.push_back(path + ": " + key + " is " + std::to_string(id) +
-                           ", which is passed over: the vocabulary ends at " +
-                           std::to_string(made.config.vocabulary - 1));
+    const Index vocab_size = made.config.vocab_size.value_or(0);
+    if (id < vocab_size) return false;
+    made.warnings.push_back(path + ": " + key + " is " + std::to_string(id) +
+                            ", which is ignored: the vocabulary ends at " +
+                            std::to_string(vocab_size - 1));
     return true;
   };
-  ModelTokens& special = made.special;
-  std::erase_if(special.ends, [&](std::int32_t id) { return foreign("eos_token_id", id); });
-  if (special.begin && foreign("bos_token_id", *special.begin)) special.begin.reset();
-  if (special.padding && foreign("pad_token_id", *special.padding)) special.padding.reset();
+  ModelTokens& special = made.special_tokens;
+  std::erase_if(special.eos, [&](std::int32_t id) { return foreign("eos_token_id", id); });
+  if (special.bos && foreign("bos_token_id", *special.bos)) special.bos.reset();
+  if (special.pad && foreign("pad_token_id", *special.pad)) special.pad.reset();
   if (special.decoder_start && foreign("decoder_start_token_id", *special.decoder_start))
     special.decoder_start.reset();
 }
@@ -70,7 +71,7 @@ FamilyConfig family_config_from(const Json& object, const std::string& path) {
   const Family& family = family_of(fields.text("model_type"), path);
   FamilyConfig made;
   made.family = &family;
-  made.special = special_tokens_from(fields);
+  made.special_tokens = special_tokens_from(fields);
   const std::vector<std::string> architectures =
       fields.texts("architectures", std::vector<std::string>());
   if (!architectures.empty()) made.architecture = architectures.front();
@@ -85,14 +86,14 @@ FamilyConfig family_config_from(const Json& object, const std::string& path) {
   if (const std::vector<std::string> keys = unknown_keys(fields, family); !keys.empty()) {
     std::string list;
     for (const std::string& key : keys) list += (list.empty() ? "" : ", ") + printable(key).text();
-    made.notices.push_back(path + ": not understood and passed over: " + list);
+    made.warnings.push_back(path + ": unknown and ignored: " + list);
   }
   return made;
 }
 
 void add_generation(FamilyConfig& config, const Json& object, const std::string& path) {
   Fields generation(object, path);
-  config.special = merged(config.special, special_tokens_from(generation));
+  config.special_tokens = merged(config.special_tokens, special_tokens_from(generation));
 }
 
 FamilyConfig read_family_config(const std::string& folder) {
@@ -104,14 +105,14 @@ FamilyConfig read_family_config(const std::string& folder) {
   return made;
 }
 
-std::int32_t checked_token(Index id, Index vocabulary, const std::string& where) {
-  if (id < 0 || id >= vocabulary) fail_input(where, " is ", id, ", expected 0 to ", vocabulary - 1);
+std::int32_t checked_token(Index id, Index vocab_size, const std::string& where) {
+  if (id < 0 || id >= vocab_size) fail_input(where, " is ", id, ", expected 0 to ", vocab_size - 1);
   return static_cast<std::int32_t>(id);
 }
 
 void check_config(const ModelConfig& config) {
   config.check();
-  // Before tables of that size are made.
+  // Before tables of that size are allocated.
   check(config.dim() <= 512, "model: a head has ", config.dim(), " numbers, expected at most 512");
   if (config.positions != ModelConfig::Positions::rope) return;
   RopeOptions options;
@@ -132,38 +133,41 @@ const Json* template_named(const Json& entry, const char* name) {
 
 }  // namespace
 
-std::string chat_template_from(const Json& config, const std::string& path,
-                               std::vector<std::string>& notices) {
+std::optional<std::string> chat_template_from(const Json& config, const std::string& path,
+                                              std::vector<std::string>& warnings) {
   const Json given = config.is_object() ? config.value("chat_template", Json()) : Json();
-  if (given.is_null()) return "";
-  if (given.is_string()) return given.get<std::string>();
+  if (given.is_null()) return {};
+  if (given.is_string()) return readable_template(given.get<std::string>(), path, warnings);
   if (given.is_array())
     for (const Json& entry : given)
-      if (const Json* text = template_named(entry, "default")) return text->get<std::string>();
-  notices.push_back(path + ": chat_template is passed over, expected a text" +
-                    (given.is_array() ? " or one named \"default\" in the list" : ""));
-  return "";
+      if (const Json* text = template_named(entry, "default"))
+        return readable_template(text->get<std::string>(), path, warnings);
+  warnings.push_back(path + ": chat_template is ignored, expected a text" +
+                     (given.is_array() ? " or one named \"default\" in the list" : ""));
+  return {};
 }
 
-std::string readable_template(std::string text, const std::string& path,
-                              std::vector<std::string>& notices) {
+std::optional<std::string> readable_template(std::string text, const std::string& path,
+                                             std::vector<std::string>& warnings) {
+  if (text.empty()) return {};
   const std::size_t valid = valid_length(text);
   if (valid == text.size()) return text;
-  notices.push_back(path + ": the chat template is passed over: no UTF-8 at byte " +
-                    std::to_string(valid));
-  return "";
+  warnings.push_back(path + ": the chat template is ignored: no UTF-8 at byte " +
+                     std::to_string(valid));
+  return {};
 }
 
-std::string read_chat_template(const std::string& folder, std::vector<std::string>& notices) {
+std::optional<std::string> read_chat_template(const std::string& folder,
+                                              std::vector<std::string>& warnings) {
   const std::string jinja = folder + "/chat_template.jinja";
   if (std::filesystem::exists(jinja)) {
     check_link(folder, jinja);
-    return readable_template(read_file(jinja, Index{1} << 20), jinja, notices);
+    return readable_template(read_file(jinja, Index{1} << 20), jinja, warnings);
   }
   const std::string path = folder + "/tokenizer_config.json";
-  if (!std::filesystem::exists(path)) return "";
+  if (!std::filesystem::exists(path)) return {};
   check_link(folder, path);
-  return chat_template_from(read_json(path), path, notices);
+  return chat_template_from(read_json(path), path, warnings);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

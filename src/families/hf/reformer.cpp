@@ -1,23 +1,23 @@
 #include "families/family.h"
 #include "rapt/lsh.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Bounds<Index> sizes = {1, Index{1} << 31};
 
-std::string with_causal(const std::string& pattern, bool causal) {
-  return causal ? pattern + " & causal" : pattern;
+Pattern with_causal(const Pattern& pattern, bool causal) {
+  return causal ? pattern & rapt::causal() : pattern;
 }
 
-std::string local_pattern(Fields& fields, bool causal) {
+Pattern local_pattern(Fields& fields, bool causal) {
   const Index chunk = fields.integer("local_attn_chunk_length", sizes, 64);
   const Index before = fields.integer("local_num_chunks_before", {0, 1 << 20}, 1);
   const Index after = fields.integer("local_num_chunks_after", {0, 1 << 20}, 0);
-  return with_causal(chunks(chunk, before, after).text(), causal);
+  return with_causal(chunks(chunk, before, after), causal);
 }
 
-std::string hashed_pattern(Fields& fields, bool causal) {
+Pattern hashed_pattern(Fields& fields, bool causal) {
   Lsh made;
   made.chunk = fields.integer("lsh_attn_chunk_length", sizes, 64);
   made.before = fields.integer("lsh_num_chunks_before", {0, 1 << 20}, 1);
@@ -28,22 +28,22 @@ std::string hashed_pattern(Fields& fields, bool causal) {
     made.buckets = fields.value("num_buckets").is_number()
                        ? std::vector<Index>{fields.integer("num_buckets", {2, 1 << 30})}
                        : fields.integers("num_buckets", {2, 1 << 30});
-  return with_causal(lsh(made).text(), causal);
+  return with_causal(lsh(made), causal);
 }
 
 void read_positions(Fields& fields, ModelConfig& config) {
-  config.max_tokens = fields.integer("max_position_embeddings", sizes, 4096);
+  config.max_positions = fields.integer("max_position_embeddings", sizes, 4096);
   config.positions = ModelConfig::Positions::learned;
   if (!fields.boolean("axial_pos_embds", true)) return;
   const std::vector<Index> shape = fields.integers("axial_pos_shape", sizes);
   const std::vector<Index> widths = fields.integers("axial_pos_embds_dim", sizes);
   if (shape.size() != 2) fields.fail("axial_pos_shape", "expected two numbers");
-  if (widths.size() != 2 || widths[0] + widths[1] != config.width)
+  if (widths.size() != 2 || widths[0] + widths[1] != config.hidden_size)
     fields.fail("axial_pos_embds_dim", "expected two numbers that make hidden_size together");
   config.positions = ModelConfig::Positions::axial;
   config.axial_rows = shape[0];
   config.axial_columns = shape[1];
-  config.axial_row_width = widths[0];
+  config.axial_row_dim = widths[0];
 }
 
 ModelConfig read_reformer(Fields& fields) {
@@ -53,14 +53,14 @@ ModelConfig read_reformer(Fields& fields) {
   config.reversible = true;
   config.biases = ModelConfig::Biases::ffn;
   config.shared_query_key = ModelConfig::SharedKeys::hashed;
-  config.tied = false;
-  config.vocabulary = fields.integer("vocab_size", sizes, 320);
-  config.width = fields.integer("hidden_size", sizes, 256);
+  config.tied_embeddings = false;
+  config.vocab_size = fields.integer("vocab_size", sizes, 320);
+  config.hidden_size = fields.integer("hidden_size", sizes, 256);
   config.heads = fields.integer("num_attention_heads", {1, 100000}, 12);
   config.head_dim = fields.integer("attention_head_size", sizes, 64);
-  config.ffn = fields.integer("feed_forward_size", sizes, 512);
+  config.intermediate_size = fields.integer("feed_forward_size", sizes, 512);
   config.activation = activation_from(fields, "hidden_act", "relu");
-  config.epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
+  config.norm_epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
   config.dropout = fields.real("hidden_dropout_prob", {0, 0.999}, 0.05);
   config.attention_dropout = fields.real("local_attention_probs_dropout_prob", {0, 0.999}, 0.05);
   config.patterns.clear();
@@ -90,7 +90,7 @@ void write_pattern(const Pattern& pattern, Json& to) {
   }
   Index chunk = 0, before = 0, after = 0;
   to["attn_layers"].push_back("local");
-  if (std::sscanf(pattern.text().c_str(), "chunks(%ld, %ld, %ld)", &chunk, &before, &after) < 1)
+  if (std::sscanf(to_string(pattern).c_str(), "chunks(%ld, %ld, %ld)", &chunk, &before, &after) < 1)
     return;
   to["local_attn_chunk_length"] = chunk;
   to["local_num_chunks_before"] = before;
@@ -106,28 +106,25 @@ Json write_reformer(const ModelConfig& config) {
   Json made{{"model_type", "reformer"},
             {"architectures", {architecture}},
             {"is_decoder", causal},
-            {"vocab_size", config.vocabulary},
-            {"hidden_size", config.width},
+            {"vocab_size", config.vocab_size.value_or(0)},
+            {"hidden_size", config.hidden_size},
             {"num_attention_heads", config.heads},
             {"attention_head_size", config.dim()},
-            {"feed_forward_size", config.hidden()},
+            {"feed_forward_size", config.ffn_dim()},
             {"hidden_act", activation_name(config.activation)},
-            {"layer_norm_eps", config.epsilon},
+            {"layer_norm_eps", config.norm_epsilon},
             {"hidden_dropout_prob", config.dropout},
             {"local_attention_probs_dropout_prob", config.attention_dropout},
             {"lsh_attention_probs_dropout_prob", config.attention_dropout},
             {"tie_word_embeddings", false},
-            {"max_position_embeddings", config.max_tokens},
+            {"max_position_embeddings", config.max_positions},
             {"axial_pos_embds", axial},
             {"attn_layers", Json::array()}};
   if (axial) {
     made["axial_pos_shape"] = {config.axial_rows, config.axial_columns};
-    made["axial_pos_embds_dim"] = {config.axial_row_width, config.width - config.axial_row_width};
+    made["axial_pos_embds_dim"] = {config.axial_row_dim, config.hidden_size - config.axial_row_dim};
   }
-  for (Index i = 0; i < config.layers; ++i)
-    write_pattern(
-        Pattern::parse(config.patterns[static_cast<std::size_t>(i) % config.patterns.size()]),
-        made);
+  for (Index i = 0; i < config.layers; ++i) write_pattern(config.pattern(i), made);
   return made;
 }
 
@@ -136,28 +133,29 @@ std::vector<NameRow> reformer_names(const ModelConfig& config) {
   const std::string stack = causal ? "decoder" : "encoder";
   const std::string ours = stack + ".layers.*.", theirs = "@encoder.layers.*.";
   const std::string self = theirs + "attention.self_attention.";
-  return {
-      {"embedding", {"@embeddings.word_embeddings"}},
-      {"positions.weight", {"@embeddings.position_embeddings.embedding.weight"}},
-      {"positions.rows.weight", {"@embeddings.position_embeddings.weights.0"}, {Lie::grid_rows}},
-      {"positions.columns.weight",
-       {"@embeddings.position_embeddings.weights.1"},
-       {Lie::grid_columns}},
-      {ours + "attention.norm", {theirs + "attention.layer_norm"}},
-      {ours + "attention.qkv", {self + "query", self + "key", self + "value"}},
-      {ours + "attention.qk_v", {self + "query_key", self + "value"}},
-      {ours + "attention.out", {theirs + "attention.output.dense"}},
-      {ours + "ffn.norm", {theirs + "feed_forward.layer_norm"}},
-      {ours + "ffn.up", {theirs + "feed_forward.dense.dense"}},
-      {ours + "ffn.down", {theirs + "feed_forward.output.dense"}},
-      {stack + ".norm", {"@encoder.layer_norm"}},
+  return {{"embedding", {"@embeddings.word_embeddings"}},
+          {"positions.weight", {"@embeddings.position_embeddings.embedding.weight"}},
+          {"positions.rows.weight",
+           {"@embeddings.position_embeddings.weights.0"},
+           {TensorLayout::grid_rows}},
+          {"positions.columns.weight",
+           {"@embeddings.position_embeddings.weights.1"},
+           {TensorLayout::grid_columns}},
+          {ours + "attention.norm", {theirs + "attention.layer_norm"}},
+          {ours + "attention.qkv", {self + "query", self + "key", self + "value"}},
+          {ours + "attention.qk_v", {self + "query_key", self + "value"}},
+          {ours + "attention.out", {theirs + "attention.output.dense"}},
+          {ours + "ffn.norm", {theirs + "feed_forward.layer_norm"}},
+          {ours + "ffn.up", {theirs + "feed_forward.dense.dense"}},
+          {ours + "ffn.down", {theirs + "feed_forward.output.dense"}},
+          {stack + ".norm", {"@encoder.layer_norm"}},
 
-      {"head", {"lm_head.decoder"}}};
+          {"head", {"lm_head.decoder"}}};
 }
 
 std::vector<DerivedTensor> unused_bias(const ModelConfig& config) {
   std::vector<DerivedTensor> made;
-  if (config.head) made.push_back({"lm_head.bias", Tensor({config.vocabulary})});
+  if (config.head) made.push_back({"lm_head.bias", Tensor({config.vocab_size.value_or(0)})});
   return made;
 }
 
@@ -199,4 +197,4 @@ Family reformer_family() {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

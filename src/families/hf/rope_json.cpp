@@ -1,19 +1,25 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Bounds<double> factors = {1, 1e6};
 constexpr Bounds<Index> lengths = {1, Index{1} << 40};
 
-/// `trained` stands beside the scaling in some files and above it in others.
+/// 0 counts as none, as in Transformers.
+std::optional<double> real_or_none(Fields& s, const char* key) {
+  const double number = s.real(key, {}, 0.0);
+  return number == 0 ? std::nullopt : std::optional(number);
+}
+
+/// `trained` is beside the scaling in some files and above it in others.
 RopeScaling yarn_from(Fields& s, Index trained) {
   YarnRope yarn{s.real("factor", factors)};
   yarn.trained_tokens = s.integer("original_max_position_embeddings", lengths, trained);
   yarn.fast = s.real("beta_fast", {}, yarn.fast);
   yarn.slow = s.real("beta_slow", {}, yarn.slow);
-  yarn.mscale = s.real("mscale", {}, yarn.mscale);
-  yarn.mscale_all_dim = s.real("mscale_all_dim", {}, yarn.mscale_all_dim);
+  yarn.mscale = real_or_none(s, "mscale");
+  yarn.mscale_all_dim = real_or_none(s, "mscale_all_dim");
   yarn.truncate = s.boolean("truncate", yarn.truncate);
   if (s.has("attention_factor")) yarn.attention_factor = s.real("attention_factor");
   return yarn;
@@ -26,7 +32,7 @@ RopeScaling long_from(Fields& s, const ModelConfig& config, Index trained) {
   made.trained_tokens = s.integer("original_max_position_embeddings", lengths, trained);
   made.factor =
       s.real("factor", factors,
-             static_cast<double>(config.max_tokens) / static_cast<double>(made.trained_tokens));
+             static_cast<double>(config.max_positions) / static_cast<double>(made.trained_tokens));
   if (s.has("attention_factor")) made.attention_factor = s.real("attention_factor");
   return made;
 }
@@ -36,7 +42,7 @@ RopeScaling scaling_from(Fields& s, const ModelConfig& config, Index trained) {
   const std::string kind = s.choice(
       key, {"default", "linear", "dynamic", "yarn", "llama3", "longrope", "su"}, "default");
   if (kind == "linear") return LinearRope{s.real("factor", factors)};
-  if (kind == "dynamic") return DynamicNtkRope{s.real("factor", factors), config.max_tokens};
+  if (kind == "dynamic") return DynamicNtkRope{s.real("factor", factors), config.max_positions};
   if (kind == "yarn") return yarn_from(s, trained);
   if (kind == "longrope" || kind == "su") return long_from(s, config, trained);
   if (kind == "llama3") {
@@ -54,7 +60,7 @@ struct ScalingJson {
   Json operator()(const LinearRope& r) const {
     return {{"rope_type", "linear"}, {"factor", r.factor}};
   }
-  /// Nobody else has a name for it.
+  /// Other formats have no name for it.
   Json operator()(const NtkRope&) const { return {{"rope_type", "default"}}; }
   Json operator()(const DynamicNtkRope& r) const {
     return {{"rope_type", "dynamic"}, {"factor", r.factor}};
@@ -66,8 +72,8 @@ struct ScalingJson {
               {"beta_fast", r.fast},
               {"beta_slow", r.slow},
               {"truncate", r.truncate}};
-    if (r.mscale != 0) made["mscale"] = r.mscale;
-    if (r.mscale_all_dim != 0) made["mscale_all_dim"] = r.mscale_all_dim;
+    if (r.mscale) made["mscale"] = *r.mscale;
+    if (r.mscale_all_dim) made["mscale_all_dim"] = *r.mscale_all_dim;
     if (r.attention_factor) made["attention_factor"] = *r.attention_factor;
     return made;
   }
@@ -93,7 +99,7 @@ struct ScalingJson {
 
 void read_rope(Fields& fields, ModelConfig& config) {
   const Index trained =
-      fields.integer("original_max_position_embeddings", lengths, config.max_tokens);
+      fields.integer("original_max_position_embeddings", lengths, config.max_positions);
   if (fields.has("rope_parameters") && fields.has("rope_scaling") &&
       fields.value("rope_parameters") != fields.value("rope_scaling"))
     fields.fail("rope_parameters", "expected no rope_scaling beside it that says something else");
@@ -112,4 +118,4 @@ Json rope_json(const ModelConfig& config) {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

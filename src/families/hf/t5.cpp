@@ -1,6 +1,6 @@
 #include "families/family.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr const char* encoder_class = "T5EncoderModel";
@@ -31,19 +31,19 @@ ModelConfig read_t5(Fields& fields) {
   config.norm = ModelConfig::Norm::rms;
   config.biases = ModelConfig::Biases::none;
   config.scale = Scale::none();
-  config.vocabulary = fields.integer("vocab_size", {1, Index{1} << 31});
-  config.width = fields.integer("d_model", {1, Index{1} << 31});
+  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31});
+  config.hidden_size = fields.integer("d_model", {1, Index{1} << 31});
   config.head_dim = fields.integer("d_kv", {1, Index{1} << 31});
-  config.ffn = fields.integer("d_ff", {1, Index{1} << 31});
+  config.intermediate_size = fields.integer("d_ff", {1, Index{1} << 31});
   config.heads = fields.integer("num_heads", {1, 100000});
   read_layers(fields, config);
   config.t5_buckets = fields.integer("relative_attention_num_buckets", {2, 1 << 20}, 32);
   config.t5_max_distance = fields.integer("relative_attention_max_distance", {1, 1 << 30}, 128);
-  config.epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-6);
+  config.norm_epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-6);
   config.dropout = fields.real("dropout_rate", {0, 0.999}, 0.1);
   config.attention_dropout = config.dropout;
-  config.tied = fields.boolean("tie_word_embeddings", true);
-  config.scaled_head = fields.boolean("scale_decoder_outputs", config.tied);
+  config.tied_embeddings = fields.boolean("tie_word_embeddings", true);
+  config.scale_head = fields.boolean("scale_decoder_outputs", config.tied_embeddings);
   const std::string ffn = fields.choice(
       "feed_forward_proj", {"relu", "gated-gelu", "gated-silu", "gated-relu", "gelu_new"}, "relu");
   config.gated = ffn.starts_with("gated-");
@@ -63,19 +63,19 @@ Json write_t5(const ModelConfig& config) {
   return {{"model_type", "t5"},
           {"architectures", {name}},
           {"is_encoder_decoder", !alone},
-          {"vocab_size", config.vocabulary},
-          {"d_model", config.width},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"d_model", config.hidden_size},
           {"d_kv", config.dim()},
-          {"d_ff", config.hidden()},
+          {"d_ff", config.ffn_dim()},
           {"num_heads", config.heads},
           {"num_layers", alone ? config.layers : config.encoder_layers},
           {"num_decoder_layers", config.layers},
           {"relative_attention_num_buckets", config.t5_buckets},
           {"relative_attention_max_distance", config.t5_max_distance},
-          {"layer_norm_epsilon", config.epsilon},
+          {"layer_norm_epsilon", config.norm_epsilon},
           {"dropout_rate", config.dropout},
-          {"tie_word_embeddings", config.tied},
-          {"scale_decoder_outputs", config.scaled_head},
+          {"tie_word_embeddings", config.tied_embeddings},
+          {"scale_decoder_outputs", config.scale_head},
           {"feed_forward_proj", (config.gated ? "gated-" : "") + plain},
           {"decoder_start_token_id", 0},
           {"pad_token_id", 0}};
@@ -113,7 +113,7 @@ std::vector<NameRow> t5_names(const ModelConfig& config) {
 
 }  // namespace
 
-/// Copies of the shared embedding, and a table that old files have for nothing.
+/// Copies of the shared embedding, and an unused table of old files.
 Family t5_family() {
   Family made{"t5",
               "",
@@ -127,4 +127,4 @@ Family t5_family() {
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,11 +4,11 @@
 
 #include "base/io/files.h"
 #include "base/io/input.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
 #include "nn/matmul/gemm.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr const char* weight_name = "linear.weight";
@@ -21,7 +21,7 @@ std::string text_of(const std::vector<Index>& shape) {
   return text + "]";
 }
 
-/// The numbers of a tensor that has to have this shape.
+/// The numbers of a tensor that must have this shape.
 std::vector<float> numbers_of(const Weights& weights, const char* name,
                               const std::vector<Index>& shape, const std::string& folder,
                               const LoadOptions& options) {
@@ -32,22 +32,23 @@ std::vector<float> numbers_of(const Weights& weights, const char* name,
   const Tensor read = weights.read(name);
   const Index bad = options.allow_non_finite ? 0 : count_non_finite(read);
   check_input(bad == 0, folder, ": ", name, " has ", bad, " of ", read.elements(),
-              " numbers that are infinite or NaN; to read it anyway, allow non-finite weights "
-              "(--allow-non-finite)");
+              " numbers that are infinite or NaN; to load it anyway, set allow_non_finite");
   const Tensor wide = read.converted(Type::f32);
   return {wide.data(), wide.data() + wide.elements()};
 }
 
 }  // namespace
 
-Dense read_dense(const SentenceOutline::Layer& layer, const std::string& model_folder, Index width,
+Dense read_dense(const SentenceConfig::Layer& layer, const std::string& model_folder, Index width,
                  const LoadOptions& options) {
   Dense made = layer.dense;
-  check_input(made.in == width, layer.folder, "/config.json: in_features is ", made.in,
-              ", expected ", width, ", as wide as what it is given");
+  check_input(made.in_features == width, layer.folder, "/config.json: in_features is ",
+              made.in_features, ", expected ", width, ", as wide as what it is given");
   const Weights weights(layer.folder, model_folder);
-  made.weight = numbers_of(weights, weight_name, {made.out, made.in}, layer.folder, options);
-  if (layer.bias) made.bias = numbers_of(weights, bias_name, {made.out}, layer.folder, options);
+  made.weight = numbers_of(weights, weight_name, {made.out_features, made.in_features},
+                           layer.folder, options);
+  if (layer.bias)
+    made.bias = numbers_of(weights, bias_name, {made.out_features}, layer.folder, options);
   for (const std::string& name : weights.names())
     check_input(name == weight_name || (layer.bias && name == bias_name), layer.folder, ": ",
                 printable(name), " is a weight that config.json has no place for");
@@ -57,8 +58,8 @@ Dense read_dense(const SentenceOutline::Layer& layer, const std::string& model_f
 void write_dense(const std::string& folder, const Dense& layer, Type type) {
   std::filesystem::create_directory(folder);
   const bool tanh = layer.activation == Dense::Activation::tanh;
-  const Json config{{"in_features", layer.in},
-                    {"out_features", layer.out},
+  const Json config{{"in_features", layer.in_features},
+                    {"out_features", layer.out_features},
                     {"bias", !layer.bias.empty()},
                     {"activation_function", tanh ? "torch.nn.modules.activation.Tanh"
                                                  : "torch.nn.modules.linear.Identity"}};
@@ -68,11 +69,11 @@ void write_dense(const std::string& folder, const Dense& layer, Type type) {
     std::copy(numbers.begin(), numbers.end(), made.data());
     return made.converted(type);
   };
-  const Tensor weight = rounded(layer.weight, {layer.out, layer.in});
+  const Tensor weight = rounded(layer.weight, {layer.out_features, layer.in_features});
   Tensor bias;
   std::vector<NamedTensor> tensors = {{weight_name, weight}};
   if (!layer.bias.empty()) {
-    bias = rounded(layer.bias, {layer.out});
+    bias = rounded(layer.bias, {layer.out_features});
     tensors.push_back({bias_name, bias});
   }
   write_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});
@@ -80,11 +81,13 @@ void write_dense(const std::string& folder, const Dense& layer, Type type) {
 
 Tensor apply_dense(const Dense& layer, const Tensor& rows, const Context& context) {
   const Index texts = rows.shape()[0];
-  Tensor made = Tensor::uninitialized({texts, layer.out});
-  const Matrix weight{layer.weight.data(), Type::f32, layer.out, layer.in, layer.in, 1};
-  multiply({rows.data(), Type::f32, texts, layer.in, layer.in, 1}, weight.transposed(),
+  Tensor made = Tensor::uninitialized({texts, layer.out_features});
+  const Matrix weight{layer.weight.data(), Type::f32,         layer.out_features,
+                      layer.in_features,   layer.in_features, 1};
+  multiply({rows.data(), Type::f32, texts, layer.in_features, layer.in_features, 1},
+           weight.transposed(),
            {.data = made.data(),
-            .stride = layer.out,
+            .stride = layer.out_features,
             .bias = layer.bias.empty() ? nullptr : layer.bias.data()},
            context);
   if (layer.activation == Dense::Activation::tanh)
@@ -92,4 +95,4 @@ Tensor apply_dense(const Dense& layer, const Tensor& rows, const Context& contex
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

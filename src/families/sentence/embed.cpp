@@ -5,18 +5,19 @@
 
 #include "base/check.h"
 #include "families/pretrained.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
-/// Tokens that are read in one pass: enough for full products, few enough to stay near the core.
+/// Tokens per pass: enough for efficient products, few enough to stay in cache.
 constexpr Index tokens_at_once = 2048;
 
 /// The mean of rows [tokens, width], or the first.
 void pool(const float* rows, Index tokens, Index width, Pooling::Kind kind, float* to) {
   std::vector<double> sums(static_cast<std::size_t>(width));
-  const Index counted = kind == Pooling::Kind::first ? 1 : tokens;
+  const Index counted = kind == Pooling::Kind::cls ? 1 : tokens;
   for (Index t = 0; t < counted; ++t)
     for (Index c = 0; c < width; ++c)
       sums[static_cast<std::size_t>(c)] += static_cast<double>(rows[t * width + c]);
@@ -38,72 +39,68 @@ void normalize_rows(Tensor& rows) {
   }
 }
 
-/// What becomes of pooled rows [texts, width].
+/// Dense layers and norm of pooled rows [texts, width].
 Tensor finished(Tensor rows, const Pooling& pooling, const Context& context) {
   for (const Dense& layer : pooling.dense) rows = apply_dense(layer, rows, context);
-  if (pooling.normalized) normalize_rows(rows);
+  if (pooling.normalize) normalize_rows(rows);
   return rows;
 }
 
-/// Ids of a text, cut to the length that the model reads, which `cut` is told then; what frames it
-/// stays around it.
+/// Ids of a text, truncated to what the model reads; `truncated` gets the length before. Special
+/// tokens around the text stay.
 std::vector<std::int32_t> ids_of(const Pretrained& loaded, const std::string& text,
-                                 const std::function<void(Index)>& cut) {
-  const Index longest = embed_limit(loaded);
-  // Special tokens may be spelled out in a text, as everywhere where such models are used.
-  EncodeOptions framed, bare;
-  framed.special = bare.special = true;
-  bare.frame = false;
+                                 const std::function<void(Index)>& truncated) {
+  const std::optional<Index> longest = max_embed_tokens(loaded);
+  // Text may spell out special tokens, as in other libraries for such models.
+  const EncodeOptions whole{.add_special_tokens = true, .parse_special = true};
+  const EncodeOptions bare{.add_special_tokens = false, .parse_special = true};
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  std::vector<std::int32_t> ids = tokenizer.encode(text, framed).ids;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, whole).ids;
   check(!ids.empty(), "embed: the text ", printable(text), " has no tokens, expected at least one");
-  if (longest == 0 || std::ssize(ids) <= longest) return ids;
-  cut(std::ssize(ids));
-  cut_framed(ids, tokenizer.encode(text, bare).ids, longest);
+  if (std::ssize(ids) <= longest.value_or(std::ssize(ids))) return ids;
+  truncated(std::ssize(ids));
+  truncate_ids(ids, tokenizer.encode(text, bare).ids, *longest);
   return ids;
 }
 
 }  // namespace
 
-void cut_framed(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& inside,
-                Index longest) {
-  // The frame is what is left of a text without tokens: its first part stands before, the rest
-  // behind.
-  const auto start = std::search(ids.begin(), ids.end(), inside.begin(), inside.end());
+void detail::truncate_ids(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& text_ids,
+                          Index longest) {
+  const auto start = std::search(ids.begin(), ids.end(), text_ids.begin(), text_ids.end());
   const Index before = start - ids.begin();
-  const Index after = std::ssize(ids) - before - std::ssize(inside);
-  check(before + after < longest, "a text is cut to ", longest, " tokens, which the frame of ",
-        before + after, " fills");
-  ids.erase(start + (longest - before - after), start + std::ssize(inside));
+  const Index after = std::ssize(ids) - before - std::ssize(text_ids);
+  check(before + after < longest, "a text is truncated to ", longest, " tokens, which its ",
+        before + after, " special tokens fill");
+  ids.erase(start + (longest - before - after), start + std::ssize(text_ids));
 }
 
-Index embed_limit(const Pretrained& loaded) {
+std::optional<Index> max_embed_tokens(const Pretrained& loaded) {
   const ModelConfig& config = loaded.model.config();
-  const Index asked = loaded.pooling.max_tokens;
-  if (config.positions != ModelConfig::Positions::learned) return asked;
-  return asked == 0 ? config.max_tokens : std::min(asked, config.max_tokens);
+  const std::optional<Index> limit = loaded.pooling.max_seq_length;
+  if (config.positions != ModelConfig::Positions::learned) return limit;
+  return std::min(limit.value_or(config.max_positions), config.max_positions);
 }
 
 Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
-                   const Context& context, const std::function<void()>& pause,
-                   const std::function<void(Index text, Index tokens)>& cut) {
+                   const EmbedEvents& events, const Context& context) {
   check(loaded.tokenizer.has_value(), "embed: the model has no tokenizer");
   check(loaded.model.config().kind == ModelConfig::Kind::encoder,
         "embed: the model is no encoder, expected one like BERT");
   std::vector<std::vector<std::int32_t>> ids;
   for (const std::string& text : texts)
     ids.push_back(ids_of(loaded, text, [&](Index tokens) {
-      if (cut) cut(std::ssize(ids), tokens);
+      if (events.truncated) events.truncated(std::ssize(ids), tokens);
     }));
-  // Texts of one length next to one another: they are items of a batch without a mask.
+  // Texts of equal length next to each other: a batch without a mask.
   std::vector<std::size_t> order(texts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return ids[a].size() < ids[b].size(); });
-  const Index width = loaded.model.config().width;
+  const Index width = loaded.model.config().hidden_size;
   Tensor all({std::ssize(texts), width});
   for (std::size_t first = 0; first < order.size();) {
-    if (pause) pause();
+    if (events.cancel_check) events.cancel_check();
     Tokens tokens;
     std::size_t end = first;
     while (
@@ -126,27 +123,27 @@ Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
   return finished(std::move(all), loaded.pooling, context);
 }
 
-Index made_for(const Pretrained& loaded) {
+std::optional<Index> trained_context(const Pretrained& loaded) {
   const ModelConfig& config = loaded.model.config();
-  // A run of ours learns at whatever length it is given, which max_tokens does not say.
-  const bool endless = config.positions == ModelConfig::Positions::rope && loaded.family != "rapt";
-  return endless ? config.max_tokens : 0;
+  // A run of train() uses any length, which the config does not tell.
+  if (config.positions != ModelConfig::Positions::rope || loaded.family == "rapt") return {};
+  return config.max_positions;
 }
 
 std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text) {
   check(loaded.tokenizer.has_value(), "prompt: the model has no tokenizer, expected ids");
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  // A run of ours has learnt texts as they are, and sources that end.
+  // Runs of train() see texts without special tokens, and sources that end with eos.
   const bool own = loaded.family == "rapt";
   std::vector<std::int32_t> ids =
       own ? tokenizer.encode(text) : tokenizer.encode(text, EncodeOptions()).ids;
   const bool source = own && loaded.model.config().kind == ModelConfig::Kind::encoder_decoder;
-  const std::optional<std::int32_t> end = tokenizer.end();
-  if (source && end) ids.push_back(*end);
+  const std::optional<std::int32_t> eos = tokenizer.eos();
+  if (source && eos) ids.push_back(*eos);
   if (!ids.empty()) return ids;
-  if (loaded.special.begin) return {*loaded.special.begin};
-  if (end) return {*end};
-  return loaded.special.ends;
+  if (loaded.special_tokens.bos) return {*loaded.special_tokens.bos};
+  if (eos) return {*eos};
+  return loaded.special_tokens.eos;
 }
 
 }  // namespace rapt

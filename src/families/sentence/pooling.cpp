@@ -3,17 +3,17 @@
 
 #include "base/io/files.h"
 #include "base/io/input.h"
-#include "families/sentence/sentence.h"
+#include "families/sentence/sentence_config.h"
 #include "formats/tensors/links.h"
 #include "formats/tensors/safetensors.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Flags for each kind in older files, a word in newer ones.
 Pooling::Kind pooling_kind(Fields how) {
   if (how.has("pooling_mode"))
-    return how.choice("pooling_mode", {"mean", "cls"}) == "cls" ? Pooling::Kind::first
+    return how.choice("pooling_mode", {"mean", "cls"}) == "cls" ? Pooling::Kind::cls
                                                                 : Pooling::Kind::mean;
   for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
                             "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
@@ -21,10 +21,10 @@ Pooling::Kind pooling_kind(Fields how) {
   const bool first = how.boolean("pooling_mode_cls_token", false);
   const bool mean = how.boolean("pooling_mode_mean_tokens", false);
   if (first == mean) how.fail("pooling_mode_mean_tokens", "expected the mean or the first token");
-  return first ? Pooling::Kind::first : Pooling::Kind::mean;
+  return first ? Pooling::Kind::cls : Pooling::Kind::mean;
 }
 
-/// Where the files of a module are: within the model's folder.
+/// The files of a module must be within the model's folder.
 void check_place(const std::string& place, const std::string& path) {
   const std::filesystem::path parts(place);
   bool inside = parts.is_relative() && place.find('\0') == std::string::npos;
@@ -35,11 +35,11 @@ void check_place(const std::string& place, const std::string& path) {
 
 Json needed(const FolderFiles& files, const std::string& path) {
   std::optional<Json> found = files(path);
-  check_input(found.has_value(), path, ": is missing, modules.json speaks of it");
+  check_input(found.has_value(), path, ": is missing, but modules.json names it");
   return *std::move(found);
 }
 
-/// The path of a class of torch's.
+/// From the path of a torch class.
 Dense::Activation activation_from(Fields& how) {
   const std::string name =
       how.text("activation_function", std::string("torch.nn.modules.activation.Tanh"));
@@ -51,20 +51,20 @@ Dense::Activation activation_from(Fields& how) {
            "else is computed here");
 }
 
-SentenceOutline::Layer layer_from(const std::string& folder, Fields how) {
+SentenceConfig::Layer layer_from(const std::string& folder, Fields how) {
   constexpr Bounds<Index> sizes = {1, Index{1} << 31};
-  SentenceOutline::Layer made{folder, {}, how.boolean("bias", true)};
-  made.dense.in = how.integer("in_features", sizes);
-  made.dense.out = how.integer("out_features", sizes);
+  SentenceConfig::Layer made{folder, {}, how.boolean("bias", true)};
+  made.dense.in_features = how.integer("in_features", sizes);
+  made.dense.out_features = how.integer("out_features", sizes);
   made.dense.activation = activation_from(how);
-  // Newer files say what it reads and gives; rows of tokens would be another layer.
+  // Newer files name its input and output; per-token rows would be a different layer.
   for (const char* name : {"module_input_name", "module_output_name"})
     must_be(how, name, "sentence_embedding");
   how.done();
   return made;
 }
 
-/// The parts of a sentence model, in the order in which they stand.
+/// The parts of a sentence model, in their order.
 enum class Module { none, transformer, pooling, dense, normalize };
 
 Module module_of(const std::string& type, const std::string& path) {
@@ -83,13 +83,13 @@ void check_order(Module module, Module last, const std::string& type, const std:
               " at this place, expected the order Transformer, Pooling, Dense, Normalize");
 }
 
-/// The folder of a module and what its config.json says.
+/// The folder of a module and its config.json.
 struct ModuleFiles {
   std::string folder;
   Fields config;
 };
 
-/// What modules.json lists, and the folders of modules that it has named so far.
+/// Reads the files of modules, each folder once.
 struct ModuleList {
   const std::string& folder;  // the model's
   const FolderFiles& files;
@@ -106,7 +106,7 @@ struct ModuleList {
 };
 
 /// modules.json lists the parts of a sentence model.
-void read_modules(const std::string& folder, const FolderFiles& files, SentenceOutline& made) {
+void read_modules(const std::string& folder, const FolderFiles& files, SentenceConfig& made) {
   constexpr std::size_t most = 16;  // four is what models have
   ModuleList list{folder, files};
   const std::optional<Json> modules = files(list.path);
@@ -121,7 +121,7 @@ void read_modules(const std::string& folder, const FolderFiles& files, SentenceO
     const Module module = module_of(type, list.path);
     check_order(module, last, type, list.path);
     last = module;
-    if (module == Module::normalize) made.pooling.normalized = true;
+    if (module == Module::normalize) made.pooling.normalize = true;
     if (module == Module::pooling) made.pooling.kind = pooling_kind(list.files_of(place).config);
     if (module == Module::dense) {
       const ModuleFiles dense = list.files_of(place);
@@ -130,8 +130,8 @@ void read_modules(const std::string& folder, const FolderFiles& files, SentenceO
   }
 }
 
-SentenceOutline read_outline(const std::string& folder) {
-  return sentence_outline(folder, [&](const std::string& path) -> std::optional<Json> {
+SentenceConfig read_sentence_config(const std::string& folder) {
+  return sentence_config(folder, [&](const std::string& path) -> std::optional<Json> {
     if (!std::filesystem::exists(path)) return {};
     check_link(folder, path);
     return read_json(path);
@@ -140,29 +140,30 @@ SentenceOutline read_outline(const std::string& folder) {
 
 }  // namespace
 
-SentenceOutline sentence_outline(const std::string& folder, const FolderFiles& files) {
-  SentenceOutline made;
+SentenceConfig sentence_config(const std::string& folder, const FolderFiles& files) {
+  SentenceConfig made;
   read_modules(folder, files, made);
   const std::string transformer = folder + "/sentence_bert_config.json";
   if (std::optional<Json> config = files(transformer)) {
     Fields fields(*std::move(config), transformer);
-    made.pooling.max_tokens = fields.integer("max_seq_length", {1, Index{1} << 31}, 0);
+    if (fields.has("max_seq_length"))
+      made.pooling.max_seq_length = fields.integer("max_seq_length", {1, Index{1} << 31});
   }
   return made;
 }
 
 Pooling read_pooling(const std::string& folder, Index width, const LoadOptions& options) {
-  SentenceOutline outline = read_outline(folder);
-  for (const SentenceOutline::Layer& layer : outline.layers) {
-    outline.pooling.dense.push_back(read_dense(layer, folder, width, options));
-    width = layer.dense.out;
+  SentenceConfig config = read_sentence_config(folder);
+  for (const SentenceConfig::Layer& layer : config.layers) {
+    config.pooling.dense.push_back(read_dense(layer, folder, width, options));
+    width = layer.dense.out_features;
   }
-  return std::move(outline.pooling);
+  return std::move(config.pooling);
 }
 
 double dense_bytes(const std::string& folder) {
   double bytes = 0;
-  for (const SentenceOutline::Layer& layer : read_outline(folder).layers) {
+  for (const SentenceConfig::Layer& layer : read_sentence_config(folder).layers) {
     const Weights weights(layer.folder, folder);
     for (const std::string& name : weights.names()) {
       double numbers = 1;
@@ -194,11 +195,11 @@ void write_pooling(const std::string& folder, const Pooling& pooling, Type type)
     write_dense(folder + "/" + place, layer, type);
     add(place, "Dense");
   }
-  if (pooling.normalized) add(numbered("_Normalize"), "Normalize");
+  if (pooling.normalize) add(numbered("_Normalize"), "Normalize");
   replace_file(folder + "/modules.json", modules.dump(2) + "\n");
-  if (pooling.max_tokens > 0)
+  if (pooling.max_seq_length)
     replace_file(folder + "/sentence_bert_config.json",
-                 Json{{"max_seq_length", pooling.max_tokens}}.dump(2) + "\n");
+                 Json{{"max_seq_length", *pooling.max_seq_length}}.dump(2) + "\n");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,15 +2,26 @@
 
 #include <type_traits>
 
+#include "base/enum_names.h"
 #include "formats/config/fields.h"
+#include "rapt/pattern.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // Visitors of a list of fields, visit("name", member): one list serves reading and writing.
 
-/// Fills members from the keys of an object; what is not there stays as it is. The words of an
-/// enum are Words<Enum>::list.
-template <template <class> class Words>
+/// How a file writes an optional number that it does not want to have.
+inline constexpr const char* no_value = "none";
+
+template <class Enum>
+Enum enum_field(Fields& fields, const std::string& key, Enum otherwise) {
+  const auto found = find_enum<Enum>(fields.text(key, enum_name(otherwise)));
+  if (found == std::end(EnumNames<Enum>::names))
+    fields.fail(key, "expected " + enum_choices<Enum>());
+  return static_cast<Enum>(found - std::begin(EnumNames<Enum>::names));
+}
+
+/// Fills members from the keys of an object; what is not there stays as it is.
 class FieldReader {
  public:
   explicit FieldReader(Fields& fields) : fields_(fields) {}
@@ -24,22 +35,30 @@ class FieldReader {
   void operator()(const char* name, double& member) { member = fields_.real(name, {}, member); }
   void operator()(const char* name, bool& member) { member = fields_.boolean(name, member); }
   void operator()(const char* name, std::string& member) { member = fields_.text(name, member); }
-  /// A single text is a list of one.
-  void operator()(const char* name, std::vector<std::string>& member) {
-    if (fields_.value(name).is_string()) {
-      member = {fields_.text(name)};
+  /// Null, and "none" for a number, is none; what is not there stays as it is.
+  template <class T>
+  void operator()(const char* name, std::optional<T>& member) {
+    if (!fields_.contains(name)) return;
+    const Json& given = fields_.value(name);
+    if (given.is_null() || (!std::is_same_v<T, std::string> && given == no_value)) {
+      member.reset();
     } else {
-      member = fields_.texts(name, member);
+      T value{};
+      (*this)(name, value);
+      member = std::move(value);
     }
   }
   template <class Enum>
   requires std::is_enum_v<Enum>
-  void operator()(const char* name, Enum& member) {
-    const std::vector<std::string> words(std::begin(Words<Enum>::list),
-                                         std::end(Words<Enum>::list));
-    const std::string word = fields_.choice(name, words, words[static_cast<std::size_t>(member)]);
-    const auto found = std::find(words.begin(), words.end(), word);
-    member = static_cast<Enum>(found - words.begin());
+  void operator()(const char* name, Enum& member) { member = enum_field(fields_, name, member); }
+  /// Their text; a single one is a list of one. Throws std::invalid_argument as Pattern::parse
+  /// does.
+  void operator()(const char* name, std::vector<Pattern>& member) {
+    if (!fields_.has(name)) return;
+    const bool one = fields_.value(name).is_string();
+    member.clear();
+    for (const std::string& text : one ? std::vector{fields_.text(name)} : fields_.texts(name))
+      member.push_back(Pattern::parse(text));
   }
 
  private:
@@ -47,18 +66,25 @@ class FieldReader {
 };
 
 /// Puts members into an object.
-template <template <class> class Words>
 class FieldWriter {
  public:
   template <class T>
   void operator()(const char* name, const T& member) {
     if constexpr (std::is_enum_v<T>) {
-      object[name] = Words<T>::list[static_cast<std::size_t>(member)];
+      object[name] = enum_name(member);
     } else {
       object[name] = member;
     }
   }
+  template <class T>
+  void operator()(const char* name, const std::optional<T>& member) {
+    object[name] = member ? Json(*member) : Json();
+  }
+  void operator()(const char* name, const std::vector<Pattern>& member) {
+    Json& texts = object[name] = Json::array();
+    for (const Pattern& pattern : member) texts.push_back(to_string(pattern));
+  }
   Json object = Json::object();
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

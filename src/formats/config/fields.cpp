@@ -7,14 +7,14 @@
 
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// A value in a message: short, and safe to print.
 std::string shown(const Json& value) {
   if (value.is_string()) return printable(value.get_ref<const std::string&>()).text();
   if (value.is_structured()) return value.is_object() ? "an object" : "a list";
-  if (value.is_number_float() && !std::isfinite(value.get<double>()))  // JSON has no word for it
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))  // JSON has no such value
     return std::isnan(value.get<double>()) ? "nan" : value.get<double>() > 0 ? "inf" : "-inf";
   return value.dump();
 }
@@ -35,8 +35,8 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// The nearest of the names; empty if none is near. A name that the word goes on from, or that goes
-/// on from the word, is nearer than any other: lr_rate means lr.
+/// The nearest of the names; empty if none is near. A name that begins the word, or that the word
+/// begins, is nearer than any other: lr_rate means lr.
 std::string nearest(const std::string& word, const std::set<std::string>& names) {
   std::string best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
@@ -208,6 +208,12 @@ std::vector<std::string> Fields::unasked() const {
   return keys;
 }
 
+void Fields::refuse_renamed(std::span<const RenamedKey> keys) const {
+  for (const RenamedKey& key : keys)
+    check_input(prefix_ != key.section || !object_->contains(key.before), source_, ": the key `",
+                path_of(key.before), "` is called `", path_of(key.now), "` now");
+}
+
 void Fields::done() const {
   for (const auto& [key, value] : object_->items()) {
     if (known_.contains(key)) continue;
@@ -218,4 +224,4 @@ void Fields::done() const {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

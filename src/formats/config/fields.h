@@ -5,12 +5,13 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The values a number may have, both ends included.
 template <class T>
@@ -19,9 +20,16 @@ struct Bounds {
   T highest = std::numeric_limits<T>::max();
 };
 
-/// Reads the keys of one object of a config: each has a type and a range, and a key nobody asked
-/// for is a mistake. Every message names the file and the whole key, as in "run.toml: optim.lr is
-/// -1, expected 0 to 1". Without a default a key must be there; null counts as not there. All
+/// A key of a section that has another name now.
+struct RenamedKey {
+  const char* section;
+  const char* before;
+  const char* now;
+};
+
+/// Reads the keys of one object of a config: each has a type and a range, and a key that no code
+/// reads is an error. Every message names the file and the whole key, as in "run.toml: optim.lr is
+/// -1, expected 0 to 1". Without a default a key is required; null counts as missing. All
 /// throw std::runtime_error.
 class Fields {
  public:
@@ -46,21 +54,23 @@ class Fields {
   /// The object under a key; an empty one if it is not there.
   Fields object(const std::string& key);
 
-  /// Whether the key is there and not null. Asking makes it a known one.
+  /// Whether the key is there and not null. Counts as reading it.
   bool has(const std::string& key);
   /// Whether the key is there, be it null.
   bool contains(const std::string& key);
   /// The value as it is, null if it is not there.
   const Json& value(const std::string& key);
-  /// Keys that may be there and mean nothing here.
+  /// Keys that may be there and have no meaning here.
   void ignore(std::initializer_list<const char*> keys);
   void ignore(const std::vector<const char*>& keys);
-  /// Keys that nobody asked for.
+  /// Keys that were not read.
   std::vector<std::string> unasked() const;
-  /// Refuses the first key that was not asked for, with the nearest that was.
+  /// Refuses a key of this object by its old name, with the new one.
+  void refuse_renamed(std::span<const RenamedKey> keys) const;
+  /// Refuses the first key that was not read, with the nearest one that was.
   void done() const;
 
-  /// Says what is wrong with a key: "run.toml: optim.lr is -1, " and then the words.
+  /// Refuses a key: "run.toml: optim.lr is -1, " and then the words.
   [[noreturn]] void fail(const std::string& key, const std::string& words) const;
 
  private:
@@ -75,4 +85,4 @@ class Fields {
   std::set<std::string> known_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,7 +8,7 @@
 #include "base/io/files.h"
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Letters of a text that tell a third party how far the reading has come.
@@ -136,7 +136,7 @@ class Builder : public JsonEvents {
     open_.push_back(&place(std::move(value)));
   }
   Json& place(Json value) {
-    take(2 * Index{sizeof(Json)});  // a growing array has room for twice its values at times
+    take(2 * Index{sizeof(Json)});  // the capacity of a growing array may be twice its size
     if (open_.empty()) return root_ = std::move(value);
     Json& parent = *open_.back();
     if (parent.is_object()) return parent.emplace(std::move(key_), std::move(value)).first.value();
@@ -193,4 +193,4 @@ std::string Printable::text() const {
   return cut ? safe + "... (" + std::to_string(name.size()) + " bytes)" : safe;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,11 +7,11 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 using Json = nlohmann::json;
 
-/// Beyond these a text is refused, whatever it says.
+/// A text beyond these limits is refused.
 struct JsonLimits {
   Index bytes = 100'000'000;
   Index depth = 64;
@@ -51,4 +51,4 @@ struct Printable {
 };
 inline Printable printable(std::string_view name) { return {name}; }
 
-}  // namespace rapt
+}  // namespace rapt::detail

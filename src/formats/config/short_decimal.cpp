@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <string>
 
-namespace rapt {
+namespace rapt::detail {
 
 double divided_decimal(double value) {
-  std::array<char, 64> room;
-  const auto [end, error] = std::to_chars(room.data(), room.data() + room.size(), std::abs(value),
-                                          std::chars_format::scientific);
-  const std::string text(room.data(), end);  // "7.0851844740150804e+00"
+  std::array<char, 64> letters;
+  const auto [end, error] = std::to_chars(letters.data(), letters.data() + letters.size(),
+                                          std::abs(value), std::chars_format::scientific);
+  const std::string text(letters.data(), end);  // "7.0851844740150804e+00"
   const std::size_t mark = text.find('e');
   std::uint64_t digits = 0;
   int exponent = std::atoi(text.c_str() + mark + 1);
@@ -35,4 +35,4 @@ double divided_decimal(double value) {
   return std::isfinite(result) ? std::copysign(result, value) : value;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The double that a reader gets from a number's shortest decimal spelling if it takes all digits
 /// as one whole number and divides by a power of ten, as the tokenizers library does: in the last
@@ -8,4 +8,4 @@ namespace rapt {
 /// frequency.
 double divided_decimal(double value);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,19 +4,19 @@
 #include "base/io/input.h"
 #include "formats/config/toml_depth.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// What toml++ takes for granted of a text is not so.
 struct NotToml {};
 [[noreturn]] static void refuse_toml() { throw NotToml(); }
 
-}  // namespace rapt
+}  // namespace rapt::detail
 
 // toml++ 3.3 asserts what a text may well get wrong ("[`a]"), and where assertions are off takes it
 // for granted, which is undefined. Here it is refused, in every build.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
-#define TOML_ASSERT(expected) ((expected) ? static_cast<void>(0) : rapt::refuse_toml())
+#define TOML_ASSERT(expected) ((expected) ? static_cast<void>(0) : rapt::detail::refuse_toml())
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -32,7 +32,7 @@ struct NotToml {};
 #pragma GCC diagnostic pop
 #pragma pop_macro("NDEBUG")
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 Json value_of(const toml::node& node, const std::string& source);
@@ -71,10 +71,10 @@ Json parse_toml(std::string_view text, const std::string& source) {
     const toml::source_position place = error.source().begin;
     fail_input(source, ":", place.line, ":", place.column, ": ", error.description());
   } catch (const NotToml&) {
-    fail_input(source, ": is no TOML: a letter stands where the name of a table or key should");
+    fail_input(source, ": is no TOML: expected the name of a table or key, found another letter");
   }
 }
 
 Json read_toml(const std::string& path) { return parse_toml(read_file(path, toml_bytes), path); }
 
-}  // namespace rapt
+}  // namespace rapt::detail

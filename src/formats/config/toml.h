@@ -5,7 +5,7 @@
 
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A file may be this long, and its values nested this deep, as those of JSON.
 inline constexpr Index toml_bytes = Index{1} << 20;
@@ -17,4 +17,4 @@ inline constexpr Index toml_depth = JsonLimits{}.depth;
 Json parse_toml(std::string_view text, const std::string& source);
 Json read_toml(const std::string& path);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,10 +6,10 @@
 #include "base/io/input.h"
 #include "formats/config/toml.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// Goes through a text letter by letter and adds up the levels of what is open.
+/// Reads a text letter by letter and counts open levels.
 class DepthScan {
  public:
   DepthScan(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -128,4 +128,4 @@ void check_toml_depth(std::string_view text, const std::string& source) {
   DepthScan(text, source).run();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

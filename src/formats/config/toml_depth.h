@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Throws std::runtime_error with the line at which a TOML text nests tables and arrays deeper than
 /// toml_depth: by brackets, by dots in keys and headers, or by all of them together. toml++ counts
@@ -12,4 +12,4 @@ namespace rapt {
 /// The text may be anything. What is no TOML may pass here, and is refused by its parser.
 void check_toml_depth(std::string_view text, const std::string& source);
 
-}  // namespace rapt
+}  // namespace rapt::detail

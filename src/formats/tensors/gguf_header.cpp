@@ -10,7 +10,7 @@
 #include "base/sizes.h"
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian");
@@ -315,4 +315,4 @@ GgufHeader read_gguf_header(const GgufSource& source) {
   return header;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

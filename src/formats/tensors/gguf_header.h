@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/tensors/gguf_blocks.h"
+#include "formats/tensors/ggml_format.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// What a value of the metadata is; the values are those of the files.
 enum class GgufType : std::uint8_t {
@@ -28,8 +28,8 @@ enum class GgufType : std::uint8_t {
   f64
 };
 
-/// What a file says about itself: keys with typed values. The bytes of the header are kept as they
-/// are, and values are taken from them when asked for. Asking for a key that is not there, or for a
+/// Metadata of a file: keys with typed values. The bytes of the header are kept as they are, and
+/// values are decoded from them on request. Asking for a key that is not there, or for a
 /// value as what it is not, is std::runtime_error with the path.
 class GgufMetadata {
  public:
@@ -78,7 +78,7 @@ class GgufMetadata {
 struct GgufTensor {
   std::string name;
   const GgmlFormat* format;
-  Shape shape;       // row-major: the last axis is the one whose numbers lie side by side
+  Shape shape;       // row-major: the last axis is contiguous
   Index offset = 0;  // of the first byte, from the beginning of the file
   Index bytes = 0;
 };
@@ -92,7 +92,7 @@ struct GgufHeader {
 struct GgufSource {
   std::string name;  // what messages call it
   Index bytes;       // of all of the file
-  std::function<void(Index offset, std::span<std::byte> room)> read;
+  std::function<void(Index offset, std::span<std::byte> to)> read;
 };
 
 /// Reads and checks everything before the numbers: versions 2 and 3, little-endian; header of at
@@ -101,4 +101,4 @@ struct GgufSource {
 /// std::runtime_error with the byte at which the file is wrong.
 GgufHeader read_gguf_header(const GgufSource& source);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 #include "formats/config/json.h"
 #include "formats/tensors/gguf_header.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 template <class T>
@@ -169,4 +169,4 @@ std::vector<std::string_view> GgufMetadata::texts(std::string_view key) const {
   return items;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,10 +6,10 @@
 
 #include "base/io/input.h"
 #include "formats/config/json.h"
-#include "nn/matmul/quantized.h"
+#include "nn/matmul/quantized_matrix.h"
 #include "nn/rows.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Bytes of a tensor that are read at a time.
@@ -97,7 +97,7 @@ bool keeps_codes(const GgmlFormat& format) {
 /// A matrix under way, and how a block gets into it.
 class RowWriter {
  public:
-  RowWriter(QuantizedMatrix::Body& to, const GgmlFormat& format) : to_(to), format_(format) {}
+  RowWriter(QuantizedMatrix::Impl& to, const GgmlFormat& format) : to_(to), format_(format) {}
 
   void write(Index row, const std::byte* from) const {
     if (!keeps_codes(format_)) return round_row(row, from);
@@ -117,7 +117,7 @@ class RowWriter {
     const auto scale = static_cast<float>(from.scale), shift = static_cast<float>(from.shift);
     check(std::isfinite(scale) && std::isfinite(shift), "row ", row, " has a scale of ", scale,
           " and a shift of ", shift,
-          ", expected finite numbers; --weights f32 --allow-non-finite reads it anyway");
+          ", expected finite numbers; weight_type = f32 with allow_non_finite loads it anyway");
     if (to_.type != Quantization::q4_0 && quantization_of(format_) == Quantization::q4_0)
       for (std::int8_t& code : from.codes) code = static_cast<std::int8_t>(code - 8);
     to_.set(row, block, from);
@@ -132,13 +132,13 @@ class RowWriter {
                         Quantization::q8_0));
   }
 
-  QuantizedMatrix::Body& to_;
+  QuantizedMatrix::Impl& to_;
   const GgmlFormat& format_;
 };
 
 /// Rows of a tensor into rows `first` and on of the matrix, in parts.
 void read_rows(const GgufFile& file, const GgufTensor& tensor, Index first,
-               QuantizedMatrix::Body& to, const Context& context) {
+               QuantizedMatrix::Impl& to, const Context& context) {
   const Index rows = tensor.shape[0], row_bytes = tensor.bytes / rows;
   const Index together = std::clamp<Index>(read_at_once / row_bytes, 1, rows);
   Buffer<std::byte> bytes(together * row_bytes);
@@ -194,18 +194,18 @@ QuantizedMatrix read_quantized(const GgufFile& file, std::span<const std::string
     if (quantization_of(*tensor.format) != type) type = Quantization::q8_1;
     rows += tensor.shape[0];
   }
-  const auto body = std::make_shared<QuantizedMatrix::Body>(rows, top.shape[1], type);
+  const auto impl = std::make_shared<QuantizedMatrix::Impl>(rows, top.shape[1], type);
   Index first = 0;
   for (const std::string& name : names) {
     const GgufTensor& tensor = matrix_of(file, name);
     try {
-      read_rows(file, tensor, first, *body, context);
+      read_rows(file, tensor, first, *impl, context);
     } catch (const std::invalid_argument& error) {
       fail_input(file.path(), ": tensor ", printable(name), ": ", error.what());
     }
     first += tensor.shape[0];
   }
-  return QuantizedMatrix(body);
+  return Access::make<QuantizedMatrix>(impl);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

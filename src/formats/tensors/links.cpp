@@ -5,7 +5,7 @@
 
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,4 +26,4 @@ void check_link(const std::string& model_folder, const std::string& path) {
               target.string(), ", outside of ", home.string());
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

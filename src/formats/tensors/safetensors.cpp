@@ -9,7 +9,7 @@
 #include "formats/config/json.h"
 #include "formats/tensors/safetensors_header.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
@@ -128,4 +128,4 @@ Index count_non_finite(const Tensor& tensor) {
   return count_exponents<std::uint16_t>(tensor.memory(), tensor.elements(), exponent);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -9,7 +9,7 @@
 #include "base/io/files.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// What a file says of one tensor; checked, so that the bytes are there and are as many as the
 /// shape needs.
@@ -23,7 +23,7 @@ struct StoredTensor {
 
 /// A safetensors file, which is trusted in nothing. Opening reads the header only: at most 100 MB,
 /// a million tensors, eight axes, no overlaps and no bytes that belong to nobody. Numbers are read
-/// from the file when asked for, wherever they lie in it; nothing is mapped, so a file that shrinks
+/// from the file on request, wherever they are in it; nothing is mapped, so a file that shrinks
 /// is an error and not a signal. Throws std::runtime_error.
 class SafetensorsFile {
  public:
@@ -45,7 +45,8 @@ class SafetensorsFile {
 };
 
 /// The tensors of a model: one file, or a folder with model.safetensors, or with several files and
-/// model.safetensors.index.json. A single file goes before an index. Throws std::runtime_error.
+/// model.safetensors.index.json. A single file takes precedence over an index. Throws
+/// std::runtime_error.
 class Weights {
  public:
   explicit Weights(const std::string& path);
@@ -58,7 +59,7 @@ class Weights {
   Tensor read(std::string_view name) const;
   /// The metadata of the first file.
   const std::map<std::string, std::string>& metadata() const { return files_.front().metadata(); }
-  /// What the user should know, but what stops nobody.
+  /// Warnings for the user.
   const std::vector<std::string>& notices() const { return notices_; }
 
  private:
@@ -87,4 +88,4 @@ FileDigest write_safetensors(const std::string& path, std::span<const NamedTenso
 /// How many numbers are infinite or NaN.
 Index count_non_finite(const Tensor& tensor);
 
-}  // namespace rapt
+}  // namespace rapt::detail

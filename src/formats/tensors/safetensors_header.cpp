@@ -7,7 +7,7 @@
 #include "base/io/input.h"
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::size_t max_tensors = 1'000'000;
@@ -207,4 +207,4 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
   return header;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 
 #include "formats/tensors/safetensors.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 struct SafetensorsHeader {
   std::vector<StoredTensor> tensors;  // in ascending order of names
@@ -19,4 +19,4 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& source,
                                            Index data_offset, Index data_bytes);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,7 +6,7 @@
 #include "formats/config/json.h"
 #include "formats/tensors/safetensors.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Index alignment = 64;
@@ -32,7 +32,7 @@ void check_tensors(std::span<const NamedTensor> tensors) {
   }
 }
 
-/// Four-byte numbers first, so that every tensor lies on a multiple of its numbers' size.
+/// Four-byte numbers first, so that every tensor is aligned to the size of its numbers.
 std::vector<const NamedTensor*> order_of(std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> order;
   for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
@@ -84,4 +84,4 @@ FileDigest write_safetensors(const std::string& path, std::span<const NamedTenso
   return file.finish();
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

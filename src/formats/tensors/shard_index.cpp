@@ -5,7 +5,7 @@
 
 #include "base/io/input.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::size_t max_shards = 10'000;
@@ -58,4 +58,4 @@ ShardIndex shard_index_from(const Json& index, const std::string& source) {
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

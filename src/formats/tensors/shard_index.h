@@ -6,15 +6,15 @@
 
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// model.safetensors.index.json: which file a tensor is in.
 struct ShardIndex {
   std::map<std::string, std::string> file_of;  // by tensor
   std::vector<std::string> files;              // in ascending order, plain names
-  Json total_size;                             // as it is; null: nothing is said
+  Json total_size;                             // as it is in the file; null: missing
 
-  /// What to tell if the files have another size than the index says; empty if they have not. The
+  /// A warning if the size of the files differs from the index; else empty. The
   /// size is for people; it is compared, never used.
   std::string size_notice(const std::string& source, Index bytes) const;
 };
@@ -22,4 +22,4 @@ struct ShardIndex {
 /// Throws std::runtime_error, beginning with `source`.
 ShardIndex shard_index_from(const Json& index, const std::string& source);
 
-}  // namespace rapt
+}  // namespace rapt::detail

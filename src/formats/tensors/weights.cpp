@@ -6,7 +6,7 @@
 #include "formats/tensors/safetensors.h"
 #include "formats/tensors/shard_index.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ Tensor Weights::read(std::string_view name) const {
   return files_[place->second].read(name);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -10,7 +10,7 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -25,13 +25,13 @@ HWY_INLINE VHalves RoundBoth(VF first, VF second) {
   return both;
 }
 
-/// The same in turn: one of `first`, one of `second`, the next of `first`.
-HWY_INLINE VHalves RoundInTurn(VF first, VF second) {
-  alignas(64) static constexpr std::uint16_t in_turn[32] = {
+/// The same interleaved: one of `first`, one of `second`, the next of `first`.
+HWY_INLINE VHalves RoundInterleaved(VF first, VF second) {
+  alignas(64) static constexpr std::uint16_t interleaved[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   return VHalves{
-      _mm512_permutexvar_epi16(_mm512_load_si512(in_turn), RoundBoth(first, second).raw)};
+      _mm512_permutexvar_epi16(_mm512_load_si512(interleaved), RoundBoth(first, second).raw)};
 }
 
 HWY_INLINE void StoreHalves(VHalves halves, Bf16* to) {
@@ -41,6 +41,6 @@ HWY_INLINE void StoreHalves(VHalves halves, Bf16* to) {
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

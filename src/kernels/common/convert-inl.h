@@ -1,17 +1,17 @@
-// Numbers of other types than f32, a vector at a time on their way in and out. Nothing here depends
-// on how the CPU treats denormals.
-#if defined(RAPT_NUMBER_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_NUMBER_INL_H
-#undef RAPT_NUMBER_INL_H
+// Conversion between f32 and the other types, a vector at a time. Nothing here depends on how the
+// CPU treats denormals.
+#if defined(RAPT_CONVERT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_CONVERT_INL_H
+#undef RAPT_CONVERT_INL_H
 #else
-#define RAPT_NUMBER_INL_H
+#define RAPT_CONVERT_INL_H
 #endif
 
 #include "hwy/highway.h"
-#include "kernels/kernels.h"
+#include "rapt/tensor.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -31,7 +31,7 @@ using Halves = hn::Vec<hn::Rebind<std::uint16_t, D>>;
 template <class D>
 using Words = hn::Vec<hn::RebindToUnsigned<D>>;
 
-/// The floats that 16-bit numbers of a type stand for.
+/// 16-bit numbers of a type as floats.
 template <class D>
 HWY_INLINE hn::Vec<D> Widen16(D d, Bf16, Halves<D> halves) {
   const hn::RebindToUnsigned<D> d32;
@@ -69,7 +69,7 @@ HWY_INLINE hn::Vec<D> Widen16(D d, F16, Halves<D> halves) {
 #endif
 }
 
-/// Integers below 2^16 in half the room.
+/// Integers below 2^16 as 16-bit integers.
 template <class D>
 HWY_INLINE Halves<D> Pack16(D, Words<D> words) {
   const hn::RebindToSigned<D> di;
@@ -191,6 +191,6 @@ inline void StoreNumbers(const float* from, Index count, Type type, void* to) no
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

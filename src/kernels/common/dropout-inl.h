@@ -1,4 +1,4 @@
-// Dropout: random bits that are a function of seed and place, and what they do to numbers.
+// Dropout: random bits are a function of the seed and the place of a number.
 #if defined(RAPT_DROPOUT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_DROPOUT_INL_H
 #undef RAPT_DROPOUT_INL_H
@@ -6,10 +6,11 @@
 #define RAPT_DROPOUT_INL_H
 #endif
 
+#include "kernels/score_kernels.h"
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -38,7 +39,8 @@ HWY_INLINE WideProduct MulWide(VU a, std::uint32_t factor) {
 
 /// Philox4x32-10 of the counters (first + lane, row, stream, 0); word w of lane i decides column
 /// 4 (first + i) + w.
-HWY_INLINE void Philox(const DropTile& how, std::uint32_t row, std::uint32_t first, VU (&word)[4]) {
+HWY_INLINE void Philox(const DropoutTile& how, std::uint32_t row, std::uint32_t first,
+                       VU (&word)[4]) {
   const DU d;
   word[0] = hn::Iota(d, first);
   word[1] = hn::Set(d, row);
@@ -57,8 +59,8 @@ HWY_INLINE void Philox(const DropTile& how, std::uint32_t row, std::uint32_t fir
   }
 }
 
-/// Zero for the dropped pairs (even of a NaN), times `keep` for the others.
-inline void Drop(float* scores, Index rows, const DropTile& how) noexcept {
+/// Zero where a number is dropped (even a NaN), times `keep` elsewhere.
+inline void Drop(float* scores, Index rows, const DropoutTile& how) noexcept {
   const DF d;
   const DU du;
   const VF keep = hn::Set(d, how.keep);
@@ -83,6 +85,6 @@ inline void Drop(float* scores, Index rows, const DropTile& how) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -9,12 +9,12 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// max(low, x) and min(high, x) that let NaN through: x86 returns the second operand of an
-/// unordered pair, others have to be told.
+/// unordered pair, other CPUs need a comparison.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V AtLeast(D d, float low, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
@@ -120,6 +120,6 @@ HWY_INLINE V Tanh(D d, V x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

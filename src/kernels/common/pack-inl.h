@@ -12,11 +12,11 @@
 #include "kernels/common/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Stands for rows that are not there.
+/// In place of rows that are not there.
 template <class T>
 inline constexpr T no_numbers[max_dim] = {};
 
@@ -26,7 +26,7 @@ HWY_INLINE const T* RowOf(const T* data, const InputRows& rows, Index r) {
   return rows.order[r] < 0 ? no_numbers<T> : data + rows.order[r] * rows.stride;
 }
 
-/// Rows in any order are asked for a little before they are read.
+/// Prefetches rows that are in no order shortly before they are read.
 template <class T>
 HWY_INLINE void PrefetchRows(const T* data, const InputRows& rows, Index first, Index end,
                              Index numbers) {
@@ -37,7 +37,7 @@ HWY_INLINE void PrefetchRows(const T* data, const InputRows& rows, Index first, 
       __builtin_prefetch(row + byte);
   }
 }
-inline constexpr Index rows_ahead = 8;
+inline constexpr Index prefetch_rows = 8;
 
 /// Rows first .. first + n - 1 with their factors; those that are not there are zeros.
 template <class T, class F, Index n>
@@ -57,11 +57,11 @@ template <class F, class T>
 HWY_INLINE void PackStripsOf(const T* data, const InputRows& rows, Index dim, const double* factors,
                              float* out, FiniteCheck& finite) {
   for (Index first = 0; first < rows.count; first += strip) {
-    PrefetchRows(data, rows, first + rows_ahead, first + rows_ahead + strip, dim);
+    PrefetchRows(data, rows, first + prefetch_rows, first + prefetch_rows + strip, dim);
     const SomeRows<T, F, strip> four(data, rows, first, factors);
     float* to = out + first * dim;
-    const Index done = TurnStrip(four.rows, four.factors, dim, to, finite);
-    TurnFour(four.rows, four.factors, done, dim, to, strip, finite);
+    const Index done = TransposeStrip(four.rows, four.factors, dim, to, finite);
+    TransposeFour(four.rows, four.factors, done, dim, to, strip, finite);
   }
 }
 
@@ -78,7 +78,7 @@ inline bool PackStrips(const InputRows& rows, Index dim, const double* factors,
   });
 }
 
-/// Rows that are turned together.
+/// Rows that are transposed together.
 inline constexpr Index square_rows = std::max<Index>(lane_count, 4);
 
 template <class F, class T>
@@ -90,9 +90,9 @@ HWY_INLINE void PackPanelsOf(const T* data, const InputRows& rows, Index dim, co
     PrefetchRows(data, rows, key + square_rows, key + 2 * square_rows, dim);
     const SomeRows<T, F, square_rows> some(data, rows, key, factors);
     float* to = out + first * dim + key - first;
-    const Index done = TurnSquares(some.rows, some.factors, dim, to, width, finite);
+    const Index done = TransposeSquares(some.rows, some.factors, dim, to, width, finite);
     for (Index i = 0; i < square_rows; i += 4)
-      TurnFour(some.rows + i, some.factors + i, done, dim, to + i, width, finite);
+      TransposeFour(some.rows + i, some.factors + i, done, dim, to + i, width, finite);
   }
 }
 
@@ -145,7 +145,7 @@ inline bool PackRows(const InputRows& rows, Index dim, const double* factors, fl
       const Index columns = std::min(panel_columns, width - first);
       const Index present = std::min(columns, dim - first);
       for (Index r = 0; r < rows.count; ++r) {
-        if (first == 0) PrefetchRows(data, rows, r + rows_ahead, r + rows_ahead + 1, dim);
+        if (first == 0) PrefetchRows(data, rows, r + prefetch_rows, r + prefetch_rows + 1, dim);
         const auto* row = RowOf(data, rows, r) + first;
         float* to = out + first * tile + r * columns;
         if (factors == nullptr) {
@@ -160,6 +160,6 @@ inline bool PackRows(const InputRows& rows, Index dim, const double* factors, fl
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

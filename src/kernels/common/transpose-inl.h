@@ -1,17 +1,17 @@
-// Rows turned into columns: numbers inside blocks of four first, then the blocks of a vector, so
-// that neither side is touched a float at a time.
-#if defined(RAPT_TURN_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_TURN_INL_H
-#undef RAPT_TURN_INL_H
+// Transposes: numbers inside blocks of four first, then the blocks of a vector, so that neither
+// side is read or written one float at a time.
+#if defined(RAPT_TRANSPOSE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_TRANSPOSE_INL_H
+#undef RAPT_TRANSPOSE_INL_H
 #else
-#define RAPT_TURN_INL_H
+#define RAPT_TRANSPOSE_INL_H
 #endif
 
 #include "kernels/common/convert-inl.h"
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -59,7 +59,7 @@ struct Factor {
   }
 };
 
-/// The factor of rows that have none: keys and values are packed once per call, and it shows.
+/// The factor of rows that have none: packing keys and values without one is measurably faster.
 struct NoFactor {
   HWY_INLINE explicit NoFactor(double) {}
   HWY_INLINE NoFactor() = default;
@@ -74,7 +74,7 @@ struct NoFactor {
 /// x[i] block b holds columns 4 b .. 4 b + 3 of row i before, and column 4 b + i of rows 0 to 3
 /// afterwards.
 template <class D>
-HWY_INLINE void TurnInBlocks(D d, hn::Vec<D> (&x)[4]) {
+HWY_INLINE void TransposeInBlocks(D d, hn::Vec<D> (&x)[4]) {
   const hn::Repartition<double, D> d2;
   const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, x[0], x[1]));
   const auto low23 = hn::BitCast(d2, hn::InterleaveLower(d, x[2], x[3]));
@@ -88,8 +88,8 @@ HWY_INLINE void TurnInBlocks(D d, hn::Vec<D> (&x)[4]) {
 
 inline constexpr int vector_blocks = static_cast<int>(lane_count / 4);
 
-/// Block b of x[a] and block a of x[b] change places.
-HWY_INLINE void TurnBlocks(VF* x) {
+/// Swaps block b of x[a] and block a of x[b].
+HWY_INLINE void TransposeBlocks(VF* x) {
   const DF d;
   if constexpr (vector_blocks == 2) {
     const VF first = hn::ConcatLowerLower(d, x[1], x[0]);
@@ -107,28 +107,28 @@ HWY_INLINE void TurnBlocks(VF* x) {
   }
 }
 
-/// Four rows, each times its factor, turned in blocks.
+/// Loads four rows, each times its factor, transposed in blocks.
 template <class D, class T, class F>
-HWY_INLINE void LoadTurned(D d, const T* const* rows, const F* factors, Index c,
-                           FiniteCheck& finite, hn::Vec<D> (&x)[4]) {
+HWY_INLINE void LoadBlocksTransposed(D d, const T* const* rows, const F* factors, Index c,
+                                     FiniteCheck& finite, hn::Vec<D> (&x)[4]) {
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     x[i] = factors[i].Times(d, LoadFloats(d, rows[i] + c));
     finite.See(d, x[i]);
   }
-  TurnInBlocks(d, x);
+  TransposeInBlocks(d, x);
 }
 #endif
 
 /// Columns from `c` on of 4 rows, each times its factor: out[column * out_stride + row].
 template <class T, class F>
-HWY_INLINE void TurnFour(const T* const* rows, const F* factors, Index c, Index dim, float* out,
-                         Index out_stride, FiniteCheck& finite) {
+HWY_INLINE void TransposeFour(const T* const* rows, const F* factors, Index c, Index dim,
+                              float* out, Index out_stride, FiniteCheck& finite) {
 #if HWY_TARGET != HWY_SCALAR
   const D4 d;
   for (; c + 4 <= dim; c += 4) {
     hn::Vec<D4> x[4];
-    LoadTurned(d, rows, factors, c, finite, x);
+    LoadBlocksTransposed(d, rows, factors, c, finite, x);
     for (int i = 0; i < 4; ++i) hn::StoreU(x[i], d, out + (c + i) * out_stride);
   }
 #endif
@@ -144,14 +144,14 @@ HWY_INLINE void TurnFour(const T* const* rows, const F* factors, Index c, Index 
 #if HWY_TARGET != HWY_SCALAR
 /// The whole vectors of 4 rows to out[column][4]; how many columns that were.
 template <class T, class F>
-HWY_INLINE Index TurnStrip(const T* const* rows, const F* factors, Index dim, float* out,
-                           FiniteCheck& finite) {
+HWY_INLINE Index TransposeStrip(const T* const* rows, const F* factors, Index dim, float* out,
+                                FiniteCheck& finite) {
   const DF d;
   Index c = 0;
   for (; c + lane_count <= dim; c += lane_count) {
     VF x[4];
-    LoadTurned(d, rows, factors, c, finite, x);
-    for (int first = 0; first < 4; first += vector_blocks) TurnBlocks(x + first);
+    LoadBlocksTransposed(d, rows, factors, c, finite, x);
+    for (int first = 0; first < 4; first += vector_blocks) TransposeBlocks(x + first);
     float* to = out + c * 4;
     for (int b = 0; b < vector_blocks; ++b) {
       for (int first = 0; first < 4; first += vector_blocks, to += lane_count)
@@ -164,20 +164,20 @@ HWY_INLINE Index TurnStrip(const T* const* rows, const F* factors, Index dim, fl
 /// The whole vectors of as many rows as a vector has lanes to out[column * out_stride + row]; how
 /// many columns that were.
 template <class T, class F>
-HWY_INLINE Index TurnSquares(const T* const* rows, const F* factors, Index dim, float* out,
-                             Index out_stride, FiniteCheck& finite) {
+HWY_INLINE Index TransposeSquares(const T* const* rows, const F* factors, Index dim, float* out,
+                                  Index out_stride, FiniteCheck& finite) {
   const DF d;
   Index c = 0;
   for (; c + lane_count <= dim; c += lane_count) {
     VF x[vector_blocks][4];
 #pragma GCC unroll 4
     for (int b = 0; b < vector_blocks; ++b)
-      LoadTurned(d, rows + 4 * b, factors + 4 * b, c, finite, x[b]);
+      LoadBlocksTransposed(d, rows + 4 * b, factors + 4 * b, c, finite, x[b]);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       VF column[vector_blocks];
       for (int b = 0; b < vector_blocks; ++b) column[b] = x[b][i];
-      TurnBlocks(column);
+      TransposeBlocks(column);
       for (int b = 0; b < vector_blocks; ++b)
         hn::StoreU(column[b], d, out + (c + 4 * b + i) * out_stride);
     }
@@ -186,16 +186,16 @@ HWY_INLINE Index TurnSquares(const T* const* rows, const F* factors, Index dim, 
 }
 #else  // one number at a time
 template <class T, class F>
-HWY_INLINE Index TurnStrip(const T* const*, const F*, Index, float*, FiniteCheck&) {
+HWY_INLINE Index TransposeStrip(const T* const*, const F*, Index, float*, FiniteCheck&) {
   return 0;
 }
 template <class T, class F>
-HWY_INLINE Index TurnSquares(const T* const*, const F*, Index, float*, Index, FiniteCheck&) {
+HWY_INLINE Index TransposeSquares(const T* const*, const F*, Index, float*, Index, FiniteCheck&) {
   return 0;
 }
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

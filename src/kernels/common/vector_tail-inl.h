@@ -1,10 +1,10 @@
-// Lines of numbers of any length: whole vectors, then the rest through a small array, so that
+// Loops over any count of numbers: whole vectors, then the tail through a small array, so that
 // nothing is read or written beyond the end.
-#if defined(RAPT_LINE_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_LINE_INL_H
-#undef RAPT_LINE_INL_H
+#if defined(RAPT_VECTOR_TAIL_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_VECTOR_TAIL_INL_H
+#undef RAPT_VECTOR_TAIL_INL_H
 #else
-#define RAPT_LINE_INL_H
+#define RAPT_VECTOR_TAIL_INL_H
 #endif
 
 #include <type_traits>
@@ -16,7 +16,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -24,23 +24,23 @@ using DW = hn::ScalableTag<double>;
 using VW = hn::Vec<DW>;
 inline constexpr Index wide_count = hn::MaxLanes(DW());
 
-/// How much of a vector is there: all of it, or the first few lanes.
+/// How much of a vector is there: all of it, or only its first lanes.
 struct Whole {};
-struct Few {
+struct Tail {
   Index count;
 };
 
 HWY_INLINE VF LoadPart(const float* x, Whole) { return hn::LoadU(DF(), x); }
-HWY_INLINE VF LoadPart(const float* x, Few few) {
-  float room[lane_count] = {};
-  for (Index i = 0; i < few.count; ++i) room[i] = x[i];
-  return hn::LoadU(DF(), room);
+HWY_INLINE VF LoadPart(const float* x, Tail tail) {
+  float padded[lane_count] = {};
+  for (Index i = 0; i < tail.count; ++i) padded[i] = x[i];
+  return hn::LoadU(DF(), padded);
 }
 HWY_INLINE void StorePart(VF x, float* to, Whole) { hn::StoreU(x, DF(), to); }
-HWY_INLINE void StorePart(VF x, float* to, Few few) {
-  float room[lane_count];
-  hn::StoreU(x, DF(), room);
-  for (Index i = 0; i < few.count; ++i) to[i] = room[i];
+HWY_INLINE void StorePart(VF x, float* to, Tail tail) {
+  float padded[lane_count];
+  hn::StoreU(x, DF(), padded);
+  for (Index i = 0; i < tail.count; ++i) to[i] = padded[i];
 }
 
 /// f32 widened to as many doubles as a vector has.
@@ -48,19 +48,19 @@ HWY_INLINE VW LoadWide(const float* x, Whole) {
   const DW dw;
   return hn::PromoteTo(dw, hn::LoadU(hn::Rebind<float, DW>(), x));
 }
-HWY_INLINE VW LoadWide(const float* x, Few few) {
-  float room[wide_count] = {};
-  for (Index i = 0; i < few.count; ++i) room[i] = x[i];
-  return LoadWide(room, Whole());
+HWY_INLINE VW LoadWide(const float* x, Tail tail) {
+  float padded[wide_count] = {};
+  for (Index i = 0; i < tail.count; ++i) padded[i] = x[i];
+  return LoadWide(padded, Whole());
 }
 HWY_INLINE void StoreNarrow(VW x, float* to, Whole) {
   const hn::Rebind<float, DW> dn;
   hn::StoreU(Narrowed(dn, x), dn, to);
 }
-HWY_INLINE void StoreNarrow(VW x, float* to, Few few) {
-  float room[wide_count];
-  StoreNarrow(x, room, Whole());
-  for (Index i = 0; i < few.count; ++i) to[i] = room[i];
+HWY_INLINE void StoreNarrow(VW x, float* to, Tail tail) {
+  float padded[wide_count];
+  StoreNarrow(x, padded, Whole());
+  for (Index i = 0; i < tail.count; ++i) to[i] = padded[i];
 }
 
 /// Zero in the lanes that are not there.
@@ -69,14 +69,14 @@ HWY_INLINE V Present(D, V x, Whole) {
   return x;
 }
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Present(D d, V x, Few few) {
-  return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(few.count)), x);
+HWY_INLINE V Present(D d, V x, Tail tail) {
+  return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(tail.count)), x);
 }
 
-/// Chains of sums that run side by side: one alone would wait for each addition.
+/// Chains of sums that run in parallel: one alone would wait for each addition.
 inline constexpr int chains = 4;
 
-/// Calls each(first place, what is there of the vector, chain) for all vectors of a line.
+/// Calls each(first index, how much of the vector is there, chain) for all vectors.
 template <Index step, class Each>
 HWY_INLINE void InVectors(Index count, const Each& each) {
   Index i = 0;
@@ -87,7 +87,7 @@ HWY_INLINE void InVectors(Index count, const Each& each) {
     each(i + 3 * step, Whole(), std::integral_constant<int, 3>());
   }
   for (; i + step <= count; i += step) each(i, Whole(), std::integral_constant<int, 0>());
-  if (i < count) each(i, Few{count - i}, std::integral_constant<int, 0>());
+  if (i < count) each(i, Tail{count - i}, std::integral_constant<int, 0>());
 }
 
 /// Sums in f64.
@@ -116,6 +116,6 @@ HWY_INLINE VW Folded(VF x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,31 +1,31 @@
-// A whole tile of a cache past a few query rows of each head in one go: scores, softmax and sum
-// with nothing between them. A tile of bf16 is read in a fifth of a microsecond, and calls from one
-// step to the next took a third of that.
-#if defined(RAPT_THIN_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_THIN_PASS_INL_H
-#undef RAPT_THIN_PASS_INL_H
+// Attention of a few query rows of each head over a full page of a cache in one call: scores,
+// softmax and weighted sum. A page of bf16 is read in a fifth of a microsecond, and separate calls
+// for each step took a third of that.
+#if defined(RAPT_FULL_PAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_FULL_PAGE_INL_H
+#undef RAPT_FULL_PAGE_INL_H
 #else
-#define RAPT_THIN_PASS_INL_H
+#define RAPT_FULL_PAGE_INL_H
 #endif
 
 #include "kernels/decode/pages-inl.h"
 #include "kernels/tiles/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Absorb of whole rows, four vectors in lockstep: with one row there is nothing else to do while
-/// one waits for its exp2.
-HWY_INLINE void AbsorbWhole(float* scores, Index rows, SoftmaxTile& state) {
+/// OnlineSoftmax of whole rows, four vectors in lockstep: one row alone would wait for the latency
+/// of exp2.
+HWY_INLINE void SoftmaxWholeRows(float* scores, Index rows, SoftmaxTile& state) {
   constexpr int vectors = static_cast<int>(std::min<Index>(4, tile / lane_count));
   const DF d;
-  TakeMaxima<false>(scores, rows, nullptr, nullptr, state);
+  UpdateRunningMax<false>(scores, rows, nullptr, nullptr, state);
   for (Index r = 0; r < rows; ++r) {
     float* row = scores + r * tile;
     float* lane_sums = state.lane_sums + r * max_lanes;
-    const VF base = hn::Set(d, std::max(state.reference[r], -std::numeric_limits<float>::max()));
+    const VF base = hn::Set(d, std::max(state.running_max[r], -std::numeric_limits<float>::max()));
     VF sum = hn::Zero(d);
     for (Index c = 0; c < tile; c += vectors * lane_count) {
       VF p[vectors];
@@ -41,28 +41,27 @@ HWY_INLINE void AbsorbWhole(float* scores, Index rows, SoftmaxTile& state) {
 }
 
 template <class Stored>
-inline void PassTile(const ThinPass& pass) noexcept {
-  alignas(64) float scores[ThinPass::most_rows * tile];
-  const Index numbers =
-      pass.rows * ((pass.dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step);
-  for (Index h = 0; h < pass.heads; ++h) {
-    const std::byte* head = pass.head + h * pass.head_bytes;
-    const std::byte* values = head + pass.value_offset;
-    const std::byte* next = h + 1 < pass.heads ? head + pass.head_bytes : pass.next;
+inline void AttendPage(const FullPage& page) noexcept {
+  alignas(64) float scores[FullPage::max_rows * tile];
+  const Index numbers = page.rows * DecodeKernels::query_stride(page.dim);
+  for (Index h = 0; h < page.heads; ++h) {
+    const std::byte* head = page.head + h * page.head_bytes;
+    const std::byte* values = head + page.value_offset;
+    const std::byte* next = h + 1 < page.heads ? head + page.head_bytes : page.next;
     const float* scales =
-        pass.scale_offset == 0 ? nullptr : reinterpret_cast<const float*>(head + pass.scale_offset);
-    SoftmaxTile& state = pass.states[h];
-    ThinScores<Stored>(pass.queries + h * numbers, pass.rows, {head, scales, tile, tile, values},
-                       pass.dim, scores);
-    AbsorbWhole(scores, pass.rows, state);
-    ThinGather<Stored>(
-        scores, pass.rows,
-        {values, scales == nullptr ? nullptr : scales + tile, pass.value_width, tile, next},
+        page.scale_offset == 0 ? nullptr : reinterpret_cast<const float*>(head + page.scale_offset);
+    SoftmaxTile& state = page.states[h];
+    PageScores<Stored>(page.queries + h * numbers, page.rows, {head, scales, tile, tile, values},
+                       page.dim, scores);
+    SoftmaxWholeRows(scores, page.rows, state);
+    PageAccumulateValues<Stored>(
+        scores, page.rows,
+        {values, scales == nullptr ? nullptr : scales + tile, page.value_width, tile, next},
         state.width, state.out);
   }
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

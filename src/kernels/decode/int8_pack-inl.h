@@ -1,13 +1,13 @@
-// Four 8-bit numbers side by side in a 32-bit word: the layout of int8 tiles, the same on every
-// instruction set, so that one load feeds four vectors of floats.
+// The layout of int8 pages, the same on every instruction set: four numbers in a 32-bit word, so
+// that one load feeds four vectors of floats.
 //
 //   keys    [ceil(dim / 4)][64] words: (c / 4, slot) holds columns c .. c + 3 of a slot
 //   values  [16][width] words: (i, c) holds column c of slots i, 16 + i, 32 + i and 48 + i
-#if defined(RAPT_QUAD_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_QUAD_PACK_INL_H
-#undef RAPT_QUAD_PACK_INL_H
+#if defined(RAPT_INT8_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_INT8_PACK_INL_H
+#undef RAPT_INT8_PACK_INL_H
 #else
-#define RAPT_QUAD_PACK_INL_H
+#define RAPT_INT8_PACK_INL_H
 #endif
 
 #include <cstring>
@@ -15,14 +15,14 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using DInts = hn::RebindToSigned<DF>;
 using VInts = hn::Vec<DInts>;
 
-HWY_INLINE VInts LoadQuads(const std::int8_t* from) {
+HWY_INLINE VInts LoadInt8Words(const std::int8_t* from) {
   const DInts d;
 #if HWY_TARGET == HWY_SCALAR
   std::int32_t word;
@@ -34,12 +34,12 @@ HWY_INLINE VInts LoadQuads(const std::int8_t* from) {
 #endif
 }
 
-/// What NumbersOfQuads has multiplied its numbers by.
-inline constexpr float quad_factor = 0x1p24f;
+/// The factor in what Int8Numbers returns.
+inline constexpr float int8_factor = 0x1p24f;
 
-/// Number `which` of each word, times quad_factor: a byte moved to the top of its lane is one
-/// operation, and sign-extending it to the bottom would be two or three.
-HWY_INLINE VF NumbersOfQuads(VInts words, int which) {
+/// Number `which` of each word, times int8_factor: moving a byte to the top of its lane is one
+/// operation, sign-extending it at the bottom would be two or three.
+HWY_INLINE VF Int8Numbers(VInts words, int which) {
   const DInts d;
   VInts top;
   if (which == 0) {
@@ -47,7 +47,7 @@ HWY_INLINE VF NumbersOfQuads(VInts words, int which) {
   } else if (which == 3) {
     top = hn::And(words, hn::Set(d, std::int32_t{-1} << 24));
   } else {
-    // In every lane byte 3 comes from byte `which`, the others from nowhere.
+    // In every lane byte 3 comes from byte `which`, the others become 0.
     alignas(16) static constexpr std::uint8_t from[2][16] = {
         {128, 128, 128, 1, 128, 128, 128, 5, 128, 128, 128, 9, 128, 128, 128, 13},
         {128, 128, 128, 2, 128, 128, 128, 6, 128, 128, 128, 10, 128, 128, 128, 14}};
@@ -64,34 +64,35 @@ HWY_INLINE VF NumbersOfQuads(VInts words, int which) {
   return hn::ConvertTo(DF(), top);
 }
 
-inline void UnpackKeyQuads(const std::int8_t* quads, const float* scales, Index dim,
-                           float* panels) noexcept {
+inline void UnpackInt8Panels(const std::int8_t* stored, const float* scales, Index dim,
+                             float* panels) noexcept {
   const DF d;
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
     for (Index i = 0; i < width; i += lane_count) {
       const VF scale = hn::LoadU(d, scales + first + i);
       for (Index c = 0; c < dim; ++c) {
-        const VInts words = LoadQuads(quads + (c / 4 * tile + first + i) * 4);
+        const VInts words = LoadInt8Words(stored + (c / 4 * tile + first + i) * 4);
         const VF x =
-            hn::Mul(NumbersOfQuads(words, static_cast<int>(c % 4)), hn::Set(d, 1 / quad_factor));
+            hn::Mul(Int8Numbers(words, static_cast<int>(c % 4)), hn::Set(d, 1 / int8_factor));
         hn::StoreU(hn::Mul(x, scale), d, panels + first * dim + c * width + i);
       }
     }
   }
 }
 
-inline void UnpackValueQuads(const std::int8_t* quads, const float* scales, Index quad_width,
-                             Index width, float* rows) noexcept {
+inline void UnpackInt8Rows(const std::int8_t* stored, const float* scales, Index stored_width,
+                           Index width, float* rows) noexcept {
   const DF d;
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
     for (Index slot = 0; slot < tile; ++slot) {
       const VF scale = hn::Set(d, scales[slot]);
       for (Index c = 0; c < columns; c += lane_count) {
-        const VInts words = LoadQuads(quads + (slot % word_gap * quad_width + first + c) * 4);
-        const VF x = hn::Mul(NumbersOfQuads(words, static_cast<int>(slot / word_gap)),
-                             hn::Set(d, 1 / quad_factor));
+        const VInts words =
+            LoadInt8Words(stored + (slot % word_gap * stored_width + first + c) * 4);
+        const VF x = hn::Mul(Int8Numbers(words, static_cast<int>(slot / word_gap)),
+                             hn::Set(d, 1 / int8_factor));
         hn::StoreU(hn::Mul(x, scale), d, rows + first * tile + slot * columns + c);
       }
     }
@@ -99,6 +100,6 @@ inline void UnpackValueQuads(const std::int8_t* quads, const float* scales, Inde
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,31 +1,31 @@
-// A whole tile of int8 past a few query rows of each head in whole numbers (AVX512-VNNI).
+// Attention of a few query rows of each head over a full page of int8, multiplied as integers
+// (AVX512-VNNI).
 //
 // A query is rounded to fixed point, in steps of a power of two just above 2^-23 of its largest
-// number, and cut into three bytes; so are the probabilities of a tile times the scales of their
-// values. Products of bytes add up exactly in 32 bits and become floats once a tile.
-// docs/exactness.md says what that costs: little against what storing keys and values in bytes has
-// cost before.
+// number, and split into three bytes; so are the probabilities of a page times the scales of their
+// values. Products of bytes add up exactly in 32 bits and become floats once a page. The error is
+// small next to that of storing keys and values as int8 (docs/exactness.md).
 //
-// Per 64 codes three instructions for each query row. As floats they take four multiply-adds for
-// each row, and eight operations more to become floats.
-#if defined(RAPT_BYTE_PASS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_BYTE_PASS_INL_H
-#undef RAPT_BYTE_PASS_INL_H
+// Per 64 codes three instructions for each query row. As floats they would take four multiply-adds
+// for each row, and eight more operations to become floats.
+#if defined(RAPT_INT8_PAGE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_INT8_PAGE_INL_H
+#undef RAPT_INT8_PAGE_INL_H
 #else
-#define RAPT_BYTE_PASS_INL_H
+#define RAPT_INT8_PAGE_INL_H
 #endif
 
 #include "kernels/decode/full_page-inl.h"
 #include "kernels/decode/int8_query-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3
 
-/// A word in all lanes.
+/// Broadcasts a word to all lanes.
 HWY_INLINE VInts Everywhere(const std::byte* word) {
   std::int32_t number;
   std::memcpy(&number, word, sizeof number);
@@ -33,11 +33,11 @@ HWY_INLINE VInts Everywhere(const std::byte* word) {
 }
 
 HWY_INLINE VInts LoadCodes(const std::byte* from) {
-  return LoadQuads(reinterpret_cast<const std::int8_t*>(from));
+  return LoadInt8Words(reinterpret_cast<const std::int8_t*>(from));
 }
 
-/// Keys, or some of the slots of a tile of them.
-struct ByteKeys {
+/// Keys of a page, or of some of its slots.
+struct Int8Keys {
   const std::byte* at;
   Index depth;  // words of a key
   const float* scales;
@@ -45,8 +45,8 @@ struct ByteKeys {
 
 /// scores[r][slots] of `vectors` vectors of slots.
 template <int rows, int vectors, class Stream>
-HWY_INLINE void ByteScores(const std::byte* queries, Index query_bytes, const ByteKeys& keys,
-                           Stream& ahead, float* scores) {
+HWY_INLINE void Int8Scores(const std::byte* queries, Index query_bytes, const Int8Keys& keys,
+                           Stream& prefetch, float* scores) {
   const DF d;
   const VInts raise = hn::Set(DInts(), static_cast<std::int32_t>(0x80808080u));
   VInts sums[rows][vectors][digits];
@@ -59,10 +59,10 @@ HWY_INLINE void ByteScores(const std::byte* queries, Index query_bytes, const By
       for (int v = 0; v < vectors; ++v) sums[r][v][t] = start;
     }
   }
-  const std::byte* words = queries + sizeof(ByteQuery);
+  const std::byte* words = queries + sizeof(Int8QueryHeader);
   for (Index k = 0; k < keys.depth; ++k) {
     const std::byte* row = keys.at + k * tile * lane_bytes;
-    ahead.template Step<vectors>();
+    prefetch.template Step<vectors>();
     VInts codes[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) codes[v] = hn::Xor(LoadCodes(row + 64 * v), raise);
@@ -72,13 +72,14 @@ HWY_INLINE void ByteScores(const std::byte* queries, Index query_bytes, const By
       for (int t = 0; t < digits; ++t) {
         const VInts digit = Everywhere(words + r * query_bytes + 16 * k + 4 * t);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sums[r][v][t] = AddFours(sums[r][v][t], codes[v], digit);
+        for (int v = 0; v < vectors; ++v)
+          sums[r][v][t] = AddInt8Products(sums[r][v][t], codes[v], digit);
       }
     }
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
-    ByteQuery about;
+    Int8QueryHeader about;
     std::memcpy(&about, queries + r * query_bytes, sizeof about);
     const VF step = hn::Set(d, about.step);
 #pragma GCC unroll 4
@@ -92,15 +93,15 @@ HWY_INLINE void ByteScores(const std::byte* queries, Index query_bytes, const By
 }
 
 /// Values, or some of their columns.
-struct ByteValues {
+struct Int8Values {
   const std::byte* at;
   Index row_bytes;
 };
 
-/// All products of one row of values. Of one query row the digits stay in registers, of several the
-/// codes: there are not enough for both.
+/// All products of one row of values. Registers hold the digits of a single query row, or the codes
+/// if there are several rows: there are not enough for both.
 template <int rows, int vectors>
-HWY_INLINE void AddByteRow(const std::byte* codes, const std::byte* words,
+HWY_INLINE void AddInt8Row(const std::byte* codes, const std::byte* words,
                            VInts (&sums)[rows][vectors][digits]) {
   constexpr Index step = word_gap * lane_bytes;  // from one digit to the next
   if constexpr (rows == 1) {
@@ -111,7 +112,8 @@ HWY_INLINE void AddByteRow(const std::byte* codes, const std::byte* words,
     for (int v = 0; v < vectors; ++v) {
       const VInts some = KeptInRegister(LoadCodes(codes + 64 * v));
 #pragma GCC unroll 3
-      for (int t = 0; t < digits; ++t) sums[0][v][t] = AddFours(sums[0][v][t], digit[t], some);
+      for (int t = 0; t < digits; ++t)
+        sums[0][v][t] = AddInt8Products(sums[0][v][t], digit[t], some);
     }
   } else {
     VInts some[vectors];
@@ -123,7 +125,8 @@ HWY_INLINE void AddByteRow(const std::byte* codes, const std::byte* words,
       for (int t = 0; t < digits; ++t) {
         const VInts digit = Everywhere(words + (r * digits + t) * step);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sums[r][v][t] = AddFours(sums[r][v][t], digit, some[v]);
+        for (int v = 0; v < vectors; ++v)
+          sums[r][v][t] = AddInt8Products(sums[r][v][t], digit, some[v]);
       }
     }
   }
@@ -131,8 +134,9 @@ HWY_INLINE void AddByteRow(const std::byte* codes, const std::byte* words,
 
 /// out[r][columns] += weights[r] · values, of `vectors` vectors of columns.
 template <int rows, int vectors, class Stream>
-HWY_INLINE void ByteGather(const ByteWeights& weights, Index first_row, const ByteValues& values,
-                           Stream& ahead, float* out, Index width) {
+HWY_INLINE void Int8Accumulate(const Int8Weights& weights, Index first_row,
+                               const Int8Values& values, Stream& prefetch, float* out,
+                               Index width) {
   const DF d;
   VInts sums[rows][vectors][digits];
 #pragma GCC unroll 4
@@ -146,8 +150,8 @@ HWY_INLINE void ByteGather(const ByteWeights& weights, Index first_row, const By
   const auto* words = reinterpret_cast<const std::byte*>(weights.words[first_row]);
   for (Index i = 0; i < word_gap; ++i) {
     const std::byte* row = values.at + i * values.row_bytes;
-    ahead.template Step<vectors>();
-    AddByteRow(row, words + 4 * i, sums);
+    prefetch.template Step<vectors>();
+    AddInt8Row(row, words + 4 * i, sums);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < rows; ++r) {
@@ -160,34 +164,35 @@ HWY_INLINE void ByteGather(const ByteWeights& weights, Index first_row, const By
   }
 }
 
-/// Vectors of columns that there are accumulators for.
+/// Vectors of columns that have accumulators.
 template <int rows>
-inline constexpr int byte_vectors = 8 / rows;
+inline constexpr int int8_vectors = 8 / rows;
 
-/// The same for all columns, from narrower to narrower panels.
-template <int rows, int vectors = byte_vectors<rows>, class Stream>
-HWY_INLINE void ByteGatherAll(const ByteWeights& weights, Index first_row, ByteValues values,
-                              Stream& ahead, float* out, Index width, Index columns) {
+/// The same for all columns, in narrower and narrower panels.
+template <int rows, int vectors = int8_vectors<rows>, class Stream>
+HWY_INLINE void Int8AccumulateAll(const Int8Weights& weights, Index first_row, Int8Values values,
+                                  Stream& prefetch, float* out, Index width, Index columns) {
   for (; columns >= vectors * lane_count; columns -= vectors * lane_count) {
-    ByteGather<rows, vectors>(weights, first_row, values, ahead, out, width);
+    Int8Accumulate<rows, vectors>(weights, first_row, values, prefetch, out, width);
     values.at += vectors * lane_count * lane_bytes;
     out += vectors * lane_count;
   }
   if constexpr (vectors > 1)
-    ByteGatherAll<rows, vectors / 2>(weights, first_row, values, ahead, out, width, columns);
+    Int8AccumulateAll<rows, vectors / 2>(weights, first_row, values, prefetch, out, width, columns);
 }
 
-/// Asks for memory in the order in which it lies, into the second cache: scales lie behind the
-/// values and are read before them, and a tile is over sooner than memory answers. From memory, 16
-/// x 64; 16 x 128, of reading: 0.87; 0.88. Into the first cache 0.80; 0.81, 4 KiB ahead 0.52; 0.81
-/// and into the first 0.47; 0.68, not at all 0.60; 0.81. 32 or 64 KiB are no better than 16.
-class ByteStream {
+/// Prefetches memory in address order into the second cache: scales are behind the values but read
+/// before them, and a page takes less time than a miss. Speed as a fraction of plain reading, for
+/// 16 x 64; 16 x 128 from memory: 0.87; 0.88. Into the first cache 0.80; 0.81, 4 KiB ahead 0.52;
+/// 0.81 and into the first 0.47; 0.68, without prefetching 0.60; 0.81. 32 or 64 KiB are no better
+/// than 16.
+class HeadPrefetch {
  public:
-  ByteStream(const ThinPass& pass, const std::byte* head)
+  HeadPrefetch(const FullPage& page, const std::byte* head)
       : at_(reinterpret_cast<std::uintptr_t>(head) + distance),
-        end_(reinterpret_cast<std::uintptr_t>(pass.head) +
-             static_cast<std::uintptr_t>(pass.heads * pass.head_bytes)),
-        jump_(reinterpret_cast<std::uintptr_t>(pass.next) - end_) {}
+        end_(reinterpret_cast<std::uintptr_t>(page.head) +
+             static_cast<std::uintptr_t>(page.heads * page.head_bytes)),
+        jump_(reinterpret_cast<std::uintptr_t>(page.next) - end_) {}
 
   template <int vectors>
   HWY_INLINE void Step() {
@@ -206,15 +211,15 @@ class ByteStream {
   std::uintptr_t at_, end_, jump_;
 };
 
-/// Calls run(block, first row, stream) for rows in blocks of four, two and one. Memory is asked for
-/// once, by the first.
+/// Calls run(block, first row, prefetch) for rows in blocks of four, two and one. Only the first
+/// block prefetches.
 template <class Run>
-HWY_INLINE void ForByteRows(Index rows, ByteStream& ahead, const Run& run) {
-  NothingAhead nothing;
+HWY_INLINE void ForInt8Rows(Index rows, HeadPrefetch& prefetch, const Run& run) {
+  NoPrefetch nothing;
   Index r = 0;
   const auto with = [&](auto count) {
     if (r == 0) {
-      run(count, r, ahead);
+      run(count, r, prefetch);
     } else {
       run(count, r, nothing);
     }
@@ -225,13 +230,13 @@ HWY_INLINE void ForByteRows(Index rows, ByteStream& ahead, const Run& run) {
   if (rows > r) with(std::integral_constant<int, 1>());
 }
 
-/// One head of a tile.
-struct ByteHead {
-  ByteHead(const ThinPass& pass, Index h)
-      : keys(pass.head + h * pass.head_bytes),
-        values(keys + pass.value_offset),
-        scales(reinterpret_cast<const float*>(keys + pass.scale_offset)),
-        queries(pass.byte_queries + h * pass.rows * byte_query_size(pass.dim)) {}
+/// One head of a page.
+struct Int8Head {
+  Int8Head(const FullPage& page, Index h)
+      : keys(page.head + h * page.head_bytes),
+        values(keys + page.value_offset),
+        scales(reinterpret_cast<const float*>(keys + page.scale_offset)),
+        queries(page.int8_queries + h * page.rows * int8_query_bytes(page.dim)) {}
 
   const std::byte* keys;
   const std::byte* values;
@@ -239,46 +244,46 @@ struct ByteHead {
   const std::byte* queries;
 };
 
-HWY_INLINE void ScoreByteHead(const ThinPass& pass, const ByteHead& head, ByteStream& stream,
+HWY_INLINE void ScoreInt8Head(const FullPage& page, const Int8Head& head, HeadPrefetch& stream,
                               float* scores) {
-  const Index query_bytes = byte_query_size(pass.dim), depth = (pass.dim + 3) / 4;
-  ForByteRows(pass.rows, stream, [&](auto count, Index r, auto& ahead) {
+  const Index query_bytes = int8_query_bytes(page.dim), depth = (page.dim + 3) / 4;
+  ForInt8Rows(page.rows, stream, [&](auto count, Index r, auto& prefetch) {
     constexpr int rows = decltype(count)::value;
-    constexpr int vectors = std::min(4, byte_vectors<rows>);
+    constexpr int vectors = std::min(4, int8_vectors<rows>);
     for (Index c = 0; c < tile; c += vectors * lane_count)
-      ByteScores<rows, vectors>(head.queries + r * query_bytes, query_bytes,
-                                {head.keys + c * lane_bytes, depth, head.scales + c}, ahead,
+      Int8Scores<rows, vectors>(head.queries + r * query_bytes, query_bytes,
+                                {head.keys + c * lane_bytes, depth, head.scales + c}, prefetch,
                                 scores + r * tile + c);
   });
 }
 
-HWY_INLINE void GatherByteHead(const ThinPass& pass, const ByteHead& head, ByteStream& stream,
-                               const ByteWeights& weights, const SoftmaxTile& state) {
-  const ByteValues all{head.values, pass.value_width * lane_bytes};
-  ForByteRows(pass.rows, stream, [&](auto count, Index r, auto& ahead) {
-    ByteGatherAll<decltype(count)::value>(weights, r, all, ahead, state.out + r * state.width,
-                                          state.width, state.width);
+HWY_INLINE void AccumulateInt8Head(const FullPage& page, const Int8Head& head, HeadPrefetch& stream,
+                                   const Int8Weights& weights, const SoftmaxTile& state) {
+  const Int8Values all{head.values, page.value_width * lane_bytes};
+  ForInt8Rows(page.rows, stream, [&](auto count, Index r, auto& prefetch) {
+    Int8AccumulateAll<decltype(count)::value>(
+        weights, r, all, prefetch, state.out + r * state.width, state.width, state.width);
   });
 }
 
-inline void PassByteTile(const ThinPass& pass) noexcept {
-  alignas(64) float scores[ThinPass::most_rows * tile];
-  ByteWeights weights;
-  for (Index h = 0; h < pass.heads; ++h) {
-    const ByteHead head(pass, h);
-    ByteStream stream(pass, head.keys);
-    stream.Step<8>();  // as much as the scales take: the products step as far as the rest
-    ScoreByteHead(pass, head, stream, scores);
-    AbsorbWhole(scores, pass.rows, pass.states[h]);
-    for (Index r = 0; r < pass.rows; ++r)
-      WeighInBytes(scores + r * tile, head.scales + tile, r, weights);
-    GatherByteHead(pass, head, stream, weights, pass.states[h]);
+inline void AttendInt8Page(const FullPage& page) noexcept {
+  alignas(64) float scores[FullPage::max_rows * tile];
+  Int8Weights weights;
+  for (Index h = 0; h < page.heads; ++h) {
+    const Int8Head head(page, h);
+    HeadPrefetch stream(page, head.keys);
+    stream.Step<8>();  // the size of the scales: the products step over the rest
+    ScoreInt8Head(page, head, stream, scores);
+    SoftmaxWholeRows(scores, page.rows, page.states[h]);
+    for (Index r = 0; r < page.rows; ++r)
+      PackInt8Weights(scores + r * tile, head.scales + tile, r, weights);
+    AccumulateInt8Head(page, head, stream, weights, page.states[h]);
   }
 }
 
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

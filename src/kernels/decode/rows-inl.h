@@ -1,6 +1,6 @@
-// Products of a few query rows with keys and values as the caller keeps them, row after row: where
-// each is used so seldom, packing them would take longer than the products. Eight accumulators are
-// always busy.
+// Products of a few query rows with keys and values in rows, in the caller's memory or in the
+// partial page of a cache: each is used so seldom that packing would take longer than the products.
+// Eight accumulators are always busy.
 #if defined(RAPT_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_ROWS_INL_H
 #undef RAPT_ROWS_INL_H
@@ -9,10 +9,11 @@
 #endif
 
 #include "kernels/common/convert-inl.h"
+#include "kernels/decode_kernels.h"
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -50,9 +51,8 @@ HWY_INLINE void StoreFourSums(const VF* x, float* out) {
 #endif
 }
 
-/// Query rows, one `stride` after the other, and where their scores go, one tile row after the
-/// other.
-struct FewQueries {
+/// Query rows, `stride` apart, and where their scores go, one tile row after the other.
+struct DotQueries {
   const float* at;
   Index stride;
   float* scores;
@@ -60,8 +60,8 @@ struct FewQueries {
 
 /// Scores of `keys` neighbouring keys over columns begin .. end - 1, whole vectors and a rest.
 template <int rows, int keys, class Number>
-HWY_INLINE void ScoreSomeKeys(const FewQueries& q, const Number* key, Index key_stride, Index begin,
-                              Index end) {
+HWY_INLINE void DotSomeKeys(const DotQueries& q, const Number* key, Index key_stride, Index begin,
+                            Index end) {
   const DF d;
   VF acc[rows * keys];
 #pragma GCC unroll 8
@@ -96,24 +96,22 @@ HWY_INLINE void ScoreSomeKeys(const FewQueries& q, const Number* key, Index key_
   }
 }
 
-/// All columns, a stretch of vectors at a time: so long a chain of f32 sums may be.
+/// All columns, a stretch of vectors at a time: the longest chain of f32 sums.
 template <int rows, int keys, class Number>
-HWY_INLINE void ScoreKeys(const FewQueries& q, const Number* key, Index key_stride, Index dim) {
+HWY_INLINE void DotKeys(const DotQueries& q, const Number* key, Index key_stride, Index dim) {
   for (Index begin = 0; begin < dim; begin += stretch * lane_count)
-    ScoreSomeKeys<rows, keys>(q, key, key_stride, begin,
-                              std::min(dim, begin + stretch * lane_count));
+    DotSomeKeys<rows, keys>(q, key, key_stride, begin, std::min(dim, begin + stretch * lane_count));
 }
 
-/// Asks for the row that lies so many bytes ahead: tiles of keys and of values take turns, and the
-/// processor loses track of both. Into the second cache: the first has so few misses under way at a
-/// time that it halves the speed (16 x 64, 65,536 keys, 2 threads: 18 against 35 GB/s; 16 KiB ahead
-/// 33).
+/// Prefetches a later row: tiles of keys and of values alternate, and the hardware prefetcher loses
+/// track of both. Into the second cache: the first handles so few misses at a time that it halves
+/// the speed (16 x 64, 65,536 keys, 2 threads: 18 against 35 GB/s; 16 KiB ahead 33).
 template <class Number>
-HWY_INLINE void PrefetchAhead(const Number* row, Index stride, Index numbers) {
-  constexpr Index bytes_ahead = 8192;
+HWY_INLINE void PrefetchLater(const Number* row, Index stride, Index numbers) {
+  constexpr Index prefetch_bytes = 8192;
   const Index bytes = numbers * Index{sizeof(Number)};
-  const Index step = (bytes_ahead + bytes - 1) / bytes * stride * Index{sizeof(Number)};
-  const std::uintptr_t at =  // maybe past the end, where asking does no harm
+  const Index step = (prefetch_bytes + bytes - 1) / bytes * stride * Index{sizeof(Number)};
+  const std::uintptr_t at =  // maybe past the end, where prefetching does no harm
       reinterpret_cast<std::uintptr_t>(row) + static_cast<std::uintptr_t>(step);
   for (std::uintptr_t line = 0; line < static_cast<std::uintptr_t>(bytes); line += 64)
     __builtin_prefetch(reinterpret_cast<const void*>(at + line), 0, 2);
@@ -124,21 +122,21 @@ template <class Number>
 struct NumberRows {
   const Number* at;
   Index stride, count;
-  bool ahead;  // whether more of them follow, to be asked for before they are read
+  bool prefetch;  // whether more rows follow, to be prefetched
 };
 
-/// As many keys as go together, then half as many, then one by one.
+/// As many keys as have accumulators, then half as many, then one by one.
 template <int rows, int together = row_accumulators / rows, class Number>
-HWY_INLINE void ScoreRows(FewQueries q, NumberRows<Number> keys, Index dim) {
+HWY_INLINE void DotRows(DotQueries q, NumberRows<Number> keys, Index dim) {
   for (; keys.count >= together; keys.count -= together, q.scores += together) {
-    if (keys.ahead)
-      for (int i = 0; i < together; ++i) PrefetchAhead(keys.at + i * keys.stride, keys.stride, dim);
-    ScoreKeys<rows, together>(q, keys.at, keys.stride, dim);
+    if (keys.prefetch)
+      for (int i = 0; i < together; ++i) PrefetchLater(keys.at + i * keys.stride, keys.stride, dim);
+    DotKeys<rows, together>(q, keys.at, keys.stride, dim);
     keys.at += together * keys.stride;
   }
   if constexpr (together > 1) {
-    keys.ahead = false;
-    ScoreRows<rows, (rows * together > 4 ? together / 2 : 1)>(q, keys, dim);
+    keys.prefetch = false;
+    DotRows<rows, (rows * together > 4 ? together / 2 : 1)>(q, keys, dim);
   }
 }
 
@@ -151,21 +149,41 @@ HWY_INLINE void InRowBlocks(Index rows, const WithRows& with_rows) {
   if (r < rows) with_rows(r, std::integral_constant<int, 1>());
 }
 
-inline void RowScores(const float* queries, Index stride, Index rows, const InputRows& keys,
-                      Index dim, float* scores) noexcept {
-  Dispatch(keys.data, keys.type, [&]<class Number>(const Number* key) {
+/// Calls with_numbers(typed pointer to the rows).
+template <class WithNumbers>
+HWY_INLINE void DispatchRows(const StoredRows& rows, const WithNumbers& with_numbers) {
+  if (rows.scales != nullptr) return with_numbers(static_cast<const std::int8_t*>(rows.data));
+  Dispatch(rows.data, rows.type, with_numbers);
+}
+
+/// numbers[r][c] *= factors[c]
+HWY_INLINE void MultiplyColumns(float* numbers, Index rows, const float* factors) {
+  const DF d;
+  for (Index r = 0; r < rows; ++r) {
+    for (Index c = 0; c < tile; c += lane_count) {
+      float* at = numbers + r * tile + c;
+      hn::StoreU(hn::Mul(hn::LoadU(d, at), hn::LoadU(d, factors + c)), d, at);
+    }
+  }
+}
+
+/// scores[r][row] = queries[r] · keys, times the keys' scales if there are any.
+inline void RowScores(const float* queries, Index rows, const StoredRows& keys, Index dim,
+                      float* scores) noexcept {
+  const Index stride = DecodeKernels::query_stride(dim);
+  DispatchRows(keys, [&]<class Number>(const Number* key) {
+    const NumberRows<Number> all{key, keys.stride, keys.count, keys.prefetch};
     InRowBlocks(rows, [&](Index r, auto block) {
-      ScoreRows<decltype(block)::value>(
-          {queries + r * stride, stride, scores + r * tile},
-          NumberRows<Number>{key, keys.stride, keys.count, keys.ahead}, dim);
+      DotRows<decltype(block)::value>({queries + r * stride, stride, scores + r * tile}, all, dim);
     });
   });
+  if (keys.scales != nullptr) MultiplyColumns(scores, rows, keys.scales);
 }
 
 /// out[rows][vectors] += p · values, both from the same column on.
 template <int rows, int vectors, class Number>
-HWY_INLINE void GatherVectors(const float* p, const NumberRows<Number>& values, Index column,
-                              float* out, Index width) {
+HWY_INLINE void WeightedVectors(const float* p, const NumberRows<Number>& values, Index column,
+                                float* out, Index width) {
   const DF d;
   VF acc[rows][vectors];
 #pragma GCC unroll 8
@@ -196,16 +214,16 @@ HWY_INLINE void GatherVectors(const float* p, const NumberRows<Number>& values, 
 }
 
 template <int rows, class Number>
-HWY_INLINE void GatherRows(const float* p, const NumberRows<Number>& values, Index dim, float* out,
-                           Index width) {
+HWY_INLINE void WeightedRows(const float* p, const NumberRows<Number>& values, Index dim,
+                             float* out, Index width) {
   constexpr int together = row_accumulators / rows;
   constexpr int half = std::max(1, together / 2);
   Index c = 0;
   for (; c + together * lane_count <= dim; c += together * lane_count)
-    GatherVectors<rows, together>(p, values, c, out, width);
+    WeightedVectors<rows, together>(p, values, c, out, width);
   for (; c + half * lane_count <= dim; c += half * lane_count)
-    GatherVectors<rows, half>(p, values, c, out, width);
-  for (; c + lane_count <= dim; c += lane_count) GatherVectors<rows, 1>(p, values, c, out, width);
+    WeightedVectors<rows, half>(p, values, c, out, width);
+  for (; c + lane_count <= dim; c += lane_count) WeightedVectors<rows, 1>(p, values, c, out, width);
   for (; c < dim; ++c) {
     for (int r = 0; r < rows; ++r) {
       float sum = 0;
@@ -216,26 +234,26 @@ HWY_INLINE void GatherRows(const float* p, const NumberRows<Number>& values, Ind
   }
 }
 
-/// Values that stay in the first cache while all columns and rows pass over them.
-inline constexpr Index values_at_once = 32;
-
-inline void RowGather(const float* probabilities, Index rows, const InputRows& values, Index dim,
-                      float* out, Index width) noexcept {
-  Dispatch(values.data, values.type, [&]<class Number>(const Number* value) {
-    for (Index first = 0; first < values.count; first += values_at_once) {
+/// out[r][dim] += probabilities[r] · values, `chain` of them at a time: those stay in the first
+/// cache while all columns and rows pass over them.
+inline void RowAccumulateValues(float* probabilities, Index rows, const StoredRows& values,
+                                Index dim, float* out, Index width) noexcept {
+  if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);
+  DispatchRows(values, [&]<class Number>(const Number* value) {
+    for (Index first = 0; first < values.count; first += values.chain) {
       const NumberRows<Number> some{value + first * values.stride, values.stride,
-                                    std::min(values_at_once, values.count - first), values.ahead};
-      for (Index j = 0; some.ahead && j < some.count; ++j)
-        PrefetchAhead(some.at + j * some.stride, some.stride, dim);
+                                    std::min(values.chain, values.count - first), values.prefetch};
+      for (Index j = 0; some.prefetch && j < some.count; ++j)
+        PrefetchLater(some.at + j * some.stride, some.stride, dim);
       InRowBlocks(rows, [&](Index r, auto block) {
-        GatherRows<decltype(block)::value>(probabilities + r * tile + first, some, dim,
-                                           out + r * width, width);
+        WeightedRows<decltype(block)::value>(probabilities + r * tile + first, some, dim,
+                                             out + r * width, width);
       });
     }
   });
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,5 +1,5 @@
-// One query against rows that lie anywhere, as the neighbours of a token in a hashed cache do: a
-// row is read once, from start to end, and the reading is what takes the time.
+// One query against rows at any addresses, such as the neighbours of a token in a hashed cache:
+// each row is read once, from start to end, and memory is the limit.
 #if defined(RAPT_SCATTERED_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_SCATTERED_INL_H
 #undef RAPT_SCATTERED_INL_H
@@ -11,17 +11,17 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rows that are asked for before they are read.
-inline constexpr Index scattered_ahead = 8;
+/// How many rows ahead to prefetch.
+inline constexpr Index scattered_prefetch_rows = 8;
 
 template <class Number>
 HWY_INLINE void PrefetchScattered(const void* const* rows, Index i, Index count, Index numbers) {
-  if (i + scattered_ahead >= count) return;
-  const auto* row = static_cast<const char*>(rows[i + scattered_ahead]);
+  if (i + scattered_prefetch_rows >= count) return;
+  const auto* row = static_cast<const char*>(rows[i + scattered_prefetch_rows]);
   for (Index byte = 0; byte < numbers * static_cast<Index>(sizeof(Number)); byte += 64)
     __builtin_prefetch(row + byte);
 }
@@ -51,8 +51,8 @@ void ScatteredScores(const float* query, const void* const* rows, Index count, I
 
 /// out[dim] += sum of weights[i] * rows[i]
 template <class Number>
-void ScatteredSum(const float* weights, const void* const* rows, Index count, Index dim,
-                  float* out) noexcept {
+void ScatteredAccumulateValues(const float* weights, const void* const* rows, Index count,
+                               Index dim, float* out) noexcept {
   const DF d;
   for (Index i = 0; i < count; ++i) {
     PrefetchScattered<Number>(rows, i, count, dim);
@@ -66,6 +66,6 @@ void ScatteredSum(const float* weights, const void* const* rows, Index count, In
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,10 +1,10 @@
-// One query of each head over a few keys that lie in rows: the two passes of softmax and nothing
-// around them. Heads go through each step side by side: one alone would wait for its own latencies.
-#if defined(RAPT_FEW_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_FEW_INL_H
-#undef RAPT_FEW_INL_H
+// One query of each head over at most 64 keys in rows: two passes of softmax and nothing else.
+// Heads go through each step together: one alone would wait for its own latencies.
+#if defined(RAPT_SHORT_CONTEXT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_SHORT_CONTEXT_INL_H
+#undef RAPT_SHORT_CONTEXT_INL_H
 #else
-#define RAPT_FEW_INL_H
+#define RAPT_SHORT_CONTEXT_INL_H
 #endif
 
 #include "kernels/common/vector_tail-inl.h"
@@ -12,19 +12,12 @@
 #include "kernels/decode/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Query rows that go side by side.
-inline constexpr Index few_rows = 16;
-
-/// Calls with_numbers(typed pointer to the rows of the first head).
-template <class WithNumbers>
-HWY_INLINE void DispatchFew(const FewRows& rows, const WithNumbers& with_numbers) {
-  if (rows.scales != nullptr) return with_numbers(static_cast<const std::int8_t*>(rows.data));
-  Dispatch(rows.data, rows.type, with_numbers);
-}
+/// Query rows that go together.
+inline constexpr Index short_context_rows = 16;
 
 template <class T>
 HWY_INLINE T* BytesOn(T* at, Index bytes) {
@@ -32,31 +25,31 @@ HWY_INLINE T* BytesOn(T* at, Index bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<Byte*>(at) + bytes);
 }
 
-/// Some query rows of all.
-struct FewBlock {
+/// Some of the query rows.
+struct QueryBlock {
   Index first, count;
 };
 
 /// Calls each(n, row, key head) for the rows of a block, n counted from its first.
 template <class Each>
-HWY_INLINE void ForEachRow(const FewKeys& few, const FewBlock& block, const Each& each) {
-  Index head = block.first / few.group, member = block.first % few.group;
+HWY_INLINE void ForEachRow(const ShortContextHeads& in, const QueryBlock& block, const Each& each) {
+  Index head = block.first / in.group, member = block.first % in.group;
   for (Index n = 0; n < block.count; ++n) {
     each(n, block.first + n, head);
-    if (++member < few.group) continue;
+    if (++member < in.group) continue;
     member = 0;
     ++head;
   }
 }
 
 /// A factor as the sum of two floats: what it multiplies is rounded as if it were a double.
-struct FewFactor {
+struct SplitFactor {
   VF high, low;
 };
 
 /// query[dim] = numbers times the factor.
 template <class Number>
-HWY_INLINE void FewQuery(const Number* from, Index dim, const FewFactor& factor, float* query) {
+HWY_INLINE void ScaleQuery(const Number* from, Index dim, const SplitFactor& factor, float* query) {
   const DF d;
   const auto scaled = [&](VF x) { return hn::MulAdd(x, factor.high, hn::Mul(x, factor.low)); };
   Index c = 0;
@@ -66,39 +59,40 @@ HWY_INLINE void FewQuery(const Number* from, Index dim, const FewFactor& factor,
 }
 
 /// scores[n][count] of the queries of a block.
-HWY_INLINE void FewScores(const FewKeys& few, const FewBlock& block, const FewFactor& factor,
-                          float* scores) {
-  Dispatch(few.q, few.q_type, [&](const auto* q) {
-    DispatchFew(few.keys, [&]<class Number>(const Number* keys) {
-      ForEachRow(few, block, [&](Index n, Index row, Index head) {
+HWY_INLINE void ShortContextScores(const ShortContextHeads& in, const QueryBlock& block,
+                                   const SplitFactor& factor, float* scores) {
+  Dispatch(in.q, in.q_type, [&](const auto* q) {
+    DispatchRows(in.keys, [&]<class Number>(const Number* keys) {
+      ForEachRow(in, block, [&](Index n, Index row, Index head) {
         float query[max_dim];
-        FewQuery(BytesOn(q, row * few.q_step), few.dim, factor, query);
-        const Number* key = BytesOn(keys, head * few.key_step);
-        ScoreRows<1>({query, 0, scores + n * tile},
-                     NumberRows<Number>{key, few.keys.stride, few.count, false}, few.dim);
+        ScaleQuery(BytesOn(q, row * in.q_step), in.dim, factor, query);
+        const Number* key = BytesOn(keys, head * in.key_step);
+        DotRows<1>({query, 0, scores + n * tile},
+                   NumberRows<Number>{key, in.keys.stride, in.keys.count, false}, in.dim);
       });
     });
   });
 }
 
 /// The denominator of a row is sum * 2^max.
-struct FewSum {
+struct RowDenominator {
   float max;
   double sum;
 };
 
 /// Probabilities, times the scales of the values, in place of the scores.
-HWY_INLINE FewSum FewSoftmax(const FewKeys& few, Index head, float* scores) {
+HWY_INLINE RowDenominator ShortContextSoftmax(const ShortContextHeads& in, Index head,
+                                              float* scores) {
   const DF d;
-  const bool scaled = few.keys.scales != nullptr, scaled_values = few.values.scales != nullptr;
-  const float* key_scales = scaled ? BytesOn(few.keys.scales, head * few.key_step) : nullptr;
+  const bool scaled = in.keys.scales != nullptr, scaled_values = in.values.scales != nullptr;
+  const float* key_scales = scaled ? BytesOn(in.keys.scales, head * in.key_step) : nullptr;
   const float* value_scales =
-      scaled_values ? BytesOn(few.values.scales, head * few.value_step) : nullptr;
+      scaled_values ? BytesOn(in.values.scales, head * in.value_step) : nullptr;
   VF most = hn::Set(d, minus_infinity);
-  for (Index c = 0; c < few.count; c += lane_count) {
+  for (Index c = 0; c < in.keys.count; c += lane_count) {
     VF z = hn::Load(d, scores + c);
     if (scaled) z = hn::Mul(z, hn::LoadU(d, key_scales + c));
-    z = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(few.count - c)), z,
+    z = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(in.keys.count - c)), z,
                        hn::Set(d, minus_infinity));
     hn::Store(z, d, scores + c);
     most = hn::Max(most, z);
@@ -106,21 +100,21 @@ HWY_INLINE FewSum FewSoftmax(const FewKeys& few, Index head, float* scores) {
   const float top = hn::GetLane(hn::MaxOfLanes(d, most));
   const VF base = hn::Set(d, std::max(top, -std::numeric_limits<float>::max()));
   VW sum = hn::Zero(DW());
-  for (Index c = 0; c < few.count; c += lane_count) {
+  for (Index c = 0; c < in.keys.count; c += lane_count) {
     VF p = Exp2(d, hn::Sub(hn::Load(d, scores + c), base));
     sum = hn::Add(sum, Folded(p));
     if (scaled_values) p = hn::Mul(p, hn::LoadU(d, value_scales + c));
     hn::Store(p, d, scores + c);
   }
-  // Keys in sight, but every logit -inf: 0 / 0.
+  // Visible keys, but every logit is -inf: 0 / 0.
   return {top, top == minus_infinity ? std::numeric_limits<double>::quiet_NaN()
                                      : hn::GetLane(hn::SumOfLanes(DW(), sum))};
 }
 
 /// out[vectors] = factor times the sum of p values, all from the same column on.
 template <int vectors, class Number>
-HWY_INLINE void FewVectors(const float* p, const NumberRows<Number>& values, Index column,
-                           VF factor, float* out) {
+HWY_INLINE void ShortContextVectors(const float* p, const NumberRows<Number>& values, Index column,
+                                    VF factor, float* out) {
   const DF d;
   VF acc[vectors];
 #pragma GCC unroll 8
@@ -138,12 +132,13 @@ HWY_INLINE void FewVectors(const float* p, const NumberRows<Number>& values, Ind
 }
 
 template <class Number>
-HWY_INLINE void FewValues(const float* p, const NumberRows<Number>& values, Index dim, float factor,
-                          float* out) {
+HWY_INLINE void ShortContextValues(const float* p, const NumberRows<Number>& values, Index dim,
+                                   float factor, float* out) {
   const VF all = hn::Set(DF(), factor);
   Index c = 0;
-  for (; c + 4 * lane_count <= dim; c += 4 * lane_count) FewVectors<4>(p, values, c, all, out);
-  for (; c + lane_count <= dim; c += lane_count) FewVectors<1>(p, values, c, all, out);
+  for (; c + 4 * lane_count <= dim; c += 4 * lane_count)
+    ShortContextVectors<4>(p, values, c, all, out);
+  for (; c + lane_count <= dim; c += lane_count) ShortContextVectors<1>(p, values, c, all, out);
   for (; c < dim; ++c) {
     float sum = 0;
     for (Index j = 0; j < values.count; ++j)
@@ -153,67 +148,44 @@ HWY_INLINE void FewValues(const float* p, const NumberRows<Number>& values, Inde
 }
 
 /// Writes the output rows of a block.
-HWY_INLINE void FewResults(const FewKeys& few, const FewBlock& block, const float* p,
-                           const FewSum* sums) {
-  DispatchFew(few.values, [&]<class Number>(const Number* values) {
-    ForEachRow(few, block, [&](Index n, Index row, Index head) {
+HWY_INLINE void ShortContextResults(const ShortContextHeads& in, const QueryBlock& block,
+                                    const float* p, const RowDenominator* sums) {
+  DispatchRows(in.values, [&]<class Number>(const Number* values) {
+    ForEachRow(in, block, [&](Index n, Index row, Index head) {
       float numbers[max_dim];
-      void* to = static_cast<std::byte*>(few.out) + row * few.out_step;
-      float* out = few.out_type == Type::f32 ? static_cast<float*>(to) : numbers;
-      const Number* value = BytesOn(values, head * few.value_step);
-      FewValues(p + n * tile, NumberRows<Number>{value, few.values.stride, few.count, false},
-                few.value_dim, static_cast<float>(1 / sums[n].sum), out);
-      if (few.out_type != Type::f32) StoreNumbers(out, few.value_dim, few.out_type, to);
+      void* to = static_cast<std::byte*>(in.out) + row * in.out_step;
+      float* out = in.out_type == Type::f32 ? static_cast<float*>(to) : numbers;
+      const Number* value = BytesOn(values, head * in.value_step);
+      ShortContextValues(p + n * tile,
+                         NumberRows<Number>{value, in.values.stride, in.values.count, false},
+                         in.value_dim, static_cast<float>(1 / sums[n].sum), out);
+      if (in.out_type != Type::f32) StoreNumbers(out, in.value_dim, in.out_type, to);
     });
   });
 }
 
-inline void AttendFew(const FewKeys& few) noexcept {
-  alignas(64) float scores[few_rows * tile];
-  FewSum sums[few_rows];
-  const Index rows = few.heads * few.group;
-  const auto high = static_cast<float>(few.factor);
-  const FewFactor factor{hn::Set(DF(), high),
-                         hn::Set(DF(), static_cast<float>(few.factor - static_cast<double>(high)))};
-  for (Index first = 0; first < rows; first += few_rows) {
-    const FewBlock block{first, std::min(rows - first, few_rows)};
-    FewScores(few, block, factor, scores);
-    ForEachRow(few, block, [&](Index n, Index row, Index head) {
-      sums[n] = FewSoftmax(few, head, scores + n * tile);
-      if (few.max == nullptr) return;
-      few.max[row] = sums[n].max;
-      few.sum[row] = sums[n].sum;
+inline void AttendShortContext(const ShortContextHeads& in) noexcept {
+  alignas(64) float scores[short_context_rows * tile];
+  RowDenominator sums[short_context_rows];
+  const Index rows = in.heads * in.group;
+  const auto high = static_cast<float>(in.factor);
+  const SplitFactor factor{
+      hn::Set(DF(), high),
+      hn::Set(DF(), static_cast<float>(in.factor - static_cast<double>(high)))};
+  for (Index first = 0; first < rows; first += short_context_rows) {
+    const QueryBlock block{first, std::min(rows - first, short_context_rows)};
+    ShortContextScores(in, block, factor, scores);
+    ForEachRow(in, block, [&](Index n, Index row, Index head) {
+      sums[n] = ShortContextSoftmax(in, head, scores + n * tile);
+      if (in.max == nullptr) return;
+      in.max[row] = sums[n].max;
+      in.sum[row] = sums[n].sum;
     });
-    FewResults(few, block, scores, sums);
+    ShortContextResults(in, block, scores, sums);
   }
 }
 
-// A few query rows and a page of a cache whose tokens still lie in rows.
-
-template <class Number>
-inline void OpenScores(const float* queries, Index rows, const ThinTile& keys, Index dim,
-                       float* scores) noexcept {
-  const Index stride = (dim + Kernels::thin_step - 1) / Kernels::thin_step * Kernels::thin_step;
-  const NumberRows<Number> all{static_cast<const Number*>(keys.numbers), dim, keys.slots, false};
-  InRowBlocks(rows, [&](Index r, auto block) {
-    ScoreRows<decltype(block)::value>({queries + r * stride, stride, scores + r * tile}, all, dim);
-  });
-  if (keys.scales != nullptr) MultiplyColumns(scores, rows, keys.scales);
-}
-
-template <class Number>
-inline void OpenGather(float* probabilities, Index rows, const ThinTile& values, Index width,
-                       float* out) noexcept {
-  if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);
-  const NumberRows<Number> all{static_cast<const Number*>(values.numbers), values.width,
-                               values.slots, false};
-  InRowBlocks(rows, [&](Index r, auto block) {
-    GatherRows<decltype(block)::value>(probabilities + r * tile, all, values.width, out + r * width,
-                                       width);
-  });
-}
-
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

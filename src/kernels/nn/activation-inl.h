@@ -10,7 +10,7 @@
 #include "kernels/nn/gelu_cdf-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -30,9 +30,9 @@ struct Relu {
 /// x Φ(x), off by at most 12 u of itself, u being 2^-24; its slope Φ(x) + x φ(x), by 12 u (Φ + |x|
 /// φ).
 struct Gelu {
-  static HWY_INLINE VF Value(VF x) { return hn::Mul(x, NormalOf(x).value); }
+  static HWY_INLINE VF Value(VF x) { return hn::Mul(x, NormalCdf(x).value); }
   static HWY_INLINE ValueAndSlope Both(VF x) {
-    const ValueAndDensity normal = NormalOf<Wanted::density>(x);
+    const ValueAndDensity normal = NormalCdf<Wanted::density>(x);
     // φ is 0 long before x is infinite, and infinity times 0 is not.
     const VF near = AtMost(DF(), 64.0f, AtLeast(DF(), -64.0f, x));
     return {hn::Mul(x, normal.value), hn::MulAdd(near, normal.density, normal.value)};
@@ -131,13 +131,13 @@ inline void GateBack(const float* x, const float* dy, Index rows, Index width, f
   }
 }
 
-inline void NormalNumbers(const float* x, Index count, float* y) noexcept {
+inline void NormalCdfNumbers(const float* x, Index count, float* y) noexcept {
   InVectors<lane_count>(count, [&](Index i, auto part, auto) RAPT_INLINED {
-    StorePart(NormalOf(LoadPart(x + i, part)).value, y + i, part);
+    StorePart(NormalCdf(LoadPart(x + i, part)).value, y + i, part);
   });
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -2,18 +2,18 @@
 //
 // In f64: 28 bytes of traffic for each number leave time for a division and a root of doubles, and
 // a moment that is the small difference of larger numbers stays exact.
-#if defined(RAPT_OPTIMIZER_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_OPTIMIZER_INL_H
-#undef RAPT_OPTIMIZER_INL_H
+#if defined(RAPT_ADAM_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_ADAM_INL_H
+#undef RAPT_ADAM_INL_H
 #else
-#define RAPT_OPTIMIZER_INL_H
+#define RAPT_ADAM_INL_H
 #endif
 
 #include "kernels/common/vector_tail-inl.h"
-#include "kernels/nn_kernels.h"
+#include "kernels/network_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -39,6 +39,6 @@ inline void Adam(const AdamStep& step, const float* gradient, Index count, float
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

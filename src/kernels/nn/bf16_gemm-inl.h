@@ -1,15 +1,15 @@
 // Products of matrices of any size in bf16: blocks of the result from packed strips and panels, and
 // the packing.
 //
-// Traffic per pair of depths with m rows and n vectors: m broadcasts and n vector loads for m n
+// Traffic per two depths with m rows and n vectors: m broadcasts and n vector loads for m n
 // steps of two products each. A panel (24 KiB) stays in the first cache while all strips of a block
 // pass, the strips stay in the second. A block of the depth is one chain of f32 sums: what 256
 // roundings to f32 lose is 1/256 of what one rounding to bf16 does.
-#if defined(RAPT_PAIR_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_MATRIX_INL_H
-#undef RAPT_PAIR_MATRIX_INL_H
+#if defined(RAPT_BF16_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_GEMM_INL_H
+#undef RAPT_BF16_GEMM_INL_H
 #else
-#define RAPT_PAIR_MATRIX_INL_H
+#define RAPT_BF16_GEMM_INL_H
 #endif
 
 #include <algorithm>
@@ -21,22 +21,22 @@
 #include "kernels/tiles/bf16_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Depth of a block.
-inline constexpr Index pair_depth = 256;
+inline constexpr Index bf16_block_depth = 256;
 /// Operands are packed in squares of words, each two numbers of a line: 16 lines, 32 depths.
-inline constexpr Index pair_tile = 16;
+inline constexpr Index bf16_square = 16;
 
 template <class Engine>
-void PairMatrixProduct(const Bf16* strips, const Bf16* panels, Index depth,
+void Bf16MatrixProduct(const Bf16* strips, const Bf16* panels, Index depth,
                        const MatrixResult& to) noexcept {
   HWY_ALIGN float sums[block_rows * Engine::panel];
   for (Index column = 0; column < to.columns; column += Engine::panel) {
     const Index columns = std::min(Engine::panel, to.columns - column);
-    const Index width = (columns + pair_tile - 1) / pair_tile * pair_tile;
+    const Index width = (columns + bf16_square - 1) / bf16_square * bf16_square;
     for (Index row = 0; row < to.rows; row += block_rows) {
       const Index rows = std::min(block_rows, to.rows - row);
       PrefetchTile(to, row, rows, column, columns);
@@ -44,7 +44,7 @@ void PairMatrixProduct(const Bf16* strips, const Bf16* panels, Index depth,
                                              .a_stride = depth,
                                              .b = panels + column * depth,
                                              .b_stride = 2 * width,
-                                             .pairs = depth / 2,
+                                             .half_depth = depth / 2,
                                              .c = sums,
                                              .c_stride = Engine::panel,
                                              .columns = width,
@@ -54,23 +54,23 @@ void PairMatrixProduct(const Bf16* strips, const Bf16* panels, Index depth,
   }
 }
 
-/// A square of words on its way.
+/// A square of words.
 struct alignas(64) WordSquare {
-  Bf16 numbers[pair_tile * 2 * pair_tile];
+  Bf16 numbers[bf16_square * 2 * bf16_square];
 };
 
 /// to[c][r] = from[r][c], words `stride` numbers apart from row to row.
 HWY_INLINE void TransposeSquare(const Bf16* from, Index from_stride, Bf16* to, Index to_stride) {
 #if HWY_TARGET == HWY_SCALAR
-  for (Index r = 0; r < pair_tile; ++r)
-    for (Index c = 0; c < pair_tile; ++c)
+  for (Index r = 0; r < bf16_square; ++r)
+    for (Index c = 0; c < bf16_square; ++c)
       std::memcpy(static_cast<void*>(to + c * to_stride + 2 * r), from + r * from_stride + 2 * c,
                   sizeof(std::uint32_t));
 #else
   const D4Words d;
   const hn::Repartition<std::uint64_t, D4Words> d2;
-  for (Index r = 0; r < pair_tile; r += 4) {
-    for (Index c = 0; c < pair_tile; c += 4) {
+  for (Index r = 0; r < bf16_square; r += 4) {
+    for (Index c = 0; c < bf16_square; c += 4) {
       hn::Vec<D4Words> w[4];
       for (Index i = 0; i < 4; ++i) w[i] = LoadWords(d, from + (r + i) * from_stride + 2 * c);
       const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, w[0], w[1]));
@@ -91,15 +91,15 @@ HWY_INLINE void TransposeSquare(const Bf16* from, Index from_stride, Bf16* to, I
 template <class Engine, class T>
 HWY_INLINE void RoundLine(const T* from, Bf16* to) {
   if constexpr (std::is_same_v<T, Bf16>) {
-    std::memcpy(static_cast<void*>(to), from, 2 * pair_tile * sizeof(Bf16));
+    std::memcpy(static_cast<void*>(to), from, 2 * bf16_square * sizeof(Bf16));
     return;
   }
   const DF d;
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (!std::is_same_v<Engine, PortablePairs>)
+  if constexpr (!std::is_same_v<Engine, PortableBf16>)
     return StoreHalves(RoundBoth(LoadFloats(d, from), LoadFloats(d, from + lane_count)), to);
 #endif
-  for (Index k = 0; k < 2 * pair_tile; k += lane_count)
+  for (Index k = 0; k < 2 * bf16_square; k += lane_count)
     StoreFloats(LoadFloats(d, from + k), d, to + k);
 }
 
@@ -108,43 +108,43 @@ template <class Engine, class T>
 HWY_INLINE void RoundWords(const T* first, const T* second, Bf16* to) {
   const DF d;
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (!std::is_same_v<Engine, PortablePairs> && !std::is_same_v<T, Bf16>)
-    return StoreHalves(RoundInTurn(LoadFloats(d, first), LoadFloats(d, second)), to);
+  if constexpr (!std::is_same_v<Engine, PortableBf16> && !std::is_same_v<T, Bf16>)
+    return StoreHalves(RoundInterleaved(LoadFloats(d, first), LoadFloats(d, second)), to);
 #endif
-  for (Index i = 0; i < pair_tile; i += lane_count)
+  for (Index i = 0; i < bf16_square; i += lane_count)
     StoreWords(
         hn::Or(hn::ShiftRight<16>(LoadUpperHalves(d, first + i)), LoadUpperHalves(d, second + i)),
         DU(), to + 2 * i);
 }
 
-/// Lines that lie one after the other as rows of words, zeros where there is no number.
+/// Lines that are one after the other as rows of words, zeros where there is no number.
 template <class Engine, class T>
 HWY_INLINE void LoadLineSquare(const T* from, Index step, Index count, Index depth, Bf16* to,
                                Index stride) {
-  for (Index i = 0; i < pair_tile; ++i, from += step, to += stride) {
-    if (i < count && depth >= 2 * pair_tile) {
+  for (Index i = 0; i < bf16_square; ++i, from += step, to += stride) {
+    if (i < count && depth >= 2 * bf16_square) {
       RoundLine<Engine>(from, to);
       continue;
     }
     if (i >= count) {  // most of a strip where a single token is generated
-      std::memset(static_cast<void*>(to), 0, 2 * pair_tile * sizeof(Bf16));
+      std::memset(static_cast<void*>(to), 0, 2 * bf16_square * sizeof(Bf16));
       continue;
     }
-    for (Index k = 0; k < 2 * pair_tile; ++k)
+    for (Index k = 0; k < 2 * bf16_square; ++k)
       to[k].bits = k < depth ? static_cast<std::uint16_t>(Bf16Bits(from[k])) : std::uint16_t{0};
   }
 }
 
-/// Lines that lie side by side as columns of words, likewise.
+/// Lines that are side by side as columns of words, likewise.
 template <class Engine, class T>
 HWY_INLINE void LoadColumnSquare(const T* from, Index step, Index count, Index depth, Bf16* to,
                                  Index stride) {
-  for (Index k = 0; k < 2 * pair_tile; k += 2, from += 2 * step, to += stride) {
-    if (count >= pair_tile && k + 1 < depth) {
+  for (Index k = 0; k < 2 * bf16_square; k += 2, from += 2 * step, to += stride) {
+    if (count >= bf16_square && k + 1 < depth) {
       RoundWords<Engine>(from, from + step, to);
       continue;
     }
-    for (Index i = 0; i < pair_tile; ++i) {
+    for (Index i = 0; i < bf16_square; ++i) {
       const std::uint32_t low = i < count && k < depth ? Bf16Bits(from[i]) : 0;
       const std::uint32_t high = i < count && k + 1 < depth ? Bf16Bits(from[step + i]) : 0;
       StoreWord(low | high << 16, to + 2 * i);
@@ -152,24 +152,24 @@ HWY_INLINE void LoadColumnSquare(const T* from, Index step, Index count, Index d
   }
 }
 
-/// Calls with_square(line, depth) for all squares that lines touch, as they lie in memory.
+/// Calls with_square(line, depth) for all squares that lines touch, in the order of memory.
 template <class WithSquare>
 HWY_INLINE void ForEachSquare(const MatrixLines& lines, const WithSquare& with_square) {
   if (lines.depth_step == 1) {
-    for (Index line = 0; line < lines.count; line += pair_tile)
-      for (Index k = 0; k < lines.depth; k += 2 * pair_tile) with_square(line, k);
+    for (Index line = 0; line < lines.count; line += bf16_square)
+      for (Index k = 0; k < lines.depth; k += 2 * bf16_square) with_square(line, k);
     return;
   }
-  for (Index k = 0; k < lines.depth; k += 2 * pair_tile)
-    for (Index line = 0; line < lines.count; line += pair_tile) with_square(line, k);
+  for (Index k = 0; k < lines.depth; k += 2 * bf16_square)
+    for (Index line = 0; line < lines.count; line += bf16_square) with_square(line, k);
 }
 
 HWY_INLINE Index PaddedDepth(const MatrixLines& lines) {
-  return (lines.depth + 2 * pair_tile - 1) / (2 * pair_tile) * 2 * pair_tile;
+  return (lines.depth + 2 * bf16_square - 1) / (2 * bf16_square) * 2 * bf16_square;
 }
 
 template <class Engine>
-void PackPairStrips(const MatrixLines& lines, Bf16* out) noexcept {
+void PackBf16MatrixStrips(const MatrixLines& lines, Bf16* out) noexcept {
   const Index depth = PaddedDepth(lines);
   Dispatch(lines.data, lines.type, [&](const auto* from) {
     ForEachSquare(lines, [&](Index line, Index k) {
@@ -178,36 +178,36 @@ void PackPairStrips(const MatrixLines& lines, Bf16* out) noexcept {
       if (lines.depth_step == 1)
         return LoadLineSquare<Engine>(at, lines.step, lines.count - line, lines.depth - k, to,
                                       depth);
-      WordSquare turned;
+      WordSquare transposed;
       LoadColumnSquare<Engine>(at, lines.depth_step, lines.count - line, lines.depth - k,
-                               turned.numbers, 2 * pair_tile);
-      TransposeSquare(turned.numbers, 2 * pair_tile, to, depth);
+                               transposed.numbers, 2 * bf16_square);
+      TransposeSquare(transposed.numbers, 2 * bf16_square, to, depth);
     });
   });
 }
 
 template <class Engine>
-void PackPairPanels(const MatrixLines& lines, Bf16* out) noexcept {
+void PackBf16MatrixPanels(const MatrixLines& lines, Bf16* out) noexcept {
   const Index depth = PaddedDepth(lines);
   Dispatch(lines.data, lines.type, [&](const auto* from) {
     ForEachSquare(lines, [&](Index line, Index k) {
       const auto* at = from + line * lines.step + k * lines.depth_step;
       const Index first = line / Engine::panel * Engine::panel;
-      const Index width =
-          std::min(Engine::panel, (lines.count - first + pair_tile - 1) / pair_tile * pair_tile);
+      const Index width = std::min(
+          Engine::panel, (lines.count - first + bf16_square - 1) / bf16_square * bf16_square);
       Bf16* to = out + first * depth + k * width + 2 * (line - first);
       if (lines.depth_step != 1)
         return LoadColumnSquare<Engine>(at, lines.depth_step, lines.count - line, lines.depth - k,
                                         to, 2 * width);
       WordSquare rows;
       LoadLineSquare<Engine>(at, lines.step, lines.count - line, lines.depth - k, rows.numbers,
-                             2 * pair_tile);
-      TransposeSquare(rows.numbers, 2 * pair_tile, to, 2 * width);
+                             2 * bf16_square);
+      TransposeSquare(rows.numbers, 2 * bf16_square, to, 2 * width);
     });
   });
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,4 +1,4 @@
-// Sums and multiples of lines of numbers: each read once and written once, at the pace of memory.
+// Sums and multiples of vectors: each number is read once and written once; memory is the limit.
 #if defined(RAPT_ELEMENTWISE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_ELEMENTWISE_INL_H
 #undef RAPT_ELEMENTWISE_INL_H
@@ -9,7 +9,7 @@
 #include "kernels/common/vector_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -64,6 +64,6 @@ inline double SumSquares(const float* x, Index count) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,15 +1,15 @@
 // The normal distribution function and its density for one SIMD target.
-#if defined(RAPT_NORMAL_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_NORMAL_INL_H
-#undef RAPT_NORMAL_INL_H
+#if defined(RAPT_GELU_CDF_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_GELU_CDF_INL_H
+#undef RAPT_GELU_CDF_INL_H
 #else
-#define RAPT_NORMAL_INL_H
+#define RAPT_GELU_CDF_INL_H
 #endif
 
 #include "kernels/common/vector_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -52,7 +52,7 @@ enum class Wanted { value, density };
 /// with s = (t - 3) / (t + 3). Both polynomials are minimax fits of the relative error, 7e-10 and
 /// 1.3e-8.
 template <Wanted wanted = Wanted::value>
-HWY_INLINE ValueAndDensity NormalOf(VF x) {
+HWY_INLINE ValueAndDensity NormalCdf(VF x) {
   const DF d;
   const VF t = AtMost(d, 16.0f, hn::Abs(x));
   const VF t2 = hn::Mul(t, t);
@@ -83,6 +83,6 @@ HWY_INLINE ValueAndDensity NormalOf(VF x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -5,24 +5,24 @@
 // rounding errors do not grow with the depth: chains of 16 terms in registers, their sums over one
 // block of the depth in a tile on the stack, and the blocks in the result.
 //
-// Panels are f32, or f16 or bf16 that is widened on its way into registers: the same bits, from
+// Panels are f32, or f16 or bf16 that is widened as it is loaded: the same bits, from
 // half the memory, for three conversions more a step.
-#if defined(RAPT_MATRIX_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_MATRIX_INL_H
-#undef RAPT_MATRIX_INL_H
+#if defined(RAPT_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_GEMM_INL_H
+#undef RAPT_GEMM_INL_H
 #else
-#define RAPT_MATRIX_INL_H
+#define RAPT_GEMM_INL_H
 #endif
 
 #include <algorithm>
 
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
-#include "kernels/kernels.h"
+#include "kernels/matrix_kernels.h"
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -42,8 +42,7 @@ inline constexpr Index matrix_depth = lane_count == 16 ? 384 : 256;
 /// leaves the cache of decoded instructions.
 inline constexpr Index matrix_stretch = 16;
 
-/// Left alone, GCC loads operands so early that sums have to leave their registers: 0.75 instead of
-/// 0.95 of the peak.
+/// Otherwise GCC loads operands so early that it spills sums: 0.75 instead of 0.95 of the peak.
 HWY_INLINE void KeepOrder() { asm volatile("" ::: "memory"); }
 
 template <int rows, int vectors, class Right>
@@ -128,7 +127,7 @@ HWY_INLINE void StoreTile(const float* sums, Index width, const MatrixResult& to
   }
 }
 
-/// Asks for the place of a tile, which is far down the caches when its sums are done.
+/// Prefetches the place of a tile, which is in no near cache when its sums are done.
 HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Index column,
                              Index columns) {
   for (Index m = 0; m < rows; ++m) {
@@ -138,8 +137,8 @@ HWY_INLINE void PrefetchTile(const MatrixResult& to, Index row, Index rows, Inde
   }
 }
 
-/// A tile that lies whole in the result: before + (sums + acc), `before` being rows `step` apart,
-/// or null.
+/// A tile that is wholly in the result: before + (sums + acc), `before` being rows `step` apart, or
+/// null.
 template <int rows, int vectors, bool added>
 HWY_INLINE void StoreWhole(const VF (&acc)[rows][vectors], const float* HWY_RESTRICT sums,
                            const float* before, Index step, float* out, Index stride) {
@@ -202,8 +201,8 @@ HWY_INLINE void MatrixTile(const float* HWY_RESTRICT a, const Right* HWY_RESTRIC
   place.Take<rows, vectors>(acc, sums, depth > matrix_stretch);
 }
 
-/// All strips of a block with one panel. Few rows of the last strip, as tokens that are generated,
-/// cost 1, 2, 4 or all rows of a strip.
+/// All strips of a block with one panel. A last strip of fewer rows, as when tokens are generated,
+/// costs 1, 2, 4 or all rows of a strip.
 template <int vectors, class Right>
 inline HWY_NOINLINE void MatrixPanel(const float* strips, const Right* panel, Index depth,
                                      const MatrixResult& to, Index column) {
@@ -244,6 +243,6 @@ inline void MatrixProduct(const float* strips, const Right* panels, Index depth,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,24 +1,25 @@
 // Operands of a matrix product into groups of lines: [group][depth][lines of a group], zeros where
-// there is no line. Rows of a left operand and columns of a right one are lines along the depth;
-// they lie one after the other, or side by side.
-#if defined(RAPT_MATRIX_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_MATRIX_PACK_INL_H
-#undef RAPT_MATRIX_PACK_INL_H
+// there is no line. Rows of a left operand and columns of a right one are lines along the depth; in
+// memory they are one after the other, or side by side.
+#if defined(RAPT_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_GEMM_PACK_INL_H
+#undef RAPT_GEMM_PACK_INL_H
 #else
-#define RAPT_MATRIX_PACK_INL_H
+#define RAPT_GEMM_PACK_INL_H
 #endif
 
 #include "kernels/common/convert-inl.h"
 #include "kernels/nn/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Four lines along the depth to out[k * width + line].
 template <class T>
-HWY_INLINE void TurnFourLines(const T* from, Index step, Index depth, float* out, Index width) {
+HWY_INLINE void TransposeFourLines(const T* from, Index step, Index depth, float* out,
+                                   Index width) {
   Index k = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::Full128<float> d;
@@ -41,19 +42,19 @@ HWY_INLINE void TurnFourLines(const T* from, Index step, Index depth, float* out
     for (Index i = 0; i < 4; ++i) out[k * width + i] = static_cast<float>(from[i * step + k]);
 }
 
-/// A group whose lines lie one after the other.
+/// A group whose lines are one after the other.
 template <class T>
 HWY_INLINE void PackLines(const T* from, const MatrixLines& lines, Index count, Index width,
                           float* out) {
   Index i = 0;
   for (; i + 4 <= count; i += 4)
-    TurnFourLines(from + i * lines.step, lines.step, lines.depth, out + i, width);
+    TransposeFourLines(from + i * lines.step, lines.step, lines.depth, out + i, width);
   for (; i < width; ++i)
     for (Index k = 0; k < lines.depth; ++k)
       out[k * width + i] = i < count ? static_cast<float>(from[i * lines.step + k]) : 0;
 }
 
-/// Depths [begin, end) of a group whose lines lie side by side.
+/// Depths [begin, end) of a group whose lines are side by side.
 template <class T>
 HWY_INLINE void PackColumns(const T* from, const MatrixLines& lines, Index begin, Index end,
                             Index count, Index width, float* out) {
@@ -94,6 +95,6 @@ void PackGroups(const MatrixLines& lines, float* out) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

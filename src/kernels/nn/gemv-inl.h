@@ -1,15 +1,15 @@
-// A few rows times a matrix whose columns lie one after the other, as the weight of a layer does:
-// every number of it is read once, as it lies, widened and transposed in registers.
+// A few rows times a matrix whose columns are one after the other, as in the weight of a layer:
+// every number of it is read once, where it is, widened and transposed in registers.
 //
 // Lanes are columns and sums run along the depth, in the order of the blocked product: chains of 16
 // terms, their sums over one block of the depth, then the blocks. So a row has the same bits alone,
 // among a few and among many. Per square of lanes: a load and four shuffles for every vector,
 // and a broadcast and a multiply-add for every vector and row.
-#if defined(RAPT_MATRIX_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_MATRIX_ROWS_INL_H
-#undef RAPT_MATRIX_ROWS_INL_H
+#if defined(RAPT_GEMV_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_GEMV_INL_H
+#undef RAPT_GEMV_INL_H
 #else
-#define RAPT_MATRIX_ROWS_INL_H
+#define RAPT_GEMV_INL_H
 #endif
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 #include "kernels/nn/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -29,7 +29,7 @@ struct LeftRows {
   Index stride;
 };
 
-/// As many columns as a vector has lanes. Where there are fewer, the last one stands for the rest.
+/// As many columns as a vector has lanes. Where there are fewer, the last one is repeated.
 template <class T>
 struct LineGroup {
   HWY_INLINE LineGroup(const T* from, const MatrixLines& right, Index column) {
@@ -46,19 +46,19 @@ HWY_INLINE void LoadTransposed(const LineGroup<T>& of, Index k, VF (&x)[lane_cou
 #if HWY_TARGET == HWY_SCALAR
   x[0] = LoadFloats(d, of.lines[0] + k);
 #else
-  VF turned[vector_blocks][4];
+  VF transposed[vector_blocks][4];
 #pragma GCC unroll 4
   for (int b = 0; b < vector_blocks; ++b) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) turned[b][i] = LoadFloats(d, of.lines[4 * b + i] + k);
-    TurnInBlocks(d, turned[b]);
+    for (int i = 0; i < 4; ++i) transposed[b][i] = LoadFloats(d, of.lines[4 * b + i] + k);
+    TransposeInBlocks(d, transposed[b]);
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     VF column[vector_blocks];
 #pragma GCC unroll 4
-    for (int b = 0; b < vector_blocks; ++b) column[b] = turned[b][i];
-    TurnBlocks(column);
+    for (int b = 0; b < vector_blocks; ++b) column[b] = transposed[b][i];
+    TransposeBlocks(column);
 #pragma GCC unroll 4
     for (int b = 0; b < vector_blocks; ++b) x[4 * b + i] = column[b];
   }
@@ -134,8 +134,8 @@ HWY_INLINE void RowTile(const LeftRows& left, const LineGroup<T>& of, Index dept
   }
 }
 
-/// to = left · right, right's columns lying one after the other. Those of a vector stay near the
-/// core while groups of four rows pass.
+/// to = left · right, right's columns being one after the other. Those of a vector stay in the
+/// first cache while groups of four rows pass.
 inline void MatrixRows(const float* left, Index stride, const MatrixLines& right,
                        const MatrixResult& to) noexcept {
   Dispatch(right.data, right.type, [&](const auto* from) {
@@ -153,6 +153,6 @@ inline void MatrixRows(const float* left, Index stride, const MatrixLines& right
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -12,11 +12,11 @@
 
 #include <cmath>
 
+#include "kernels/network_kernels.h"
 #include "kernels/nn/elementwise-inl.h"
-#include "kernels/nn_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -78,7 +78,7 @@ struct GradientMeans {
   float plain, weighted;
 };
 
-/// They, and dgain += dy z, dshift += dy on the way.
+/// Those means; also dgain += dy z, dshift += dy.
 template <Centre centre>
 HWY_INLINE GradientMeans MeansOfGradient(const NormGradients& rows, const float* x, const float* dy,
                                          const Normalizer<centre>& normal) {
@@ -118,6 +118,6 @@ inline void NormalizeBack(const NormGradients& rows) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,8 +1,8 @@
 // Products with weights of 4 and 8 bits: each byte of the weights is read once for four rows of
 // activations and never written. A lane is a weight row, so nothing is summed across lanes.
 //
-// Per block of 32 and eight weight rows: 256 or 128 bytes of codes, 8 multiplications of bytes in
-// pairs for each row of activations, one conversion to f32 and one multiply-add.
+// Per block of 32 and eight weight rows: 256 or 128 bytes of codes, 8 products of bytes for each
+// row of activations, one conversion to f32 and one multiply-add.
 #if defined(RAPT_QUANTIZED_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_QUANTIZED_INL_H
 #undef RAPT_QUANTIZED_INL_H
@@ -17,13 +17,13 @@
 #include "kernels/quantized_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 
 enum class CodeBits { four, eight };
 enum class Shift { none, own };
-/// How bytes are multiplied: in pairs, or in fours by AVX512-VNNI. The sums are the same.
-enum class Bytes { pairs, fours };
+/// How bytes are multiplied: two at a time, or four by AVX512-VNNI. The sums are the same.
+enum class Int8Products { maddubs, vnni };
 
 /// Bytes of eight rows of one block.
 template <CodeBits bits, Shift shift>
@@ -33,26 +33,26 @@ inline constexpr Index group_block_bytes = (shift == Shift::own ? 32 : 16) +
 #if HWY_TARGET == HWY_AVX3
 /// The same as BlockSums below, but that codes of 8 bits are 128 more than they are.
 template <CodeBits bits, int rows>
-HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x,
-                                 IntLanes (&sums)[rows]) {
+HWY_INLINE void BlockSumsVnni(const std::byte* codes, const std::int8_t* x,
+                              IntLanes (&sums)[rows]) {
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) sums[r] = ZeroInts();
   if constexpr (bits == CodeBits::eight) {
 #pragma GCC unroll 8
-    for (int quad = 0; quad < 8; ++quad) {
-      const auto w = LoadRaised(codes + 32 * quad);
+    for (int four = 0; four < 8; ++four) {
+      const auto w = LoadRaised(codes + 32 * four);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r)
-        sums[r] = AddAtOnce(sums[r], w, x + r * quantized_block + 4 * quad);
+        sums[r] = AddFourVnni(sums[r], w, x + r * quantized_block + 4 * four);
     }
   } else {
 #pragma GCC unroll 4
-    for (int quad = 0; quad < 4; ++quad) {
-      const NibbleCodes w = LoadNibbles(codes + 32 * quad);
+    for (int four = 0; four < 4; ++four) {
+      const NibbleCodes w = LoadNibbles(codes + 32 * four);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        sums[r] = AddAtOnce(sums[r], w.lower, x + r * quantized_block + 4 * quad);
-        sums[r] = AddAtOnce(sums[r], w.upper, x + r * quantized_block + 4 * quad + 16);
+        sums[r] = AddFourVnni(sums[r], w.lower, x + r * quantized_block + 4 * four);
+        sums[r] = AddFourVnni(sums[r], w.upper, x + r * quantized_block + 4 * four + 16);
       }
     }
   }
@@ -60,49 +60,49 @@ HWY_INLINE void BlockSumsInFours(const std::byte* codes, const std::int8_t* x,
 #endif
 
 /// sums[r] = exact sums of weight codes times activation codes over one block.
-template <CodeBits bits, Bytes bytes, int rows>
+template <CodeBits bits, Int8Products products, int rows>
 HWY_INLINE void BlockSums(const std::byte* codes, const std::int8_t* x, IntLanes (&sums)[rows]) {
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (bytes == Bytes::fours) return BlockSumsInFours<bits, rows>(codes, x, sums);
+  if constexpr (products == Int8Products::vnni) return BlockSumsVnni<bits, rows>(codes, x, sums);
 #endif
   if constexpr (bits == CodeBits::eight) {
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) sums[r] = ZeroInts();
 #pragma GCC unroll 8
-    for (int quad = 0; quad < 8; ++quad) {
-      const SignedCodes w = LoadSigned(codes + 32 * quad);
+    for (int four = 0; four < 8; ++four) {
+      const SignedCodes w = LoadSigned(codes + 32 * four);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r)
-        sums[r] = AddQuad(sums[r], w, x + r * quantized_block + 4 * quad);
+        sums[r] = AddFourInt8(sums[r], w, x + r * quantized_block + 4 * four);
     }
   } else {
-    // A pair of products is at most 2 * 15 * 127, so eight of them fit 16 bits.
+    // Two products are at most 2 * 15 * 127, so eight times that fits 16 bits.
     ShortLanes shorts[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) shorts[r] = ZeroShorts();
 #pragma GCC unroll 4
-    for (int quad = 0; quad < 4; ++quad) {
-      const NibbleCodes w = LoadNibbles(codes + 32 * quad);
+    for (int four = 0; four < 4; ++four) {
+      const NibbleCodes w = LoadNibbles(codes + 32 * four);
 #pragma GCC unroll 8
       for (int r = 0; r < rows; ++r) {
-        shorts[r] = AddLower(shorts[r], w, x + r * quantized_block + 4 * quad);
-        shorts[r] = AddUpper(shorts[r], w, x + r * quantized_block + 4 * quad + 16);
+        shorts[r] = AddLower(shorts[r], w, x + r * quantized_block + 4 * four);
+        shorts[r] = AddUpper(shorts[r], w, x + r * quantized_block + 4 * four + 16);
       }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) sums[r] = SumPairs(shorts[r]);
+    for (int r = 0; r < rows; ++r) sums[r] = SumAdjacent(shorts[r]);
   }
 }
 
-/// What codes are multiplied as, less what they stand for.
-template <CodeBits bits, Shift shift, Bytes bytes>
+/// What codes are multiplied as, minus their value.
+template <CodeBits bits, Shift shift, Int8Products products>
 inline constexpr std::int32_t code_zero = bits == CodeBits::eight
-                                              ? (bytes == Bytes::fours ? 128 : 0)
+                                              ? (products == Int8Products::vnni ? 128 : 0)
                                           : shift == Shift::none ? 8
                                                                  : 0;
 
 /// Eight weight rows and `rows` rows of activations over all blocks.
-template <CodeBits bits, Shift shift, Bytes bytes, int rows>
+template <CodeBits bits, Shift shift, Int8Products products, int rows>
 HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* group,
                           FloatLanes (&out)[rows]) {
   const std::int8_t* codes = x.codes + row * quantized_block;
@@ -111,13 +111,13 @@ HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* g
   for (int r = 0; r < rows; ++r) out[r] = ZeroFloats();
   for (Index b = 0; b < x.blocks_per_row; ++b) {
     IntLanes sums[rows];
-    BlockSums<bits, bytes, rows>(group + (shift == Shift::own ? 32 : 16), codes, sums);
+    BlockSums<bits, products, rows>(group + (shift == Shift::own ? 32 : 16), codes, sums);
     const FloatLanes scale = LoadHalves(group);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const ActivationBlock& block = about[r];
-      if constexpr (code_zero<bits, shift, bytes> != 0)
-        sums[r] = Subtract(sums[r], code_zero<bits, shift, bytes> * block.codes_sum);
+      if constexpr (code_zero<bits, shift, products> != 0)
+        sums[r] = Subtract(sums[r], code_zero<bits, shift, products> * block.codes_sum);
       out[r] = AddScaled(out[r], sums[r], scale, block.scale);
       if constexpr (shift == Shift::own)
         out[r] = AddProduct(out[r], LoadHalves(group + 16), block.total);
@@ -128,11 +128,11 @@ HWY_INLINE void GroupTile(const ActivationRows& x, Index row, const std::byte* g
   }
 }
 
-template <CodeBits bits, Shift shift, Bytes bytes, int rows>
+template <CodeBits bits, Shift shift, Int8Products products, int rows>
 HWY_INLINE void StoreTile(const ActivationRows& x, Index row, const std::byte* group,
                           const QuantizedResult& to, Index column) {
   FloatLanes out[rows];
-  GroupTile<bits, shift, bytes, rows>(x, row, group, out);
+  GroupTile<bits, shift, products, rows>(x, row, group, out);
   const Index columns = std::min(quantized_rows, to.columns - column);
   for (int r = 0; r < rows; ++r) {
     float numbers[quantized_rows];
@@ -144,15 +144,16 @@ HWY_INLINE void StoreTile(const ActivationRows& x, Index row, const std::byte* g
 }
 
 /// Eight weight rows with the rows of activations from `row` on.
-template <CodeBits bits, Shift shift, Bytes bytes>
+template <CodeBits bits, Shift shift, Int8Products products>
 HWY_INLINE void StoreNarrowRows(const ActivationRows& x, Index row, const std::byte* group,
                                 const QuantizedResult& to, Index column) {
-  for (; row + 4 <= x.rows; row += 4) StoreTile<bits, shift, bytes, 4>(x, row, group, to, column);
+  for (; row + 4 <= x.rows; row += 4)
+    StoreTile<bits, shift, products, 4>(x, row, group, to, column);
   if (row + 2 <= x.rows) {
-    StoreTile<bits, shift, bytes, 2>(x, row, group, to, column);
+    StoreTile<bits, shift, products, 2>(x, row, group, to, column);
     row += 2;
   }
-  if (row < x.rows) StoreTile<bits, shift, bytes, 1>(x, row, group, to, column);
+  if (row < x.rows) StoreTile<bits, shift, products, 1>(x, row, group, to, column);
 }
 
 template <CodeBits bits, Shift shift>
@@ -160,7 +161,7 @@ void QuantizedProduct(const ActivationRows& x, const std::byte* groups,
                       const QuantizedResult& to) noexcept {
   const Index group_bytes = x.blocks_per_row * group_block_bytes<bits, shift>;
   for (Index column = 0; column < to.columns; column += quantized_rows, groups += group_bytes)
-    StoreNarrowRows<bits, shift, Bytes::pairs>(x, 0, groups, to, column);
+    StoreNarrowRows<bits, shift, Int8Products::maddubs>(x, 0, groups, to, column);
 }
 
 /// One block: x holds 32 numbers.
@@ -203,6 +204,6 @@ inline void RoundActivations(const float* x, Index count, std::int8_t* codes,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -12,7 +12,7 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -45,30 +45,30 @@ HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
   return {_mm256_and_si256(codes, mask), _mm256_and_si256(_mm256_srli_epi16(codes, 4), mask)};
 }
 /// Four activations for every row.
-HWY_INLINE __m256i LoadQuad(const std::int8_t* x) {
-  std::int32_t quad;
-  std::memcpy(&quad, x, sizeof quad);
-  return _mm256_set1_epi32(quad);
+HWY_INLINE __m256i LoadFourInt8(const std::int8_t* x) {
+  std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return _mm256_set1_epi32(four);
 }
 
-/// The sum as it is written: left to itself, GCC adds up in an order that needs forty registers.
+/// Keeps the order of additions: GCC's own needs forty registers.
 HWY_INLINE __m256i InOrder(__m256i sum) {
   asm("" : "+x"(sum));
   return sum;
 }
 
-/// A pair of products is at most 2 * 128 * 127, which fits 16 bits.
-HWY_INLINE IntLanes AddQuad(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
-  const __m256i pairs = _mm256_maddubs_epi16(w.size, _mm256_sign_epi8(LoadQuad(x), w.sign));
+/// Two products are at most 2 * 128 * 127, which fits 16 bits.
+HWY_INLINE IntLanes AddFourInt8(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
+  const __m256i pairs = _mm256_maddubs_epi16(w.size, _mm256_sign_epi8(LoadFourInt8(x), w.sign));
   return InOrder(_mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
-  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.lower, LoadQuad(x))));
+  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.lower, LoadFourInt8(x))));
 }
 HWY_INLINE ShortLanes AddUpper(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
-  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.upper, LoadQuad(x))));
+  return InOrder(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w.upper, LoadFourInt8(x))));
 }
-HWY_INLINE IntLanes SumPairs(ShortLanes shorts) {
+HWY_INLINE IntLanes SumAdjacent(ShortLanes shorts) {
   return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1));
 }
 HWY_INLINE IntLanes Subtract(IntLanes sums, std::int32_t x) {
@@ -94,12 +94,14 @@ HWY_INLINE __m256i LoadRaised(const std::byte* from) {
   return _mm256_xor_si256(LoadBytes(from), _mm256_set1_epi8(-128));
 }
 /// Adds the four products of bytes in each lane at once (AVX512-VNNI), four activations being
-/// broadcast from memory. As assembly: the target does not have the instruction, the CPU may.
-HWY_INLINE IntLanes AddAtOnce(IntLanes sums, __m256i w, const std::int8_t* x) {
-  struct Quad {
+/// broadcast from memory. Assembly because Highway's AVX-512 target does not include it.
+HWY_INLINE IntLanes AddFourVnni(IntLanes sums, __m256i w, const std::int8_t* x) {
+  struct FourInt8 {
     std::int8_t of[4];
   };
-  asm("vpdpbusd %2%{1to8%}, %1, %0" : "+v"(sums) : "v"(w), "m"(*reinterpret_cast<const Quad*>(x)));
+  asm("vpdpbusd %2%{1to8%}, %1, %0"
+      : "+v"(sums)
+      : "v"(w), "m"(*reinterpret_cast<const FourInt8*>(x)));
   return sums;
 }
 
@@ -143,28 +145,28 @@ HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
   }
   return codes;
 }
-HWY_INLINE __m128i LoadQuad(const std::int8_t* x) {
-  std::int32_t quad;
-  std::memcpy(&quad, x, sizeof quad);
-  return _mm_set1_epi32(quad);
+HWY_INLINE __m128i LoadFourInt8(const std::int8_t* x) {
+  std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return _mm_set1_epi32(four);
 }
 HWY_INLINE __m128i InOrder(__m128i sum) {
   asm("" : "+x"(sum));
   return sum;
 }
 
-HWY_INLINE IntLanes AddQuad(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
-  const __m128i quad = LoadQuad(x);
+HWY_INLINE IntLanes AddFourInt8(IntLanes sums, const SignedCodes& w, const std::int8_t* x) {
+  const __m128i four = LoadFourInt8(x);
   for (int half = 0; half < 2; ++half) {
-    const __m128i pairs = _mm_maddubs_epi16(w.size[half], _mm_sign_epi8(quad, w.sign[half]));
+    const __m128i pairs = _mm_maddubs_epi16(w.size[half], _mm_sign_epi8(four, w.sign[half]));
     sums.of[half] = InOrder(_mm_add_epi32(sums.of[half], _mm_madd_epi16(pairs, _mm_set1_epi16(1))));
   }
   return sums;
 }
 HWY_INLINE ShortLanes AddNibbles(ShortLanes sums, const __m128i (&w)[2], const std::int8_t* x) {
-  const __m128i quad = LoadQuad(x);
+  const __m128i four = LoadFourInt8(x);
   for (int half = 0; half < 2; ++half)
-    sums.of[half] = InOrder(_mm_add_epi16(sums.of[half], _mm_maddubs_epi16(w[half], quad)));
+    sums.of[half] = InOrder(_mm_add_epi16(sums.of[half], _mm_maddubs_epi16(w[half], four)));
   return sums;
 }
 HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
@@ -173,7 +175,7 @@ HWY_INLINE ShortLanes AddLower(ShortLanes sums, const NibbleCodes& w, const std:
 HWY_INLINE ShortLanes AddUpper(ShortLanes sums, const NibbleCodes& w, const std::int8_t* x) {
   return AddNibbles(sums, w.upper, x);
 }
-HWY_INLINE IntLanes SumPairs(ShortLanes shorts) {
+HWY_INLINE IntLanes SumAdjacent(ShortLanes shorts) {
   const __m128i ones = _mm_set1_epi16(1);
   return {{_mm_madd_epi16(shorts.of[0], ones), _mm_madd_epi16(shorts.of[1], ones)}};
 }
@@ -206,7 +208,7 @@ HWY_INLINE void StoreFloats(FloatLanes x, float* to) {
 
 #else
 
-// Arrays, which compilers turn into what vectors there are.
+// Arrays, which compilers vectorize.
 struct IntLanes {
   std::int32_t of[8];
 };
@@ -238,23 +240,24 @@ HWY_INLINE NibbleCodes LoadNibbles(const std::byte* from) {
   }
   return codes;
 }
-HWY_INLINE IntLanes AddFour(const IntLanes& sums, const std::int8_t* w, const std::int8_t* x) {
+HWY_INLINE IntLanes AddFourProducts(const IntLanes& sums, const std::int8_t* w,
+                                    const std::int8_t* x) {
   IntLanes out;
   for (int row = 0; row < 8; ++row)
     out.of[row] = sums.of[row] + w[4 * row] * x[0] + w[4 * row + 1] * x[1] + w[4 * row + 2] * x[2] +
                   w[4 * row + 3] * x[3];
   return out;
 }
-HWY_INLINE IntLanes AddQuad(const IntLanes& sums, const SignedCodes& w, const std::int8_t* x) {
-  return AddFour(sums, w.of, x);
+HWY_INLINE IntLanes AddFourInt8(const IntLanes& sums, const SignedCodes& w, const std::int8_t* x) {
+  return AddFourProducts(sums, w.of, x);
 }
 HWY_INLINE ShortLanes AddLower(const ShortLanes& sums, const NibbleCodes& w, const std::int8_t* x) {
-  return AddFour(sums, w.lower, x);
+  return AddFourProducts(sums, w.lower, x);
 }
 HWY_INLINE ShortLanes AddUpper(const ShortLanes& sums, const NibbleCodes& w, const std::int8_t* x) {
-  return AddFour(sums, w.upper, x);
+  return AddFourProducts(sums, w.upper, x);
 }
-HWY_INLINE IntLanes SumPairs(const ShortLanes& shorts) { return shorts; }
+HWY_INLINE IntLanes SumAdjacent(const ShortLanes& shorts) { return shorts; }
 HWY_INLINE IntLanes Subtract(const IntLanes& sums, std::int32_t x) {
   IntLanes out;
   for (int row = 0; row < 8; ++row) out.of[row] = sums.of[row] - x;
@@ -287,6 +290,6 @@ HWY_INLINE void StoreFloats(const FloatLanes& x, float* to) { std::memcpy(to, x.
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

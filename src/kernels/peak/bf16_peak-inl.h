@@ -1,20 +1,20 @@
-// The yardstick of bf16 products: as many as each engine can do from registers.
-#if defined(RAPT_PAIR_PEAK_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_PEAK_INL_H
-#undef RAPT_PAIR_PEAK_INL_H
+// The peak of bf16 products: as many as each engine can do from registers.
+#if defined(RAPT_BF16_PEAK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_PEAK_INL_H
+#undef RAPT_BF16_PEAK_INL_H
 #else
-#define RAPT_PAIR_PEAK_INL_H
+#define RAPT_BF16_PEAK_INL_H
 #endif
 
 #include "kernels/tiles/bf16_matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The portable engine is there for tests; this is what its block does in the first cache.
-inline double PortablePairs::PeakLoop(Index iterations) noexcept {
+inline double PortableBf16::PeakLoop(Index iterations) noexcept {
   alignas(64) Bf16 a[block_rows * 32] = {};
   alignas(64) Bf16 b[16 * 32] = {};
   alignas(64) float c[block_rows * 16] = {};
@@ -26,7 +26,7 @@ inline double PortablePairs::PeakLoop(Index iterations) noexcept {
 
 #if HWY_TARGET == HWY_AVX3
 
-inline double VectorPairs::PeakLoop(Index iterations) noexcept {
+inline double Avx512Bf16::PeakLoop(Index iterations) noexcept {
   constexpr int chains = 12;
   const VU one = hn::Set(DU(), 0x3F803F80u);
   VF acc[chains];
@@ -34,7 +34,7 @@ inline double VectorPairs::PeakLoop(Index iterations) noexcept {
   for (int i = 0; i < chains; ++i) acc[i] = hn::Zero(DF());
   for (Index k = 0; k < iterations; ++k) {
 #pragma GCC unroll 16
-    for (int i = 0; i < chains; ++i) acc[i] = AddPairProducts(acc[i], one, one);
+    for (int i = 0; i < chains; ++i) acc[i] = AddBf16Products(acc[i], one, one);
   }
   VF total = acc[0];
 #pragma GCC unroll 16
@@ -45,7 +45,7 @@ inline double VectorPairs::PeakLoop(Index iterations) noexcept {
 }
 
 /// Four independent sums hide the latency of a tile product.
-inline double TilePairs::PeakLoop(Index iterations) noexcept {
+inline double AmxBf16::PeakLoop(Index iterations) noexcept {
   Tiles::zero<0>(), Tiles::zero<1>(), Tiles::zero<2>(), Tiles::zero<3>();
   Tiles::zero<4>(), Tiles::zero<5>(), Tiles::zero<6>(), Tiles::zero<7>();
   for (Index i = 0; i < iterations; ++i) {
@@ -60,6 +60,6 @@ inline double TilePairs::PeakLoop(Index iterations) noexcept {
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,4 +1,4 @@
-// Loops that show what the machine can do at best; the yardstick of every benchmark.
+// Loops that measure what the CPU can do at best: the peaks that benchmarks compare with.
 #if defined(RAPT_PEAK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_PEAK_INL_H
 #undef RAPT_PEAK_INL_H
@@ -10,7 +10,7 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -35,8 +35,8 @@ inline double FmaLoop(Index iterations) noexcept {
   return 2.0 * chains * static_cast<double>(lane_count) * static_cast<double>(iterations);
 }
 
-/// Any count: the tail goes through a padded vector, so a number's result never depends on where it
-/// stands.
+/// Any count: the tail goes through a padded vector, so a number's result never depends on its
+/// place.
 template <class Function>
 HWY_INLINE void ForEachVector(const float* x, Index count, float* y, Function function) {
   const DF d;
@@ -76,6 +76,6 @@ inline float ReadLoop(const float* x, Index count) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,21 +1,22 @@
 // The elementwise half of backward.
-#if defined(RAPT_GRADIENT_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_GRADIENT_INL_H
-#undef RAPT_GRADIENT_INL_H
+#if defined(RAPT_BACKWARD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BACKWARD_INL_H
+#undef RAPT_BACKWARD_INL_H
 #else
-#define RAPT_GRADIENT_INL_H
+#define RAPT_BACKWARD_INL_H
 #endif
 
+#include "kernels/tile_kernels.h"
 #include "kernels/tiles/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-HWY_INLINE void DifferentiateRow(float* row, float* drow, float reference, float delta) {
+HWY_INLINE void SoftmaxBackwardRow(float* row, float* drow, float running_max, float delta) {
   const DF d;
-  const VF base = hn::Set(d, reference);
+  const VF base = hn::Set(d, running_max);
   const VF mean = hn::Set(d, delta);
 #pragma GCC unroll 4
   for (Index c = 0; c < tile; c += lane_count) {
@@ -25,12 +26,11 @@ HWY_INLINE void DifferentiateRow(float* row, float* drow, float reference, float
   }
 }
 
-/// The same where the mask lets the query see; zeros in the rest of the 64 columns, whatever stood
-/// there.
-HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t word, float reference,
-                                       float delta) {
+/// The same where the mask lets the query see; zeros in the rest of the 64 columns.
+HWY_INLINE void SoftmaxBackwardMaskedRow(float* row, float* drow, std::uint64_t word,
+                                         float running_max, float delta) {
   const DF d;
-  const VF base = hn::Set(d, reference);
+  const VF base = hn::Set(d, running_max);
   const VF mean = hn::Set(d, delta);
   for (Index c = 0; c < tile; c += lane_count) {
     const Mask seen = BitsToMask(word, c);
@@ -41,15 +41,15 @@ HWY_INLINE void DifferentiateMaskedRow(float* row, float* drow, std::uint64_t wo
   }
 }
 
-inline void Differentiate(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
-                          const GradientTile& state) noexcept {
+inline void SoftmaxBackward(float* scores, float* dprobs, Index rows, const std::uint64_t* masks,
+                            const SoftmaxGradient& state) noexcept {
   for (Index r = 0; r < rows; ++r) {
     float* row = scores + r * tile;
     float* drow = dprobs + r * tile;
     if (masks == nullptr) {
-      DifferentiateRow(row, drow, state.reference[r], state.delta[r]);
+      SoftmaxBackwardRow(row, drow, state.running_max[r], state.delta[r]);
     } else {
-      DifferentiateMaskedRow(row, drow, masks[r], state.reference[r], state.delta[r]);
+      SoftmaxBackwardMaskedRow(row, drow, masks[r], state.running_max[r], state.delta[r]);
     }
   }
 }
@@ -73,6 +73,6 @@ inline void SumDiagonals(const float* dlogits, Index rows, double* diagonals) no
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

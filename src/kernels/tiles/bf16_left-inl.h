@@ -1,10 +1,9 @@
-// Left operands of bf16 products, rows as they are or transposed; and transposed results turned
-// back.
-#if defined(RAPT_PAIR_LEFT_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_LEFT_INL_H
-#undef RAPT_PAIR_LEFT_INL_H
+// Left operands of bf16 products, rows as they are or transposed; and transposed results.
+#if defined(RAPT_BF16_LEFT_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_LEFT_INL_H
+#undef RAPT_BF16_LEFT_INL_H
 #else
-#define RAPT_PAIR_LEFT_INL_H
+#define RAPT_BF16_LEFT_INL_H
 #endif
 
 #include <algorithm>
@@ -16,11 +15,11 @@
 #include "kernels/tiles/bf16_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline void PackLeft(const InputRows& rows, Index dim, Index depth, Bf16* out) noexcept {
+inline void PackBf16Strips(const InputRows& rows, Index dim, Index depth, Bf16* out) noexcept {
   const auto* data = static_cast<const Bf16*>(rows.data);
   for (Index r = 0; r < tile; ++r) {
     Bf16* to = out + r * depth;
@@ -33,7 +32,7 @@ inline void PackLeft(const InputRows& rows, Index dim, Index depth, Bf16* out) n
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// Eight rows of eight 16-bit numbers, transposed: neighbours are joined to words of 32, then 64,
+/// Transposes eight rows of eight 16-bit numbers: neighbours are joined to words of 32, then 64,
 /// then 128 bits.
 HWY_INLINE void TransposeEight(const std::uint16_t* from, Index stride, std::uint16_t* to,
                                Index to_stride) {
@@ -68,12 +67,12 @@ HWY_INLINE void TransposeEight(const std::uint16_t* from, Index stride, std::uin
 
 /// Whether none of the bf16 numbers is infinite or NaN.
 HWY_INLINE bool AllFinite(const Bf16* numbers, Index count) {
-  PairCheck<DU> check;
+  Bf16FiniteCheck<DU> check;
   for (Index i = 0; i < count; i += 2 * lane_count) check.See(LoadWords(DU(), numbers + i));
   return check.Finite();
 }
 
-inline bool PackColumns(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
+inline bool PackBf16Columns(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
   const auto* data = static_cast<const std::uint16_t*>(rows.data);
   auto* to = reinterpret_cast<std::uint16_t*>(out);
   Index whole_rows = 0, whole_columns = 0;
@@ -99,11 +98,11 @@ inline void TransposeColumns(const float* columns, Index width, float* rows) noe
     const float* four[4];
     for (Index i = 0; i < 4; ++i) four[i] = columns + (c + i) * tile;
     const NoFactor ones[4];
-    TurnFour(four, ones, 0, tile, rows + c, width, ignored);
+    TransposeFour(four, ones, 0, tile, rows + c, width, ignored);
   }
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,10 +1,10 @@
 // Products of bf16 operands: one block of 16 rows by up to 64 columns, on three engines, and the
 // products over tiles made of it.
-#if defined(RAPT_PAIR_PRODUCT_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_PRODUCT_INL_H
-#undef RAPT_PAIR_PRODUCT_INL_H
+#if defined(RAPT_BF16_MATMUL_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_MATMUL_INL_H
+#undef RAPT_BF16_MATMUL_INL_H
 #else
-#define RAPT_PAIR_PRODUCT_INL_H
+#define RAPT_BF16_MATMUL_INL_H
 #endif
 
 #include "kernels/bf16_kernels.h"
@@ -12,24 +12,24 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using DU = hn::RebindToUnsigned<DF>;
 using VU = hn::Vec<DU>;
 
-/// C[16][columns] = or += A B: A's rows lie `a_stride` numbers apart, B's pairs of rows `b_stride`.
-struct PairBlock {
+/// C[16][columns] = or += A B: A's rows are `a_stride` numbers apart, B's rows of words `b_stride`.
+struct Bf16Block {
   const Bf16* a;
   Index a_stride;
   const Bf16* b;
   Index b_stride;
-  Index pairs;  // half the depth, a multiple of 16
+  Index half_depth;  // a multiple of 16
   float* c;
   Index c_stride;
   Index columns;            // a multiple of 16, at most 64
-  Index rows = block_rows;  // that are wanted: others may be left out
+  Index rows = block_rows;  // of the result; others may be left out
 };
 
 /// The two numbers of each word.
@@ -38,8 +38,8 @@ HWY_INLINE VF HighNumbers(VU words) {
   return hn::BitCast(DF(), hn::And(words, hn::Set(DU(), 0xFFFF0000u)));
 }
 
-/// The upper halves of two vectors side by side, those of the first in the low halves.
-HWY_INLINE VU JoinedPairs(VU low, VU high) {
+/// The upper halves of two vectors in one, those of the first in the low halves.
+HWY_INLINE VU JoinedHalves(VU low, VU high) {
 #if HWY_TARGET == HWY_AVX3
   // One shuffle that leaves every other half alone, instead of a shift and a blend.
   const __m512i upper_half = _mm512_set4_epi32(0x0F0E, 0x0B0A, 0x0706, 0x0302);
@@ -49,17 +49,17 @@ HWY_INLINE VU JoinedPairs(VU low, VU high) {
 #endif
 }
 
-/// Two vectors rounded to bf16, the first in the low halves. Halfway cases go away from zero. A NaN
-/// whose upper bits are all ones would wrap: such ones are replaced where numbers of the caller
-/// other than bf16 come in.
-HWY_INLINE VU RoundedPairs(VF low, VF high) {
+/// Two vectors rounded to bf16, the first in the low halves. Ties go away from zero. A NaN whose
+/// upper bits are all ones would wrap: those are replaced where the caller's numbers of other types
+/// are packed.
+HWY_INLINE VU RoundedBf16(VF low, VF high) {
   const DU d;
   const VU half = hn::Set(d, 0x8000u);
-  return JoinedPairs(hn::Add(hn::BitCast(d, low), half), hn::Add(hn::BitCast(d, high), half));
+  return JoinedHalves(hn::Add(hn::BitCast(d, low), half), hn::Add(hn::BitCast(d, high), half));
 }
 
-/// Highway's own instructions: runs anywhere, and is how the rest of this code is tested.
-struct PortablePairs {
+/// Highway's own instructions: runs anywhere, and tests the rest of this code.
+struct PortableBf16 {
   static constexpr const char* name = "portable";
   static constexpr Index panel = tile;  // columns that a matrix is packed in
   static void Begin() noexcept {}
@@ -84,7 +84,7 @@ struct PortablePairs {
   }
 
   template <Store store>
-  static HWY_INLINE void Multiply(const PairBlock& x) {
+  static HWY_INLINE void Multiply(const Bf16Block& x) {
     constexpr int rows = 2;
     constexpr int vectors = lane_count == 16 ? 1 : 2;
     const DF d;
@@ -98,7 +98,7 @@ struct PortablePairs {
                                             : hn::Zero(d);
           }
         }
-        for (Index k = 0; k < x.pairs; ++k)
+        for (Index k = 0; k < x.half_depth; ++k)
           Step(x.a + r * x.a_stride + 2 * k, x.a_stride, x.b + k * x.b_stride + 2 * column, acc);
         for (int i = 0; i < rows; ++i) {
           for (int v = 0; v < vectors; ++v)
@@ -115,20 +115,20 @@ struct PortablePairs {
 
 /// Sixteen sums of two products each; assembly because Highway's AVX-512 target does not include
 /// the extension.
-HWY_INLINE VF AddPairProducts(VF sum, VU words, VU factors) {
+HWY_INLINE VF AddBf16Products(VF sum, VU words, VU factors) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(words.raw), "v"(factors.raw));
   return sum;
 }
 
 /// The products of AVX512-BF16. On Intel's cores they are half as fast as f32 multiply-adds.
-struct VectorPairs {
+struct Avx512Bf16 {
   static constexpr const char* name = "AVX512-BF16";
   static constexpr Index panel = 48;  // with eight rows 24 sums, as many as there are registers for
   static void Begin() noexcept {}
   static void End() noexcept {}
 
   template <Store store, int vectors, int rows>
-  static HWY_INLINE void Rows(const PairBlock& x, Index r) {
+  static HWY_INLINE void Rows(const Bf16Block& x, Index r) {
     const DF d;
     VF acc[rows][vectors];
     float* c = x.c + r * x.c_stride;
@@ -140,7 +140,7 @@ struct VectorPairs {
             store == Store::add ? hn::LoadU(d, c + i * x.c_stride + v * lane_count) : hn::Zero(d);
     }
     const auto* a = reinterpret_cast<const std::uint32_t*>(x.a + r * x.a_stride);
-    for (Index k = 0; k < x.pairs; ++k) {
+    for (Index k = 0; k < x.half_depth; ++k) {
       const auto* words = reinterpret_cast<const std::uint32_t*>(x.b + k * x.b_stride);
       VU right[vectors];
 #pragma GCC unroll 4
@@ -149,7 +149,7 @@ struct VectorPairs {
       for (int i = 0; i < rows; ++i) {
         const VU left = hn::Set(DU(), a[i * x.a_stride / 2 + k]);
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) acc[i][v] = AddPairProducts(acc[i][v], right[v], left);
+        for (int v = 0; v < vectors; ++v) acc[i][v] = AddBf16Products(acc[i][v], right[v], left);
       }
     }
 #pragma GCC unroll 8
@@ -160,9 +160,9 @@ struct VectorPairs {
     }
   }
 
-  /// As many rows at a time as there are registers for; few rows cost what they are.
+  /// As many rows at a time as there are registers for; fewer rows cost less.
   template <Store store, int vectors>
-  static HWY_INLINE void AllRows(const PairBlock& x) {
+  static HWY_INLINE void AllRows(const Bf16Block& x) {
     constexpr int most = vectors == 4 ? 4 : 8;
     Index r = 0;
     for (; r + most / 2 < x.rows; r += most) Rows<store, vectors, most>(x, r);
@@ -172,7 +172,7 @@ struct VectorPairs {
   }
 
   template <Store store>
-  static HWY_INLINE void Multiply(const PairBlock& x) {
+  static HWY_INLINE void Multiply(const Bf16Block& x) {
     switch (x.columns / lane_count) {
       case 1:
         return AllRows<store, 1>(x);
@@ -189,14 +189,14 @@ struct VectorPairs {
 };
 
 /// The tile unit: four sums, one left and three right operands fill its registers.
-struct TilePairs {
+struct AmxBf16 {
   static constexpr const char* name = "AMX";
   static constexpr Index panel = tile;
   static void Begin() noexcept { Tiles::configure(); }
   static void End() noexcept { Tiles::release(); }
 
   template <Store store, int column_tiles, int t = 0>
-  static HWY_INLINE void Open(const PairBlock& x) {
+  static HWY_INLINE void Open(const Bf16Block& x) {
     if constexpr (t < column_tiles) {
       if constexpr (store == Store::add) {
         Tiles::load<t>(x.c + t * 16, x.c_stride * 4);
@@ -215,7 +215,7 @@ struct TilePairs {
     }
   }
   template <int column_tiles, int t = 0>
-  static HWY_INLINE void Close(const PairBlock& x) {
+  static HWY_INLINE void Close(const Bf16Block& x) {
     if constexpr (t < column_tiles) {
       Tiles::store<t>(x.c + t * 16, x.c_stride * 4);
       Close<column_tiles, t + 1>(x);
@@ -223,9 +223,9 @@ struct TilePairs {
   }
 
   template <Store store, int column_tiles>
-  static HWY_INLINE void MultiplyTiles(const PairBlock& x) {
+  static HWY_INLINE void MultiplyTiles(const Bf16Block& x) {
     Open<store, column_tiles>(x);
-    for (Index k = 0; k < x.pairs; k += 16) {
+    for (Index k = 0; k < x.half_depth; k += 16) {
       Tiles::load<4>(x.a + 2 * k, x.a_stride * 2);
       Step<column_tiles>(x.b + k * x.b_stride, x.b_stride * 2);
     }
@@ -233,7 +233,7 @@ struct TilePairs {
   }
 
   template <Store store>
-  static HWY_INLINE void Multiply(const PairBlock& x) {
+  static HWY_INLINE void Multiply(const Bf16Block& x) {
     switch (x.columns / 16) {
       case 1:
         return MultiplyTiles<store, 1>(x);
@@ -264,13 +264,13 @@ HWY_INLINE Clip BlockClip(const Clip* clips, Index row) {
 
 /// scores[16][64] of a block of rows inside the clip.
 template <class Engine>
-HWY_INLINE void ScoreBlock(const Bf16* left, Index depth, const Bf16* pairs, Clip clip,
+HWY_INLINE void ScoreBlock(const Bf16* left, Index depth, const Bf16* panels, Clip clip,
                            float* scores) {
   Engine::template Multiply<Store::set>({.a = left,
                                          .a_stride = depth,
-                                         .b = pairs + 2 * clip.begin,
+                                         .b = panels + 2 * clip.begin,
                                          .b_stride = 2 * tile,
-                                         .pairs = depth / 2,
+                                         .half_depth = depth / 2,
                                          .c = scores + clip.begin,
                                          .c_stride = tile,
                                          .columns = clip.end - clip.begin});
@@ -278,14 +278,14 @@ HWY_INLINE void ScoreBlock(const Bf16* left, Index depth, const Bf16* pairs, Cli
 
 /// out[16][width] += left[16][64 in the clip] · rows
 template <class Engine>
-HWY_INLINE void GatherBlock(const Bf16* left, const Bf16* row_pairs, Index width, Clip clip,
-                            float* out) {
+HWY_INLINE void AccumulateBlock(const Bf16* left, const Bf16* right_rows, Index width, Clip clip,
+                                float* out) {
   for (Index column = 0; column < width; column += tile) {
     Engine::template Multiply<Store::add>({.a = left + clip.begin,
                                            .a_stride = tile,
-                                           .b = row_pairs + clip.begin * width + 2 * column,
+                                           .b = right_rows + clip.begin * width + 2 * column,
                                            .b_stride = 2 * width,
-                                           .pairs = (clip.end - clip.begin) / 2,
+                                           .half_depth = (clip.end - clip.begin) / 2,
                                            .c = out + column,
                                            .c_stride = width,
                                            .columns = std::min(tile, width - column)});
@@ -293,32 +293,33 @@ HWY_INLINE void GatherBlock(const Bf16* left, const Bf16* row_pairs, Index width
 }
 
 template <class Engine>
-inline void PairScores(const Bf16* left, Index depth, const Bf16* pairs, Index rows,
+inline void Bf16Scores(const Bf16* left, Index depth, const Bf16* panels, Index rows,
                        const Clip* clips, float* scores) noexcept {
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
-    if (clip.end > 0) ScoreBlock<Engine>(left + r * depth, depth, pairs, clip, scores + r * tile);
+    if (clip.end > 0) ScoreBlock<Engine>(left + r * depth, depth, panels, clip, scores + r * tile);
   }
 }
 
 template <class Engine>
-inline void PairGather(const Bf16* left, const Bf16* row_pairs, Index width, Index rows,
-                       const Clip* clips, float* out) noexcept {
+inline void Bf16AccumulateValues(const Bf16* left, const Bf16* right_rows, Index width, Index rows,
+                                 const Clip* clips, float* out) noexcept {
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
-    if (clip.end > 0) GatherBlock<Engine>(left + r * tile, row_pairs, width, clip, out + r * width);
+    if (clip.end > 0)
+      AccumulateBlock<Engine>(left + r * tile, right_rows, width, clip, out + r * width);
   }
 }
 
 template <class Engine>
-inline void PairGatherColumns(const Bf16* columns, const Bf16* natural_pairs, Index width,
-                              float* out) noexcept {
+inline void Bf16AccumulateTransposed(const Bf16* columns, const Bf16* interleaved, Index width,
+                                     float* out) noexcept {
   for (Index r = 0; r < width; r += block_rows) {
     Engine::template Multiply<Store::add>({.a = columns + r * tile,
                                            .a_stride = tile,
-                                           .b = natural_pairs,
+                                           .b = interleaved,
                                            .b_stride = 2 * tile,
-                                           .pairs = tile / 2,
+                                           .half_depth = tile / 2,
                                            .c = out + r * tile,
                                            .c_stride = tile,
                                            .columns = tile});
@@ -326,6 +327,6 @@ inline void PairGatherColumns(const Bf16* columns, const Bf16* natural_pairs, In
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

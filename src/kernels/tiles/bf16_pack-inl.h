@@ -1,16 +1,15 @@
-// Two bf16 numbers side by side in a 32-bit word: the layout of bf16 tiles, the same on every
-// instruction set. Tile products of bf16 sum over such pairs, and a shift and a mask make two f32
-// vectors of a vector of words.
+// The layout of bf16 tiles, the same on every instruction set: two numbers in a 32-bit word. Tile
+// products of bf16 sum over both, and a shift and a mask make two f32 vectors of a vector of words.
 //
-//   keys    [pairs][64] words: (c / 2, slot) holds k[slot][c] for an even c and its odd neighbour
-//   values  [2][16][width] words: (g, i, c) holds v[32 g + i][c] and v[32 g + 16 + i][c]
+//   panels  [depth / 2][64] words: (c / 2, slot) holds k[slot][c] for an even c and for c + 1
+//   rows    [2][16][width] words: (g, i, c) holds v[32 g + i][c] and v[32 g + 16 + i][c]
 //
-// The first of a pair lies in the lower half. What lies beyond the rows and columns given is 0.
-#if defined(RAPT_PAIR_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_PACK_INL_H
-#undef RAPT_PAIR_PACK_INL_H
+// The first number is in the lower half. What is beyond the rows and columns given is 0.
+#if defined(RAPT_BF16_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_PACK_INL_H
+#undef RAPT_BF16_PACK_INL_H
 #else
-#define RAPT_PAIR_PACK_INL_H
+#define RAPT_BF16_PACK_INL_H
 #endif
 
 #include <cstring>
@@ -20,16 +19,16 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Remembers whether any half of a word had the exponent of infinity and NaN.
 template <class D32>
-struct PairCheck {
+struct Bf16FiniteCheck {
   hn::Vec<D32> special;
   std::uint32_t rest;
-  HWY_INLINE PairCheck() : special(hn::Zero(D32())), rest(0) {}
+  HWY_INLINE Bf16FiniteCheck() : special(hn::Zero(D32())), rest(0) {}
   HWY_INLINE void See(hn::Vec<D32> words) {
     const D32 d;
     // The sum carries into a half's topmost bit, and no further.
@@ -73,13 +72,13 @@ HWY_INLINE void StoreWords(hn::Vec<D32> words, [[maybe_unused]] D32 d, Bf16* out
 #endif
 }
 
-/// The first numbers of the pairs, and the second.
+/// The first numbers of the words, and the second.
 template <class D>
-HWY_INLINE hn::Vec<D> FirstOfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> words) {
+HWY_INLINE hn::Vec<D> LowerBf16(D d, hn::Vec<hn::RebindToUnsigned<D>> words) {
   return hn::BitCast(d, hn::ShiftLeft<16>(words));
 }
 template <class D>
-HWY_INLINE hn::Vec<D> SecondOfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> words) {
+HWY_INLINE hn::Vec<D> UpperBf16(D d, hn::Vec<hn::RebindToUnsigned<D>> words) {
   return hn::BitCast(d, hn::And(words, hn::Set(hn::RebindToUnsigned<D>(), 0xFFFF0000u)));
 }
 
@@ -96,26 +95,26 @@ HWY_INLINE auto LoadUpperHalves(D d, const Bf16* from) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Eight numbers of a row as four pairs.
+/// Eight numbers of a row as four words.
 template <class D32, class T>
-HWY_INLINE hn::Vec<D32> LoadPairs(D32 d, const T* from) {
+HWY_INLINE hn::Vec<D32> LoadBf16Words(D32 d, const T* from) {
   const hn::RebindToFloat<D32> df;
   const auto low = LoadUpperHalves(df, from);
   const auto high = LoadUpperHalves(df, from + 4);
   return hn::Or(hn::ShiftRight<16>(hn::ConcatEven(d, high, low)), hn::ConcatOdd(d, high, low));
 }
 template <class D32>
-HWY_INLINE hn::Vec<D32> LoadPairs(D32 d, const Bf16* from) {
+HWY_INLINE hn::Vec<D32> LoadBf16Words(D32 d, const Bf16* from) {
   return LoadWords(d, from);
 }
 #endif
 
 using D4Words = hn::CappedTag<std::uint32_t, 4>;
 
-/// Pairs of four rows, `out` pointing at the first row's slot.
+/// Words of four rows, `out` pointing at the first row's slot.
 template <class T>
-HWY_INLINE void TransposeFourPairs(const T* const (&rows)[4], Index dim, Bf16* out,
-                                   PairCheck<D4Words>& check) {
+HWY_INLINE void TransposeFourBf16Rows(const T* const (&rows)[4], Index dim, Bf16* out,
+                                      Bf16FiniteCheck<D4Words>& check) {
   constexpr Index step = 2 * tile;
   Index c = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -124,7 +123,7 @@ HWY_INLINE void TransposeFourPairs(const T* const (&rows)[4], Index dim, Bf16* o
   for (; c + 8 <= dim; c += 8) {
     hn::Vec<D4Words> r[4];
     for (int i = 0; i < 4; ++i) {
-      r[i] = LoadPairs(d, rows[i] + c);
+      r[i] = LoadBf16Words(d, rows[i] + c);
       check.See(r[i]);
     }
     const auto low01 = hn::BitCast(d2, hn::InterleaveLower(d, r[0], r[1]));
@@ -148,25 +147,25 @@ HWY_INLINE void TransposeFourPairs(const T* const (&rows)[4], Index dim, Bf16* o
   }
 }
 
-/// Sets slots [from, 64) of the pairs [first, end) to 0.
+/// Sets slots [from, 64) of the words [first, end) to 0.
 HWY_INLINE void ClearSlots(Bf16* out, Index first, Index end, Index from) {
   for (Index p = first; p < end; ++p)
     std::memset(static_cast<void*>(out + (p * tile + from) * 2), 0,
                 static_cast<std::size_t>(tile - from) * 2 * sizeof(Bf16));
 }
 
-inline bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* out) noexcept {
+inline bool PackBf16Panels(const InputRows& rows, Index dim, Index half_depth, Bf16* out) noexcept {
   const Index used = (dim + 1) / 2;
-  ClearSlots(out, used, pairs, 0);
+  ClearSlots(out, used, half_depth, 0);
   if (rows.count == 0) {
     ClearSlots(out, 0, used, 0);
     return true;
   }
   return Dispatch(rows.data, rows.type, [&]<class Number>(const Number* data) {
-    PairCheck<D4Words> check;
+    Bf16FiniteCheck<D4Words> check;
     for (Index slot = 0; slot < rows.count; slot += 4) {
       const SomeRows<Number, NoFactor, 4> four(data, rows, slot, nullptr);
-      TransposeFourPairs(four.rows, dim, out + 2 * slot, check);
+      TransposeFourBf16Rows(four.rows, dim, out + 2 * slot, check);
     }
     if (rows.count < tile) ClearSlots(out, 0, used, rows.count);
     return check.Finite();
@@ -175,11 +174,11 @@ inline bool PackKeyPairs(const InputRows& rows, Index dim, Index pairs, Bf16* ou
 
 using DWords = hn::RebindToUnsigned<DF>;
 
-/// Pairs of two rows of `dim` numbers and zeros up to `width`. A null row is one of zeros; the
-/// second can be so alone, the first not.
+/// Words of two rows of `dim` numbers and zeros up to `width`. A null row is one of zeros; where
+/// the first is null, so is the second.
 template <class T>
 HWY_INLINE void InterleaveRows(const T* first, const T* second, Index dim, Index width, Bf16* out,
-                               PairCheck<DWords>& check) {
+                               Bf16FiniteCheck<DWords>& check) {
   const DF d;
   const DWords dw;
   if (first == nullptr) dim = 0;
@@ -200,52 +199,52 @@ HWY_INLINE void InterleaveRows(const T* first, const T* second, Index dim, Index
               static_cast<std::size_t>(width - dim) * 2 * sizeof(Bf16));
 }
 
-inline bool PackValuePairs(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
+inline bool PackBf16Rows(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {
   return Dispatch(rows.data, rows.type, [&](const auto* data) {
     const auto row = [&](Index slot) {
       return slot < rows.count ? data + slot * rows.stride : nullptr;
     };
-    PairCheck<DWords> check;
-    for (Index i = 0; i < pair_rows; ++i)
-      InterleaveRows(row(first_slot_of_pair(i)), row(first_slot_of_pair(i) + word_gap), dim, width,
+    Bf16FiniteCheck<DWords> check;
+    for (Index i = 0; i < bf16_word_rows; ++i)
+      InterleaveRows(row(first_slot_of_word(i)), row(first_slot_of_word(i) + word_gap), dim, width,
                      out + 2 * i * width, check);
     return check.Finite();
   });
 }
 
-inline void UnpackKeyPairs(const Bf16* pairs, Index dim, float* panels) noexcept {
+inline void UnpackBf16Panels(const Bf16* stored, Index dim, float* panels) noexcept {
   const DF d;
   for (Index first = 0; first < tile; first += panel_columns) {
     const Index width = std::min(panel_columns, tile - first);
     for (Index c = 0; c < dim; c += 2) {
       for (Index i = 0; i < width; i += lane_count) {
-        const auto words = LoadWords(DWords(), pairs + (c / 2 * tile + first + i) * 2);
+        const auto words = LoadWords(DWords(), stored + (c / 2 * tile + first + i) * 2);
         float* to = panels + first * dim + c * width + i;
-        hn::StoreU(FirstOfPairs(d, words), d, to);
-        if (c + 1 < dim) hn::StoreU(SecondOfPairs(d, words), d, to + width);
+        hn::StoreU(LowerBf16(d, words), d, to);
+        if (c + 1 < dim) hn::StoreU(UpperBf16(d, words), d, to + width);
       }
     }
   }
 }
 
-inline void UnpackValuePairs(const Bf16* pairs, Index pair_width, Index width,
-                             float* rows) noexcept {
+inline void UnpackBf16Rows(const Bf16* stored, Index stored_width, Index width,
+                           float* rows) noexcept {
   const DF d;
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
-    for (Index i = 0; i < pair_rows; ++i) {
-      const Index slot = first_slot_of_pair(i);
+    for (Index i = 0; i < bf16_word_rows; ++i) {
+      const Index slot = first_slot_of_word(i);
       for (Index c = 0; c < columns; c += lane_count) {
-        const auto words = LoadWords(DWords(), pairs + (i * pair_width + first + c) * 2);
+        const auto words = LoadWords(DWords(), stored + (i * stored_width + first + c) * 2);
         float* to = rows + first * tile + slot * columns + c;
-        hn::StoreU(FirstOfPairs(d, words), d, to);
-        hn::StoreU(SecondOfPairs(d, words), d, to + word_gap * columns);
+        hn::StoreU(LowerBf16(d, words), d, to);
+        hn::StoreU(UpperBf16(d, words), d, to + word_gap * columns);
       }
     }
   }
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

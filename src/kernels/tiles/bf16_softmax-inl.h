@@ -1,12 +1,12 @@
-// The running softmax over bf16 probabilities. Rounding them costs up to 2^-8, so exp2 need not be
+// The online softmax over bf16 probabilities. Rounding them costs up to 2^-8, so exp2 need not be
 // better than 1e-4: half the polynomial.
 // The sums are those of the rounded numbers, so that rounding up or down cancels between numerator
 // and denominator.
-#if defined(RAPT_PAIR_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PAIR_SOFTMAX_INL_H
-#undef RAPT_PAIR_SOFTMAX_INL_H
+#if defined(RAPT_BF16_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_BF16_SOFTMAX_INL_H
+#undef RAPT_BF16_SOFTMAX_INL_H
 #else
-#define RAPT_PAIR_SOFTMAX_INL_H
+#define RAPT_BF16_SOFTMAX_INL_H
 #endif
 
 #include <cmath>
@@ -16,7 +16,7 @@
 #include "kernels/tiles/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -104,14 +104,14 @@ HWY_INLINE void RoundedExp2Each(VF (&x)[n]) {
 }
 #endif
 
-/// Sixteen rows of a tile and what becomes of them. Columns count in groups of 32, whose two halves
-/// are the two numbers of sixteen pairs.
+/// Sixteen rows of a tile and their results. Columns are in groups of 32, whose two halves are the
+/// two numbers of sixteen words.
 struct SoftmaxBlock {
   float* scores;               // [16][64]
   Bf16* probabilities;         // [16][64]
-  const std::uint64_t* masks;  // [16], null: all pairs are visible
+  const std::uint64_t* masks;  // [16], null: every key is visible
   float* factors;              // [16]
-  float* reference;            // [16]
+  float* running_max;          // [16]
   float* lane_sums;            // [16][max_lanes]
   Index first, rows;           // in the tile
   Clip clip;                   // columns, in multiples of 32
@@ -138,7 +138,7 @@ HWY_INLINE VF LargestLogits(const SoftmaxBlock& block, Index r, Clip clip) {
 /// exp2 of 32 columns, rounded, and their sum.
 template <bool masked>
 HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF factor, VF base) {
-  constexpr int vectors = lane_count == 16 ? 1 : 2;  // pairs of vectors that go together
+  constexpr int vectors = lane_count == 16 ? 1 : 2;  // of each half, computed together
   const DU d;
   Bf16* to = block.probabilities + r * tile + column;
   VF sum = hn::Zero(DF());
@@ -154,8 +154,8 @@ HWY_INLINE VF RoundedGroup(const SoftmaxBlock& block, Index r, Index column, VF 
     RoundedExp2Each(p);
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      const VU pairs = JoinedPairs(hn::BitCast(d, p[2 * v]), hn::BitCast(d, p[2 * v + 1]));
-      StoreWords(pairs, d, to + 2 * (i + v * lane_count));
+      const VU words = JoinedHalves(hn::BitCast(d, p[2 * v]), hn::BitCast(d, p[2 * v + 1]));
+      StoreWords(words, d, to + 2 * (i + v * lane_count));
     }
     const VF both = TreeSum(p);
     sum = i == 0 ? both : hn::Add(sum, both);
@@ -169,21 +169,21 @@ HWY_INLINE VF RoundedRow(const SoftmaxBlock& block, Index r, Clip clip) {
   const DF d;
   const VF factor = hn::Set(d, block.factors[r]);
   const VF base =
-      hn::Max(hn::Set(d, block.reference[r]), hn::Set(d, -std::numeric_limits<float>::max()));
+      hn::Max(hn::Set(d, block.running_max[r]), hn::Set(d, -std::numeric_limits<float>::max()));
   VF sum = RoundedGroup<masked>(block, r, clip.begin, factor, base);
   if (clip.end - clip.begin > 32)
     sum = hn::Add(sum, RoundedGroup<masked>(block, r, clip.begin + 32, factor, base));
   return sum;
 }
 
-/// A fused multiply-add gives the largest logit's distance from the reference, its rounded self, as
-/// what was rounded off: nothing if logits are small, but infinitely much if they are large. Rows
-/// of such a reference are multiplied first.
-inline constexpr float large_reference = 1024;
+/// A fused multiply-add gives the largest logit's distance from the running max, which is that
+/// logit rounded, as what was rounded off: next to nothing for small logits, but without limit for
+/// large ones. Rows of a large running max are multiplied first.
+inline constexpr float large_max = 1024;
 
 HWY_INLINE void ScaleIfLarge(const SoftmaxBlock& block, Index r, Clip clip) {
   const DF d;
-  if (!(std::fabs(block.reference[r]) >= large_reference) || block.factors[r] == 1) return;
+  if (!(std::fabs(block.running_max[r]) >= large_max) || block.factors[r] == 1) return;
   const VF factor = hn::Set(d, block.factors[r]);
   for (Index c = clip.begin; c < clip.end; c += lane_count) {
     float* z = block.scores + r * tile + c;
@@ -196,55 +196,56 @@ HWY_INLINE void ScaleLargeRows(const SoftmaxBlock& block, Clip clip) {
   const DF d;
   Mask large = hn::Gt(hn::Zero(d), hn::Zero(d));
   for (Index r = 0; r < block_rows; r += lane_count)
-    large = hn::Or(large,
-                   hn::Ge(hn::Abs(hn::LoadU(d, block.reference + r)), hn::Set(d, large_reference)));
+    large =
+        hn::Or(large, hn::Ge(hn::Abs(hn::LoadU(d, block.running_max + r)), hn::Set(d, large_max)));
   if (HWY_LIKELY(hn::AllFalse(d, large))) return;
   for (Index r = 0; r < block.rows; ++r) ScaleIfLarge(block, r, clip);
 }
 
 template <bool masked>
-HWY_NOINLINE void TakeReference(const SoftmaxBlock& block, Index r, Clip clip, SoftmaxTile& state) {
+HWY_NOINLINE void UpdateRowMax(const SoftmaxBlock& block, Index r, Clip clip, SoftmaxTile& state) {
   const float most = hn::GetLane(hn::MaxOfLanes(DF(), LargestLogits<masked>(block, r, clip)));
-  if (most > block.reference[r]) Rescale(state, block.first + r, most);
+  if (most > block.running_max[r]) Rescale(state, block.first + r, most);
   ScaleIfLarge(block, r, clip);
 }
 
-/// Where rows have none yet: nothing was measured from one, so that nothing is rescaled.
+/// The first running max of rows that have none: nothing was measured from it, so nothing is
+/// rescaled.
 template <bool masked>
-HWY_INLINE void TakeFirstReferences(const SoftmaxBlock& block, Clip clip) {
+HWY_INLINE void SetFirstMax(const SoftmaxBlock& block, Clip clip) {
   const DF d;
   Mask none = hn::Gt(hn::Zero(d), hn::Zero(d));
   for (Index r = 0; r < block_rows; r += lane_count)
-    none = hn::Or(none, hn::Eq(hn::LoadU(d, block.reference + r), hn::Set(d, minus_infinity)));
+    none = hn::Or(none, hn::Eq(hn::LoadU(d, block.running_max + r), hn::Set(d, minus_infinity)));
   if (HWY_LIKELY(hn::AllFalse(d, none))) return;
   for (Index r = 0; r < block.rows; ++r) {
-    if (block.reference[r] != minus_infinity) continue;
+    if (block.running_max[r] != minus_infinity) continue;
     const float most = hn::GetLane(hn::MaxOfLanes(d, LargestLogits<masked>(block, r, clip)));
-    if (most > minus_infinity) block.reference[r] = most;
+    if (most > minus_infinity) block.running_max[r] = most;
   }
 }
 
-/// One sweep: that a maximum outgrew its reference shows in the sum, and only then a row is looked
-/// at again. `clip` is the block's, as a constant where it is one.
+/// One sweep: a maximum that outgrew the running max shows in the sum, and only then a row is read
+/// again. `clip` is the block's, as a constant where it is one.
 template <bool masked>
 HWY_INLINE void SoftmaxRows(const SoftmaxBlock& block, Clip clip, SoftmaxTile& state) {
   const DF d;
   const VF limit = hn::Set(d, 256.0f);
   static_assert(slack == 8);
-  TakeFirstReferences<masked>(block, clip);
+  SetFirstMax<masked>(block, clip);
   ScaleLargeRows(block, clip);
   for (Index r = 0; r < block.rows; ++r) {
     float* lane_sums = block.lane_sums + r * max_lanes;
     VF sum = RoundedRow<masked>(block, r, clip);
     if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(sum, limit)))) {  // NaN, too
-      TakeReference<masked>(block, r, clip, state);
+      UpdateRowMax<masked>(block, r, clip, state);
       sum = RoundedRow<masked>(block, r, clip);
     }
     hn::StoreU(hn::Add(hn::LoadU(d, lane_sums), sum), d, lane_sums);
   }
 }
 
-HWY_INLINE void AbsorbPairBlock(const SoftmaxBlock& block, SoftmaxTile& state) {
+HWY_INLINE void SoftmaxBf16Block(const SoftmaxBlock& block, SoftmaxTile& state) {
   if (block.masks == nullptr) {
     SoftmaxRows<false>(block, whole_row, state);
   } else {
@@ -255,38 +256,39 @@ HWY_INLINE void AbsorbPairBlock(const SoftmaxBlock& block, SoftmaxTile& state) {
 /// Rows of a tile from `first` on.
 struct RowsOfTile {
   Index first, rows;           // rows of the tile in all
-  const std::uint64_t* masks;  // [64], null: all pairs are visible
+  const std::uint64_t* masks;  // [64], null: every key is visible
   const float* factors;        // [64], null: 1
   Clip clip;
 };
 
-HWY_INLINE void AbsorbPairRows(const RowsOfTile& rows, float* scores, SoftmaxTile& state,
-                               Bf16* probabilities) {
+HWY_INLINE void SoftmaxBf16Rows(const RowsOfTile& rows, float* scores, SoftmaxTile& state,
+                                Bf16* probabilities) {
   const DF d;
   alignas(64) float factors[block_rows];
   for (Index r = 0; r < block_rows; r += lane_count)
     hn::Store(
         rows.factors == nullptr ? hn::Set(d, 1.0f) : hn::LoadU(d, rows.factors + rows.first + r), d,
         factors + r);
-  AbsorbPairBlock({.scores = scores,
-                   .probabilities = probabilities,
-                   .masks = rows.masks == nullptr ? nullptr : rows.masks + rows.first,
-                   .factors = factors,
-                   .reference = state.reference + rows.first,
-                   .lane_sums = state.lane_sums + rows.first * max_lanes,
-                   .first = rows.first,
-                   .rows = std::min(rows.rows - rows.first, block_rows),
-                   .clip = rows.clip},
-                  state);
+  SoftmaxBf16Block({.scores = scores,
+                    .probabilities = probabilities,
+                    .masks = rows.masks == nullptr ? nullptr : rows.masks + rows.first,
+                    .factors = factors,
+                    .running_max = state.running_max + rows.first,
+                    .lane_sums = state.lane_sums + rows.first * max_lanes,
+                    .first = rows.first,
+                    .rows = std::min(rows.rows - rows.first, block_rows),
+                    .clip = rows.clip},
+                   state);
 }
 
-inline void AbsorbPairs(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-                        const float* factors, SoftmaxTile& state, Bf16* probabilities) noexcept {
+inline void Bf16OnlineSoftmax(float* scores, Index rows, const Clip* clips,
+                              const std::uint64_t* masks, const float* factors, SoftmaxTile& state,
+                              Bf16* probabilities) noexcept {
   for (Index r = 0; r < rows; r += block_rows) {
     const Clip clip = BlockClip(clips, r);
     if (clip.end > 0)
-      AbsorbPairRows({r, rows, masks, factors, clip}, scores + r * tile, state,
-                     probabilities + r * tile);
+      SoftmaxBf16Rows({r, rows, masks, factors, clip}, scores + r * tile, state,
+                      probabilities + r * tile);
   }
 }
 
@@ -299,21 +301,21 @@ HWY_INLINE Clip VisibleColumns(const std::uint64_t* masks, Index row) {
   return {(any & 0xFFFFFFFFu) != 0 ? 0 : tile / 2, any >> 32 != 0 ? tile : tile / 2};
 }
 
-/// Sixteen rows at a time: the tile unit falls asleep when the softmax of more rows comes between
-/// two products, and takes as long as such a softmax to wake up. The scores of the next rows are
-/// multiplied before the softmax of these: it need not wait until products are through and stored.
+/// Sixteen rows at a time: AMX powers down when the softmax of more rows comes between two
+/// products, and takes as long as such a softmax to wake up. The scores of the next rows are
+/// multiplied before the softmax of these, which then need not wait for the products.
 template <class Engine>
-inline void VisitPairs(const PairVisit& visit, SoftmaxTile& state) noexcept {
+inline void Bf16Forward(const Bf16ForwardTile& visit, SoftmaxTile& state) noexcept {
   constexpr Index block_scores = block_rows * tile;
-  Index waiting = -1;  // rows whose scores are there
+  Index waiting = -1;  // rows whose scores are computed
   Clip waiting_clip{};
-  float* scores = visit.scores;  // two blocks take turns
+  float* scores = visit.scores;  // two blocks alternate
   float* other_scores = visit.scores + block_scores;
   const auto absorb = [&] {
-    AbsorbPairRows({waiting, visit.rows, visit.masks, visit.factors, waiting_clip}, other_scores,
-                   state, visit.probabilities);
-    GatherBlock<Engine>(visit.probabilities, visit.values, state.width, waiting_clip,
-                        state.out + waiting * state.width);
+    SoftmaxBf16Rows({waiting, visit.rows, visit.masks, visit.factors, waiting_clip}, other_scores,
+                    state, visit.probabilities);
+    AccumulateBlock<Engine>(visit.probabilities, visit.values, state.width, waiting_clip,
+                            state.out + waiting * state.width);
   };
   for (Index r = 0; r < visit.rows; r += block_rows) {
     const Clip clip = VisibleColumns(visit.masks, r);
@@ -339,7 +341,7 @@ inline void ScaleRows(float* scores, Index rows, const Clip* clips, const float*
   }
 }
 
-inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexcept {
+inline void ZeroDropped(const float* kept, Index rows, Bf16* probabilities) noexcept {
   const DF d;
   for (Index r = 0; r < rows; ++r) {
     for (Index first = 0; first < tile; first += 32) {
@@ -357,13 +359,13 @@ inline void ErasePairs(const float* kept, Index rows, Bf16* probabilities) noexc
   }
 }
 
-inline void PackNumbers(const float* numbers, Index rows, Bf16* left) noexcept {
+inline void PackBf16Scores(const float* numbers, Index rows, Bf16* left) noexcept {
   const DF d;
   for (Index r = 0; r < rows; ++r) {
     for (Index first = 0; first < tile; first += 32) {
       for (Index i = 0; i < 16; i += lane_count) {
         const float* from = numbers + r * tile + first + i;
-        StoreWords(RoundedPairs(hn::LoadU(d, from), hn::LoadU(d, from + 16)), DU(),
+        StoreWords(RoundedBf16(hn::LoadU(d, from), hn::LoadU(d, from + 16)), DU(),
                    left + r * tile + first + 2 * i);
       }
     }
@@ -371,8 +373,8 @@ inline void PackNumbers(const float* numbers, Index rows, Bf16* left) noexcept {
   std::fill(left + rows * tile, left + tile * tile, Bf16());
 }
 
-inline void PackNatural(const float* numbers, Index rows, const float* factors,
-                        Bf16* pairs) noexcept {
+inline void PackBf16Interleaved(const float* numbers, Index rows, const float* factors,
+                                Bf16* words) noexcept {
   const DF d;
   for (Index r = 0; r < tile; r += 2) {
     for (Index c = 0; c < tile; c += lane_count) {
@@ -381,12 +383,12 @@ inline void PackNatural(const float* numbers, Index rows, const float* factors,
         x[i] = r + i < rows ? hn::LoadU(d, numbers + (r + i) * tile + c) : hn::Zero(d);
         if (factors != nullptr && r + i < rows) x[i] = hn::Mul(x[i], hn::Set(d, factors[r + i]));
       }
-      StoreWords(RoundedPairs(x[0], x[1]), DU(), pairs + r * tile + 2 * c);
+      StoreWords(RoundedBf16(x[0], x[1]), DU(), words + r * tile + 2 * c);
     }
   }
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,21 +1,22 @@
-// What turns q·k into a logit: relative keys, soft-cap, biases. One sweep over the tile each, and
-// only when asked for: a tile is 16 KiB and stays in the first cache.
-#if defined(RAPT_SHAPE_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_SHAPE_INL_H
-#undef RAPT_SHAPE_INL_H
+// From q·k to logits: relative keys, soft-cap, biases. One sweep over the tile each, and only if
+// the call has them: a tile is 16 KiB and stays in the first cache.
+#if defined(RAPT_LOGITS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_LOGITS_INL_H
+#undef RAPT_LOGITS_INL_H
 #else
-#define RAPT_SHAPE_INL_H
+#define RAPT_LOGITS_INL_H
 #endif
 
 #include "kernels/common/math-inl.h"
+#include "kernels/score_kernels.h"
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// scores = cap * tanh(scores); the tangents are kept for backward if asked for.
+/// scores = cap * tanh(scores); tanh_out keeps the tangents for backward.
 inline void Softcap(float* scores, Index row_strips, const Clip* clips, float cap,
                     float* tanh_out) noexcept {
   const DF d;
@@ -57,8 +58,8 @@ inline void AddBand(float* scores, Index row_strips, const Clip* clips,
   }
 }
 
-/// dlogits *= 1 - tanh^2; a hidden pair stays 0 whatever its tangent is
-inline void Uncap(float* dlogits, const float* tanh_of, Index rows) noexcept {
+/// dlogits *= 1 - tanh^2; where a key is hidden they stay 0, whatever the tangent is
+inline void SoftcapBackward(float* dlogits, const float* tanh_of, Index rows) noexcept {
   const DF d;
   const VF one = hn::Set(d, 1.0f);
   for (Index i = 0; i < rows * tile; i += lane_count) {
@@ -70,6 +71,6 @@ inline void Uncap(float* dlogits, const float* tanh_of, Index rows) noexcept {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -4,20 +4,20 @@
 // multiply-adds, 4 n stores. All operands are packed, so every address is a constant offset from
 // two running pointers. The accumulators start at zero and are added to C once at the end: rounding
 // errors of a chain stay those of its 64 terms.
-#if defined(RAPT_PRODUCT_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_PRODUCT_INL_H
-#undef RAPT_PRODUCT_INL_H
+#if defined(RAPT_MATMUL_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_MATMUL_INL_H
+#undef RAPT_MATMUL_INL_H
 #else
-#define RAPT_PRODUCT_INL_H
+#define RAPT_MATMUL_INL_H
 #endif
 
 #include <algorithm>
 
 #include "hwy/highway.h"
-#include "kernels/kernels.h"
+#include "kernels/tile.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -35,7 +35,7 @@ inline constexpr Index panel_columns = panel_vectors * lane_count;
 
 enum class Store { set, add };
 
-/// Null clips stand for a whole tile.
+/// Null clips: a whole tile.
 HWY_INLINE Clip ClipOf(const Clip* clips, Index row) {
   return clips == nullptr ? whole_row : clips[row / strip];
 }
@@ -141,7 +141,7 @@ HWY_INLINE void MicroStretches(const float* HWY_RESTRICT a, const float* HWY_RES
   }
 }
 
-/// Where an operand or a result of a product lies, strip by strip.
+/// Operands and result of a product, strip by strip.
 struct StripWalk {
   const float* a;
   Index a_step;  // from strip to strip
@@ -187,7 +187,8 @@ HWY_INLINE void Strips(Index vectors, const StripWalk& walk, Index depth, Index 
   }
 }
 
-/// Strips from s on with the same clip: most of a mask's have one, and are multiplied in one go.
+/// Strips from s on with the same clip, which most strips of a mask have; they are multiplied
+/// together.
 HWY_INLINE Index StripsAlike(const Clip* clips, Index s, Index row_strips) {
   Index end = s + 1;
   while (end < row_strips && clips[end].begin == clips[s].begin && clips[end].end == clips[s].end)
@@ -263,8 +264,8 @@ inline void Scores(const float* a, const float* b, Index depth, Index row_strips
 /// queries over its clip of keys, or along its columns, each strip of keys over its clip of
 /// queries.
 template <Index row_step, Index depth_step>
-HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width, Index row_strips,
-                             const Clip* clips, float* out) {
+HWY_INLINE void AccumulateStrips(const float* scores, const float* rows, Index width,
+                                 Index row_strips, const Clip* clips, float* out) {
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
     StripWalk walk{
@@ -286,17 +287,17 @@ HWY_INLINE void GatherStrips(const float* scores, const float* rows, Index width
   }
 }
 
-inline void Gather(const float* scores, const float* rows, Index width, Index row_strips,
-                   const Clip* clips, float* out) noexcept {
-  GatherStrips<tile, 1>(scores, rows, width, row_strips, clips, out);
+inline void AccumulateValues(const float* scores, const float* rows, Index width, Index row_strips,
+                             const Clip* clips, float* out) noexcept {
+  AccumulateStrips<tile, 1>(scores, rows, width, row_strips, clips, out);
 }
 
-inline void GatherColumns(const float* scores, const float* rows, Index width,
-                          const Clip* query_clips, float* out) noexcept {
-  GatherStrips<1, tile>(scores, rows, width, strips, query_clips, out);
+inline void AccumulateTransposed(const float* scores, const float* rows, Index width,
+                                 const Clip* query_clips, float* out) noexcept {
+  AccumulateStrips<1, tile>(scores, rows, width, strips, query_clips, out);
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -1,9 +1,9 @@
-// The exact running softmax of a tile of query rows.
+// The exact online softmax of a tile of query rows.
 //
 // Two sweeps over the scores: one for the row maximum (and the mask), one for exp2 and the sum. p
-// is measured from a reference that follows the maximum only when it grows by more than 2^8, so the
-// output accumulators are almost never rescaled; the final division uses the same reference, which
-// makes the result exact all the same.
+// is relative to a running max that follows the maximum only when it grows by more than 2^8, so the
+// output accumulators are almost never rescaled; the final division uses the same running max, so
+// the result is exact all the same.
 #if defined(RAPT_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_SOFTMAX_INL_H
 #undef RAPT_SOFTMAX_INL_H
@@ -17,7 +17,7 @@
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -44,7 +44,7 @@ HWY_INLINE VF RowMax(const float* row) {
   return hn::Max(even, odd);
 }
 
-/// Hides the pairs outside the mask, then as RowMax.
+/// Hides the keys outside the mask, then as RowMax.
 HWY_INLINE VF MaskedRowMax(float* row, Clip clip, std::uint64_t word) {
   const DF d;
   const VF hidden = hn::Set(d, minus_infinity);
@@ -86,10 +86,10 @@ inline HWY_NOINLINE void RescaleStats(SoftmaxTile& state, Index r, float factor)
   }
 }
 
-/// The row's maximum grew: measure p from the new one.
+/// The row's maximum grew: makes p relative to the new one.
 inline HWY_NOINLINE void Rescale(SoftmaxTile& state, Index r, float most) {
-  const float old = state.reference[r];
-  state.reference[r] = most;
+  const float old = state.running_max[r];
+  state.running_max[r] = most;
   if (old == minus_infinity) {
     if (state.shift != nullptr) state.shift[r] = most;
     return;
@@ -121,12 +121,12 @@ HWY_INLINE VF TreeSum(const VF (&x)[n]) {
 
 /// p in place of the scores; the row's sum grows by at most eight vectors at a time, so that narrow
 /// vectors do not make long chains of f32 additions. Vectors are added in pairs and eights counted
-/// from the tile's first column, whatever the clip is: a row has the same bits in any company.
-HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane_sums) {
+/// from the tile's first column, whatever the clip is: a row has the same bits in any tile.
+HWY_INLINE void Exponentiate(float* row, Clip clip, float running_max, float* lane_sums) {
   constexpr Index pair = together * lane_count;
   constexpr Index eight = 8 * lane_count;
   const DF d;
-  const VF base = hn::Set(d, std::max(reference, -std::numeric_limits<float>::max()));
+  const VF base = hn::Set(d, std::max(running_max, -std::numeric_limits<float>::max()));
   VF total = hn::Load(d, lane_sums);
   for (Index first = clip.begin; first < clip.end; first = first / eight * eight + eight) {
     const Index end = std::min(clip.end, first / eight * eight + eight);
@@ -162,8 +162,8 @@ HWY_INLINE void Exponentiate(float* row, Clip clip, float reference, float* lane
 HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Index r,
                                   float distance) {
   const DF d;
-  const float reference = state.reference[r];
-  const VF base = hn::Set(d, reference == minus_infinity ? 0.0f : reference);
+  const float running_max = state.running_max[r];
+  const VF base = hn::Set(d, running_max == minus_infinity ? 0.0f : running_max);
   const VF shift = hn::Set(d, state.shift[r]);
   float* lane_sums = state.lane_sums + r * max_lanes;
   VF sum = hn::Zero(d);
@@ -195,33 +195,33 @@ HWY_INLINE void ExponentiateStats(float* row, Clip clip, SoftmaxTile& state, Ind
   for (int i = 0; i < stat_count; ++i) hn::Store(s[i], d, LaneStat(state, static_cast<Stat>(i), r));
 }
 
-/// First sweep: masks, maxima, and new references where a maximum outgrew the old one.
+/// First sweep: masks, maxima, and a new running max where a maximum outgrew the old one.
 template <bool masked>
-HWY_INLINE void TakeMaxima(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-                           SoftmaxTile& state) {
+HWY_INLINE void UpdateRunningMax(float* scores, Index rows, const Clip* clips,
+                                 const std::uint64_t* masks, SoftmaxTile& state) {
   const DF d;
   for (Index r = 0; r < rows; ++r) {
     float* row = scores + r * tile;
     const VF most = masked ? MaskedRowMax(row, clips[r / strip], masks[r]) : RowMax(row);
-    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.reference[r] + slack))))) {
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(most, hn::Set(d, state.running_max[r] + slack))))) {
       Rescale(state, r, hn::GetLane(hn::MaxOfLanes(d, most)));
     }
   }
 }
 
-inline void Absorb(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-                   SoftmaxTile& state) noexcept {
+inline void OnlineSoftmax(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
+                          SoftmaxTile& state) noexcept {
   if (clips == nullptr) {
-    TakeMaxima<false>(scores, rows, clips, masks, state);
+    UpdateRunningMax<false>(scores, rows, clips, masks, state);
     for (Index r = 0; r < rows; ++r) {
-      Exponentiate(scores + r * tile, whole_row, state.reference[r],
+      Exponentiate(scores + r * tile, whole_row, state.running_max[r],
                    state.lane_sums + r * max_lanes);
     }
     return;
   }
-  TakeMaxima<true>(scores, rows, clips, masks, state);
+  UpdateRunningMax<true>(scores, rows, clips, masks, state);
   for (Index r = 0; r < rows; ++r) {
-    Exponentiate(scores + r * tile, clips[r / strip], state.reference[r],
+    Exponentiate(scores + r * tile, clips[r / strip], state.running_max[r],
                  state.lane_sums + r * max_lanes);
   }
 }
@@ -239,12 +239,13 @@ HWY_INLINE void FlushStats(SoftmaxTile& state, Index r) {
   }
 }
 
-inline void AbsorbStats(float* scores, Index rows, const Clip* clips, const std::uint64_t* masks,
-                        SoftmaxTile& state, Index distance) noexcept {
+inline void OnlineSoftmaxStats(float* scores, Index rows, const Clip* clips,
+                               const std::uint64_t* masks, SoftmaxTile& state,
+                               Index distance) noexcept {
   if (clips == nullptr) {
-    TakeMaxima<false>(scores, rows, clips, masks, state);
+    UpdateRunningMax<false>(scores, rows, clips, masks, state);
   } else {
-    TakeMaxima<true>(scores, rows, clips, masks, state);
+    UpdateRunningMax<true>(scores, rows, clips, masks, state);
   }
   for (Index r = 0; r < rows; ++r) {
     const Clip clip = ClipOf(clips, r);
@@ -323,6 +324,6 @@ inline void Finish(const SoftmaxTile& state, Index row, double factor, Index dim
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

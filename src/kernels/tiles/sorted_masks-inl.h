@@ -1,16 +1,15 @@
-// What hashed attention asks of a vector unit: the largest of many rotations, and which pairs of
-// sorted tokens may meet.
-#if defined(RAPT_SLOT_INL_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef RAPT_SLOT_INL_H
-#undef RAPT_SLOT_INL_H
+// Hashed attention: the largest of many rotations, and which sorted queries see which sorted keys.
+#if defined(RAPT_SORTED_MASKS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef RAPT_SORTED_MASKS_INL_H
+#undef RAPT_SORTED_MASKS_INL_H
 #else
-#define RAPT_SLOT_INL_H
+#define RAPT_SORTED_MASKS_INL_H
 #endif
 
 #include "kernels/tiles/matmul-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace rapt {
+namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -54,9 +53,9 @@ HWY_INLINE std::uint64_t WordOf(const std::int32_t* numbers, const Test& test) {
   return word;
 }
 
-inline void SlotWords(const std::int32_t* queries, const std::int32_t* lows,
-                      const std::int32_t* highs, Index rows, const std::int32_t* keys,
-                      std::uint64_t* visible, std::uint64_t* same) noexcept {
+inline void SortedMasks(const std::int32_t* queries, const std::int32_t* lows,
+                        const std::int32_t* highs, Index rows, const std::int32_t* keys,
+                        std::uint64_t* visible, std::uint64_t* same) noexcept {
   const DI di;
   for (Index r = 0; r < rows; ++r) {
     const VI low = hn::Set(di, lows[r] - 1), high = hn::Set(di, highs[r]);
@@ -67,6 +66,6 @@ inline void SlotWords(const std::int32_t* queries, const std::int32_t* lows,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace rapt
+}  // namespace rapt::detail
 HWY_AFTER_NAMESPACE();
 #endif

@@ -3,6 +3,7 @@
 #include "lab/charts/spec_parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 const char* name_of(Layer::Mark mark) {

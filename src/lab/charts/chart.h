@@ -6,6 +6,7 @@
 #include "formats/config/json.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// A field of a table along an axis.
 struct Axis {

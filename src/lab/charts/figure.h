@@ -6,6 +6,7 @@
 #include "formats/config/json.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// A picture, what it says, and every number behind it.
 struct Figure {

@@ -1,6 +1,7 @@
 #include "lab/charts/spec_parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 /// Whether a row has the value of a signal, or no such field at all.

@@ -7,6 +7,7 @@
 #include "lab/charts/chart.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// A field as Vega's paths name it: dots and brackets would lead into a value.
 std::string path_of(const std::string& field);

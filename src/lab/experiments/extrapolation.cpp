@@ -6,6 +6,7 @@
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr Index trained = 256, longest = 4096;
@@ -13,13 +14,13 @@ const SmallTraining training{.steps = 500, .items = 4, .tokens = trained};
 
 ModelConfig position_model(ModelConfig::Positions positions, std::uint64_t seed) {
   ModelConfig config;
-  config.vocabulary = SmallLanguage::vocabulary;
-  config.width = 64;
+  config.vocab_size = SmallLanguage::vocabulary;
+  config.hidden_size = 64;
   config.layers = 2;
   config.heads = 4;
-  config.ffn = 128;
+  config.intermediate_size = 128;
   config.positions = positions;
-  config.max_tokens = longest;
+  config.max_positions = longest;
   config.seed = seed;
   return config;
 }

@@ -1,11 +1,12 @@
 #include <algorithm>
 
 #include "lab/charts/chart.h"
-#include "lab/experiments/closed_forms.h"
 #include "lab/experiments/numbers.h"
+#include "lab/experiments/softmax_theory.h"
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr Index keys = 512;
@@ -28,8 +29,8 @@ GradientLengths gradient_lengths(Index dim, const Scale& scale, const Lab& lab) 
   Attention how;
   how.scale = scale;
   const Attended attended = attend(q.view(), k.view(), v.view(), how, lab.context);
-  const Gradients gradients = attend_backward(dout.view(), q.view(), k.view(), v.view(),
-                                              attended.out.view(), attended.rows, how, lab.context);
+  const Gradients gradients =
+      attend_backward(dout.view(), q.view(), k.view(), v.view(), attended, how, lab.context);
   return {row_lengths(gradients.dq), row_lengths(gradients.dk)};
 }
 
@@ -100,7 +101,7 @@ std::vector<Figure> gradient_figures(const Lab& lab) {
   key_figure.text =
       "The same for a key that 1,024 queries look at, whose gradients it adds up. From d = 64 to "
       "512 "
-      "the median key goes from " +
+      "the median key changes from " +
       short_text(of_keys.at(64, "median")) + " to " + short_text(of_keys.at(512, "median")) +
       " without a scale, while the median query falls: a handful of queries with a tie outweighs "
       "all "

@@ -5,6 +5,7 @@
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 const Axis dim_axis{.field = "d", .title = "dimension of a head, d", .scale = Axis::Scale::log};
@@ -44,8 +45,8 @@ double part_below_f16(Index dim, const Scale& scale, const Lab& lab) {
   Attention how;
   how.scale = scale;
   const Attended attended = attend(q.view(), k.view(), v.view(), how, lab.context);
-  const Gradients gradients = attend_backward(dout.view(), q.view(), k.view(), v.view(),
-                                              attended.out.view(), attended.rows, how, lab.context);
+  const Gradients gradients =
+      attend_backward(dout.view(), q.view(), k.view(), v.view(), attended, how, lab.context);
   const std::vector<double> of_keys = row_lengths(gradients.dk), of_query = row_lengths(q);
   double count = 0;
   for (std::size_t i = 0; i < of_keys.size(); ++i)
@@ -78,7 +79,7 @@ Figure resolution_figure(const Lab& lab) {
                               .scale = Axis::Scale::log},
                         .layers = {{.table = "rows", .y = "values", .series = "scale"}}};
   return {"resolution",
-          "Divided by d, a row of bf16 probabilities can hardly tell its keys apart",
+          "Divided by d, a row of bf16 probabilities can hardly distinguish its keys",
           "A row over 4,096 keys, its probabilities rounded to bf16 as mixed-precision training "
           "stores them: at d = 128 there are " +
               at("1/d") + " different values left with 1/d and " + at("1/√d") +
@@ -104,7 +105,7 @@ Figure underflow_figure(const Lab& lab) {
           "In f16 the gradients of scores fade away with 1/d, and without a scale too",
           "f16 has no full precision below 2⁻¹⁴ = 0.00006. Over 1,024 keys and at d = 512 the "
           "gradients of " +
-              at("1/d") + " of all scores lie below it with 1/d, " + at("1/√d") +
+              at("1/d") + " of all scores are below it with 1/d, " + at("1/√d") +
               " with 1/√d and " + at("none") +
               " without a scale, for other reasons: 1/d makes all of them small, and without a "
               "scale only the few winning keys have any.",

@@ -3,12 +3,13 @@
 
 #include "lab/charts/chart.h"
 #include "lab/experiment.h"
-#include "lab/experiments/head_kinds.h"
+#include "lab/experiments/head_kind.h"
 #include "lab/experiments/numbers.h"
-#include "lab/experiments/pattern_cost.h"
+#include "lab/experiments/pattern_costs.h"
 #include "rapt/lsh.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr Index tokens = 4096, dim = 64;
@@ -38,7 +39,7 @@ Figure window_figure(const std::vector<HeadKind>& kinds, const Lab& lab) {
       "Four made-up heads over 4,096 tokens: one whose tokens resemble their neighbours, one that "
       "looks for tokens of its kind anywhere, one that rests on the first four tokens, one that "
       "looks at everything. What a pattern keeps is the quotient of two sums of softmax, exactly. "
-      "<code>rapt inspect MODEL --text FILE</code> measures the same of your model.",
+      "<code>rapt heads</code> measures the same of your model.",
       {{"rows", rows}},
       spec_of(chart)};
 }
@@ -68,7 +69,7 @@ Figure largest_figure(const std::vector<HeadKind>& kinds, const Lab& lab) {
       "Probability of the k largest keys of a row, mean over late queries: the bound for any "
       "sparse "
       "pattern. A head whose curve rises late is not sparse at all, and no pattern of few keys can "
-      "stand in for it.",
+      "replace it.",
       {{"rows", rows}},
       spec_of(chart)};
 }
@@ -154,7 +155,7 @@ Figure advice_figure(const Json& windows, double content_mass, const PatternCost
       .title = "Which pattern suits which length",
       .text =
           "Lengths are those at which a pattern was a tenth faster than dense attention on this "
-          "machine. <code>rapt inspect MODEL --text FILE</code> says which kind of heads a model "
+          "machine. <code>rapt heads</code> says which kind of heads a model "
           "of yours has.",
       .data = {{"advice", rows}},
       .spec = {},

@@ -3,12 +3,13 @@
 #include <cstring>
 
 #include "lab/charts/chart.h"
-#include "lab/experiments/closed_forms.h"
 #include "lab/experiments/numbers.h"
+#include "lab/experiments/softmax_theory.h"
 #include "lab/parts.h"
 #include "rapt/model.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 // The spread of scores at which the log n scale keeps the entropy to first order: sqrt(ln 512).
@@ -17,13 +18,13 @@ const double critical = std::sqrt(std::log(512.0));
 /// How much the last output moves with each input, by the gradient.
 std::vector<double> influence(Index layers, Index window, Index tokens, const Lab& lab) {
   ModelConfig config;
-  config.vocabulary = tokens;  // each token has a row of the embedding for itself
-  config.width = 32;
+  config.vocab_size = tokens;  // each token has a row of the embedding for itself
+  config.hidden_size = 32;
   config.layers = layers;
   config.heads = 2;
-  config.ffn = 64;
-  config.tied = false;
-  config.patterns = {"causal & window(" + std::to_string(window) + ", 0)"};
+  config.intermediate_size = 64;
+  config.tied_embeddings = false;
+  config.patterns = {causal() & rapt::window(window, 0)};
   config.seed = lab.seed;
   Transformer model(config);
   std::vector<std::int32_t> ids;
@@ -31,9 +32,9 @@ std::vector<double> influence(Index layers, Index window, Index tokens, const La
   Tape tape(Tape::Mode::train, lab.context);
   const Variable out = model.forward(tape, Tokens::one(ids));
   Tensor gradient(out.shape());
-  const Tensor direction = normals({config.width}, lab.seed + 3);
-  std::memcpy(gradient.data() + (tokens - 1) * config.width, direction.data(),
-              static_cast<std::size_t>(config.width) * sizeof(float));
+  const Tensor direction = normals({config.hidden_size}, lab.seed + 3);
+  std::memcpy(gradient.data() + (tokens - 1) * config.hidden_size, direction.data(),
+              static_cast<std::size_t>(config.hidden_size) * sizeof(float));
   tape.backward(out, std::move(gradient));
   return row_lengths(model.parameter("embedding.weight").gradient);
 }
@@ -41,17 +42,17 @@ std::vector<double> influence(Index layers, Index window, Index tokens, const La
 /// Largest difference between the outputs of permuted tokens and the permuted outputs.
 double broken_by(ModelConfig::Positions positions, const Lab& lab) {
   ModelConfig config;
-  config.vocabulary = 32;
-  config.width = 64;
+  config.vocab_size = 32;
+  config.hidden_size = 64;
   config.layers = 2;
   config.heads = 2;
-  config.ffn = 128;
+  config.intermediate_size = 128;
   config.seed = lab.seed;
   config.positions = positions;
   config.kind = ModelConfig::Kind::encoder;
-  config.max_tokens = 64;
+  config.max_positions = 64;
   if (positions == ModelConfig::Positions::t5) config.norm = ModelConfig::Norm::rms;
-  config.patterns = {"full"};
+  config.patterns = {full()};
   Transformer model(config);
   constexpr Index tokens = 32;
   if (positions == ModelConfig::Positions::t5)  // its table begins with small numbers
@@ -68,10 +69,10 @@ double broken_by(ModelConfig::Positions positions, const Lab& lab) {
   const Tensor b = Tape::take(model.forward(tape, Tokens::one(turned)));
   double largest = 0;
   for (Index t = 0; t < tokens; ++t)
-    for (Index c = 0; c < config.width; ++c)
-      largest =
-          std::max(largest, std::abs(static_cast<double>(a.data()[place(t) * config.width + c]) -
-                                     static_cast<double>(b.data()[t * config.width + c])));
+    for (Index c = 0; c < config.hidden_size; ++c)
+      largest = std::max(largest,
+                         std::abs(static_cast<double>(a.data()[place(t) * config.hidden_size + c]) -
+                                  static_cast<double>(b.data()[t * config.hidden_size + c])));
   return largest;
 }
 

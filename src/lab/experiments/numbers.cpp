@@ -8,6 +8,7 @@
 #include "base/torch_random.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 Tensor normals(const Shape& shape, std::uint64_t seed) {
   Tensor made = Tensor::uninitialized(shape);

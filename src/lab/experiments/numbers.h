@@ -7,6 +7,7 @@
 #include "rapt/attention.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// Standard normal numbers, those of torch.randn with this seed.
 Tensor normals(const Shape& shape, std::uint64_t seed);

@@ -6,6 +6,7 @@
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr int seeds = 3;
@@ -20,11 +21,11 @@ std::vector<NamedScale> trained_scales() {
 
 ModelConfig small_model(const Scale& scale, std::uint64_t seed) {
   ModelConfig config;
-  config.vocabulary = SmallLanguage::vocabulary;
-  config.width = 128;
+  config.vocab_size = SmallLanguage::vocabulary;
+  config.hidden_size = 128;
   config.layers = 2;
   config.heads = 1;
-  config.ffn = 256;
+  config.intermediate_size = 256;
   config.scale = scale;
   config.seed = seed;
   return config;
@@ -171,7 +172,7 @@ std::vector<Figure> training_figures(const Lab& lab) {
        {{"means", tables.means}},
        spec_of(chart_of("gradient norm", "norm of the gradient", Axis::Scale::log))},
       {"training-entropy",
-       "Without a scale attention has chosen before it has learnt: entropy " +
+       "Without a scale attention decides before it has learned: entropy " +
            short_text(tables.first("none", "entropy")) + " at the first step, " +
            short_text(tables.first("1/√d", "entropy")) + " with 1/√d",
        setting + "Mean entropy at the first step: " + first("entropy") +

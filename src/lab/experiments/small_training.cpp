@@ -7,6 +7,7 @@
 #include "train/optimizer.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 SmallLanguage::SmallLanguage(std::uint64_t seed) : seed_(seed) {}
 
@@ -71,7 +72,7 @@ std::vector<TrainingStep> train_small(Transformer& model, const SmallLanguage& l
                                       const std::function<void(Index step)>& tell) {
   std::vector<Parameter*> parameters;
   for (Parameter& parameter : model.parameters()) parameters.push_back(&parameter);
-  Optimizer optimizer(parameters, {.learning_rate = how.learning_rate});
+  Optimizer optimizer(parameters, {});
   std::vector<TrainingStep> seen;
   for (Index step = 0; step < how.steps; ++step) {
     const Batch batch = batch_of(language, how, step);

@@ -7,6 +7,7 @@
 #include "rapt/model.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 /// A language in which the last two tokens decide what may follow: with equal chance a successor of
 /// the one or of the other is drawn. To speak it well a model has to look one token back.

@@ -2,11 +2,12 @@
 #include <cmath>
 
 #include "lab/charts/chart.h"
-#include "lab/experiments/closed_forms.h"
 #include "lab/experiments/numbers.h"
+#include "lab/experiments/softmax_theory.h"
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr Index keys = 512;
@@ -32,8 +33,7 @@ std::vector<double> jacobian(const std::vector<float>& logits, double factor, co
     Tensor dout({1, 1, 1, count});
     dout.data()[i] = 1;
     const Gradients gradients =
-        attend_backward(dout.view(), q.view(), k.view(), v.view(), attended.out.view(),
-                        attended.rows, how, lab.context);
+        attend_backward(dout.view(), q.view(), k.view(), v.view(), attended, how, lab.context);
     for (const float slope : numbers_of(gradients.dk)) made.push_back(static_cast<double>(slope));
   }
   return made;

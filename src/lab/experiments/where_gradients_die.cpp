@@ -1,6 +1,7 @@
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 
 Section where_gradients_die(const Lab& lab) {
   Section section{
@@ -9,7 +10,7 @@ Section where_gradients_die(const Lab& lab) {
       .text =
           "A gradient passes softmax through its slopes ∂pᵢ/∂sⱼ = pᵢ(δᵢⱼ − pⱼ). <b>When one "
           "probability is nearly 1, all slopes are nearly 0</b>: whatever the rest of the "
-          "network wants, the scores do not hear it."};
+          "network wants, it does not reach the scores."};
   section.figures = {jacobian_figure(lab), norm_figure(lab)};
   for (Figure& figure : gradient_figures(lab.part(0, 0.2)))
     section.figures.push_back(std::move(figure));

@@ -2,11 +2,12 @@
 
 #include "lab/charts/chart.h"
 #include "lab/experiment.h"
-#include "lab/experiments/closed_forms.h"
 #include "lab/experiments/numbers.h"
+#include "lab/experiments/softmax_theory.h"
 #include "lab/parts.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 constexpr Index keys = 512, queries = 2048;
@@ -121,12 +122,12 @@ Figure effective_figure(const Curves& curves) {
       {.field = "effective keys", .title = "effective number of keys", .scale = Axis::Scale::log},
       static_cast<double>(keys));
   figure.name = "effective-keys";
-  figure.title = "Of 512 keys, a head of d = 512 hears " + at("none") + " without a scale, " +
-                 at("1/√d") + " with 1/√d and " + at("1/d") + " with 1/d";
+  figure.title = "Of 512 keys, a 512-dimensional head attends to " + at("none") +
+                 " without a scale, " + at("1/√d") + " with 1/√d and " + at("1/d") + " with 1/d";
   figure.text =
       "The same as a number of keys: e to the entropy, which is n if n keys share the row alike. "
-      "Too few, and the head is deaf to all but one; all of them, and it cannot tell them apart; "
-      "1/√d leaves it room to do either.";
+      "With too few it ignores all keys but one; with all of them it cannot distinguish any; 1/√d "
+      "allows both.";
   return figure;
 }
 

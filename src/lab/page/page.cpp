@@ -5,6 +5,7 @@
 #include "lab/page/assets.h"
 
 namespace rapt::lab {
+using namespace detail;
 namespace {
 
 std::string replaced(std::string text, std::string_view what, std::string_view by) {

@@ -9,7 +9,7 @@
 #include "base/sizes.h"
 #include "nn/matmul/matrix_lines.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Numbers that are packed for all threads at a time: 8 MiB, which the last cache holds.
@@ -34,7 +34,7 @@ class BlockedProduct {
  public:
   BlockedProduct(const Matrix& a, const Matrix& b, const Product& to, const Context& context)
       : context_(context),
-        kernels_(block_kernels<T>(kernels_of(context))),
+        kernels_(matrix_kernels<T>(kernels_of(context))),
         to_(to),
         depth_(a.columns),
         rows_{rows_of(a), kernels_.strip, kernels_.strip, kernels_.pack_strips},
@@ -46,7 +46,7 @@ class BlockedProduct {
             depth_, std::max<Index>(1, packed_at_once / width_ / kernels_.depth) * kernels_.depth)),
         packed_(
             static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(width_ * padded(chunk_))))),
-        crew_(context) {}
+        per_worker_(context) {}
 
   void run() {
     const Index lines = lines_per_task(), count = own_.lines.count;
@@ -54,9 +54,9 @@ class BlockedProduct {
       const Index deep = std::min(chunk_, depth_ - first);
       pack_shared(first, deep);
       for_each_task(context_, divide_up(count, lines), [&](Index task, Index worker) {
-        const PairSession session(session_of<T>(kernels_of(context_)));
-        T* room = crew_.get(worker, own_at_once).numbers.data();
-        multiply_lines(task * lines, std::min(lines, count - task * lines), {first, deep}, room);
+        const ProductSession<T> session(kernels_of(context_));
+        T* scratch = per_worker_.get(worker, own_at_once).numbers.data();
+        multiply_lines(task * lines, std::min(lines, count - task * lines), {first, deep}, scratch);
       });
     }
   }
@@ -71,8 +71,8 @@ class BlockedProduct {
   struct Depths {
     Index first, count;
   };
-  struct Room {
-    explicit Room(Index size) : numbers(size) {}
+  struct Scratch {
+    explicit Scratch(Index size) : numbers(size) {}
     Buffer<T> numbers;
   };
 
@@ -82,7 +82,7 @@ class BlockedProduct {
   Index lines_per_task() const {
     const Index most = own_at_once / kernels_.depth / own_.group * own_.group;
     if (own_.lines.count * shared_.lines.count < small_product / depth_) return most;
-    const Index even = divide_up(own_.lines.count, 4 * workers(context_));
+    const Index even = divide_up(own_.lines.count, 4 * worker_count(context_));
     return std::min(most, round_up(std::max(even, fewest_lines), own_.group));
   }
 
@@ -100,7 +100,7 @@ class BlockedProduct {
   }
 
   /// Lines [line, line + count) of a task's own side with all of the other.
-  void multiply_lines(Index line, Index count, Depths depths, T* room) {
+  void multiply_lines(Index line, Index count, Depths depths, T* scratch) {
     const bool own_rows = &own_ == &rows_;
     MatrixResult result{.data = to_.data + line * (own_rows ? to_.stride : 1),
                         .stride = to_.stride,
@@ -111,14 +111,15 @@ class BlockedProduct {
     for (Index at = 0; at < depths.count; at += kernels_.depth) {
       const Index block = std::min(kernels_.depth, depths.count - at);
       const T* shared = packed_.data() + at * width_;
-      own_.pack(part_of(own_.lines, line, count, depths.first + at, block), room);
-      kernels_.product(own_rows ? room : shared, own_rows ? shared : room, padded(block), result);
+      own_.pack(part_of(own_.lines, line, count, depths.first + at, block), scratch);
+      kernels_.product(own_rows ? scratch : shared, own_rows ? shared : scratch, padded(block),
+                       result);
       result.add = true;
     }
   }
 
   const Context& context_;
-  const BlockKernels<T>& kernels_;
+  const MatrixKernels<T>& kernels_;
   const Product& to_;
   const Index depth_;
   const Side rows_, columns_;
@@ -127,7 +128,7 @@ class BlockedProduct {
   const Index width_;   // lines of the shared side with those that fill up its last group
   const Index chunk_;   // depth that is packed at a time
   Buffer<T> packed_;
-  Crew<Room> crew_;
+  Workers<Scratch> per_worker_;
 };
 
 /// Few rows times columns that lie one after the other.
@@ -141,7 +142,7 @@ void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
   if (a.type != Type::f32) {
     wide = Buffer<float>(a.rows * a.columns);
     for (Index r = 0; r < a.rows; ++r)
-      kernels.load_numbers(part_of(rows_of(a), r, 1, 0, a.columns).data, a.type, a.columns,
+      kernels.vectors.load(part_of(rows_of(a), r, 1, 0, a.columns).data, a.type, a.columns,
                            wide.data() + r * a.columns);
     left = wide.data();
     stride = a.columns;
@@ -150,13 +151,13 @@ void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
   const Index columns = std::max(group, read_per_task / a.columns / group * group);
   for_each_task(context, divide_up(b.columns, columns), [&](Index task, Index) {
     const Index first = task * columns, count = std::min(columns, b.columns - first);
-    kernels.matrix_rows(left, stride, part_of(right, first, count, 0, right.depth),
-                        {.data = to.data + first,
-                         .stride = to.stride,
-                         .rows = a.rows,
-                         .columns = count,
-                         .add = to.add,
-                         .bias = to.bias == nullptr ? nullptr : to.bias + first});
+    kernels.weights.gemv(left, stride, part_of(right, first, count, 0, right.depth),
+                         {.data = to.data + first,
+                          .stride = to.stride,
+                          .rows = a.rows,
+                          .columns = count,
+                          .add = to.add,
+                          .bias = to.bias == nullptr ? nullptr : to.bias + first});
   });
 }
 
@@ -190,8 +191,8 @@ void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context
 }
 
 void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context) {
-  if (kernels_of(context).pairs == nullptr) return multiply(a, b, to, context);
+  if (!kernels_of(context).has_bf16()) return multiply(a, b, to, context);
   multiply_as<Bf16>(a, b, to, context);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,7 +3,7 @@
 #include "rapt/context.h"
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A borrowed matrix: element (r, c) lies r * row_step + c * column_step numbers from the first,
 /// and one of the two steps is 1.
@@ -34,7 +34,7 @@ void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context
 
 /// The same where operands are to be taken as bf16: numbers of other types are rounded to nearest,
 /// ties to even, as they are packed, and products are summed in f32, be it one row or many. Where
-/// the instruction set multiplies no bf16 (Kernels::pairs is null) nothing is rounded: it is
+/// the instruction set multiplies no bf16 (Kernels::has_bf16) nothing is rounded: it is
 /// multiply.
 void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
@@ -56,4 +56,4 @@ constexpr double multiply_bf16_error(Index depth, int rounded) {
   return growth - 1 + growth * static_cast<double>(roundings) * 0x1p-24;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/bf16_kernels.h"
 #include "kernels/context.h"
 #include "nn/matmul/gemm.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Rows of a matrix as lines along the depth.
 inline MatrixLines rows_of(const Matrix& m) {
@@ -25,20 +23,4 @@ inline MatrixLines part_of(const MatrixLines& all, Index line, Index count, Inde
   return part;
 }
 
-/// The kernels that blocks of numbers of type T are multiplied by.
-template <class T>
-const BlockKernels<T>& block_kernels(const Kernels& kernels) {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    return kernels.pairs->matrix;
-  } else {
-    return kernels.matrix;
-  }
-}
-
-/// What a thread has to begin with before it calls them.
-template <class T>
-const PairKernels* session_of(const Kernels& kernels) {
-  return std::is_same_v<T, Bf16> ? kernels.pairs : nullptr;
-}
-
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,6 +11,7 @@
 #include "nn/matmul/weight.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
 /// Numbers of rows that a task multiplies at a time: 256 KiB, which the second cache holds.
@@ -28,7 +29,8 @@ struct Cut {
 };
 
 template <class T>
-Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kernels, Index workers) {
+Cut cut_for(Index rows, Index columns, Index depth, const MatrixKernels<T>& kernels,
+            Index workers) {
   Cut cut{};
   const bool small = workers == 1 || rows * columns < small_product / std::max<Index>(1, depth);
   const Index tasks = small ? 1 : 4 * workers;
@@ -51,8 +53,8 @@ Cut cut_for(Index rows, Index columns, Index depth, const BlockKernels<T>& kerne
 constexpr Index panels_together = 4;
 
 template <class T>
-struct Room {
-  explicit Room(Index size) : numbers(size) {}
+struct Scratch {
+  explicit Scratch(Index size) : numbers(size) {}
   Buffer<T> numbers;
 };
 
@@ -71,7 +73,7 @@ struct PackedMatrix::Block {
   Index first, deep;  // depths, filled up to whole units
   Index column;       // the first of the task
   const T* strips;
-  T* wide;  // room for panels_together panels that have to be widened
+  T* wide;  // scratch for panels_together panels that have to be widened
 };
 
 template <>
@@ -80,7 +82,7 @@ const float* PackedMatrix::block<float>(Index depth) const {
 }
 template <>
 const Bf16* PackedMatrix::block<Bf16>(Index depth) const {
-  return pairs_.data() + depth * width_;
+  return bf16_.data() + depth * width_;
 }
 
 PackedMatrix::PackedMatrix(const Tensor& weight, const Context& context)
@@ -88,20 +90,20 @@ PackedMatrix::PackedMatrix(const Tensor& weight, const Context& context)
       type_(weight.type()),
       out_(weight.shape()[0]),
       in_(weight.shape()[1]) {
-  if (type_ == Type::bf16 && kernels_->pairs != nullptr) {
+  if (type_ == Type::bf16 && kernels_->has_bf16()) {
     pack<Bf16>(weight, context);
     return;
   }
   pack<float>(weight, context);
   if (type_ == Type::f32) return;
   narrow_ = Buffer<std::uint16_t>(floats_.size());  // the same numbers: they came out of its type
-  kernels_->store_numbers(floats_.data(), floats_.size(), type_, narrow_.data());
+  kernels_->vectors.store(floats_.data(), floats_.size(), type_, narrow_.data());
   floats_ = {};
 }
 
 template <class T>
 void PackedMatrix::pack(const Tensor& weight, const Context& context) {
-  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
+  const MatrixKernels<T>& kernels = matrix_kernels<T>(*kernels_);
   width_ = round_up(out_, kernels.unit);
   Buffer<T> numbers(width_ * round_up(in_, kernels.depth_unit));
   const MatrixLines columns{weight.memory(), type_, out_, in_, in_, 1};
@@ -113,30 +115,30 @@ void PackedMatrix::pack(const Tensor& weight, const Context& context) {
                         numbers.data() + at * width_ + first * round_up(deep, kernels.depth_unit));
   });
   if constexpr (std::is_same_v<T, Bf16>) {
-    pairs_ = std::move(numbers);
+    bf16_ = std::move(numbers);
   } else {
     floats_ = std::move(numbers);
   }
 }
 
 Index PackedMatrix::bytes() const {
-  return floats_.size() * Index{sizeof(float)} + pairs_.size() * Index{sizeof(Bf16)} +
+  return floats_.size() * Index{sizeof(float)} + bf16_.size() * Index{sizeof(Bf16)} +
          narrow_.size() * Index{sizeof(std::uint16_t)};
 }
 
 template <class T, class To>
 void PackedMatrix::copy_row(const T* blocks, Index row, To* to) const {
-  const bool pairs = in_pairs();
-  const Index panel = pairs ? kernels_->pairs->matrix.panel : kernels_->matrix.panel;
-  const Index depth = pairs ? kernels_->pairs->matrix.depth : kernels_->matrix.depth;
-  const Index unit = pairs ? kernels_->pairs->matrix.depth_unit : kernels_->matrix.depth_unit;
+  const bool bf16 = in_bf16();
+  const Index panel = bf16 ? kernels_->bf16->matrix.panel : kernels_->matrix.panel;
+  const Index depth = bf16 ? kernels_->bf16->matrix.depth : kernels_->matrix.depth;
+  const Index unit = bf16 ? kernels_->bf16->matrix.depth_unit : kernels_->matrix.depth_unit;
   const Index first = row / panel * panel, column = row - first;
   const Index width = std::min(panel, width_ - first);
   for (Index at = 0; at < in_; at += depth) {
     const Index deep = std::min(depth, in_ - at);
     const T* from = blocks + at * width_ + first * round_up(deep, unit);
     for (Index k = 0; k < deep; ++k) {
-      const Index place = pairs ? (k / 2 * width + column) * 2 + k % 2 : k * width + column;
+      const Index place = bf16 ? (k / 2 * width + column) * 2 + k % 2 : k * width + column;
       to[at + k] = static_cast<To>(from[place]);
     }
   }
@@ -145,8 +147,8 @@ void PackedMatrix::copy_row(const T* blocks, Index row, To* to) const {
 Tensor PackedMatrix::expanded() const {
   Tensor weight = Tensor::uninitialized({out_, in_}, type_);
   for (Index row = 0; row < out_; ++row) {
-    if (in_pairs()) {
-      copy_row(pairs_.data(), row, weight.numbers<Bf16>().data() + row * in_);
+    if (in_bf16()) {
+      copy_row(bf16_.data(), row, weight.numbers<Bf16>().data() + row * in_);
     } else if (is_widened()) {  // f16 or bf16: bits
       copy_row(narrow_.data(), row, static_cast<std::uint16_t*>(weight.memory()) + row * in_);
     } else {
@@ -158,7 +160,7 @@ Tensor PackedMatrix::expanded() const {
 
 void PackedMatrix::expand_row(Index row, float* to) const {
   assert(0 <= row && row < out_);
-  if (in_pairs()) return copy_row(pairs_.data(), row, to);
+  if (in_bf16()) return copy_row(bf16_.data(), row, to);
   if (!is_widened()) return copy_row(floats_.data(), row, to);
   if (type_ == Type::bf16) return copy_row(as_numbers<Bf16>(narrow_.data()), row, to);
   copy_row(as_numbers<F16>(narrow_.data()), row, to);
@@ -167,12 +169,12 @@ void PackedMatrix::expand_row(Index row, float* to) const {
 template <>
 void PackedMatrix::multiply_panels<Bf16>(const Block<Bf16>& of, Index column,
                                          const MatrixResult& to) const {
-  kernels_->pairs->matrix.product(of.strips, block<Bf16>(of.first) + column * of.deep, of.deep, to);
+  kernels_->bf16->matrix.product(of.strips, block<Bf16>(of.first) + column * of.deep, of.deep, to);
 }
 template <>
 void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
                                           const MatrixResult& to) const {
-  const BlockKernels<float>& kernels = kernels_->matrix;
+  const MatrixKernels<float>& kernels = kernels_->matrix;
   const Index place = column * of.deep;
   if (type_ == Type::f32)
     return kernels.product(of.strips, block<float>(of.first) + place, of.deep, to);
@@ -180,11 +182,11 @@ void PackedMatrix::multiply_panels<float>(const Block<float>& of, Index column,
   // One strip reads them once, in registers. Several would widen them once each.
   if (to.rows <= kernels.strip) {
     if (type_ == Type::bf16)
-      return kernels_->matrix_bf16(of.strips, as_numbers<Bf16>(narrow), of.deep, to);
-    return kernels_->matrix_f16(of.strips, as_numbers<F16>(narrow), of.deep, to);
+      return kernels_->weights.product_bf16(of.strips, as_numbers<Bf16>(narrow), of.deep, to);
+    return kernels_->weights.product_f16(of.strips, as_numbers<F16>(narrow), of.deep, to);
   }
   const Index columns = std::min(width_ - column, round_up(to.columns, kernels.unit));
-  kernels_->load_numbers(narrow, type_, columns * of.deep, of.wide);
+  kernels_->vectors.load(narrow, type_, columns * of.deep, of.wide);
   kernels.product(of.strips, of.wide, of.deep, to);
 }
 
@@ -193,7 +195,7 @@ template <class T>
 void PackedMatrix::multiply_block(const Block<T>& block, const MatrixResult& to,
                                   decltype(Product::finish) finish) const {
   const bool whole = finish == nullptr && !is_widened();
-  const Index step = whole ? to.columns : panels_together * block_kernels<T>(*kernels_).panel;
+  const Index step = whole ? to.columns : panels_together * matrix_kernels<T>(*kernels_).panel;
   for (Index column = 0; column < to.columns; column += step) {
     MatrixResult part = to;
     part.data += column;
@@ -217,7 +219,7 @@ constexpr Index strips_together = 4;
 template <class T>
 class PackedMatrix::Left {
  public:
-  Left(const Matrix& a, const Cut& cut, const BlockKernels<T>& kernels, const Context& context)
+  Left(const Matrix& a, const Cut& cut, const MatrixKernels<T>& kernels, const Context& context)
       : rows_(rows_of(a)), cut_(cut), kernels_(kernels) {
     const Index size = cut.row_parts * cut.rows * round_up(a.columns, kernels.depth_unit);
     if (cut.column_parts == 1 || a.rows <= kernels.strip || size > most_shared) return;
@@ -237,11 +239,11 @@ class PackedMatrix::Left {
         });
   }
 
-  /// Those that begin at a row, in the block that begins at a depth; `room` if it is needed.
-  const T* strips(Index row, Index at, T* room) const {
+  /// Those that begin at a row, in the block that begins at a depth; `scratch` if it is needed.
+  const T* strips(Index row, Index at, T* scratch) const {
     if (shared_.size() > 0) return shared_.data() + place(row, at);
-    pack({row, std::min(cut_.rows, rows_.count - row)}, at, room);
-    return room;
+    pack({row, std::min(cut_.rows, rows_.count - row)}, at, scratch);
+    return scratch;
   }
 
  private:
@@ -258,24 +260,24 @@ class PackedMatrix::Left {
 
   const MatrixLines rows_;
   const Cut& cut_;
-  const BlockKernels<T>& kernels_;
+  const MatrixKernels<T>& kernels_;
   Buffer<T> shared_;
 };
 
 template <class T>
 void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context& context) const {
-  const BlockKernels<T>& kernels = block_kernels<T>(*kernels_);
-  const Cut cut = cut_for(a.rows, out_, in_, kernels, workers(context));
+  const MatrixKernels<T>& kernels = matrix_kernels<T>(*kernels_);
+  const Cut cut = cut_for(a.rows, out_, in_, kernels, worker_count(context));
   const Left<T> left(a, cut, kernels, context);
-  Crew<Room<T>> crew(context);
+  Workers<Scratch<T>> per_worker(context);
   for_each_task(context, cut.row_parts * cut.column_parts, [&](Index task, Index worker) {
-    const PairSession session(session_of<T>(*kernels_));
+    const ProductSession<T> session(*kernels_);
     const Index row = task / cut.column_parts * cut.rows;
     const Index column = task % cut.column_parts * cut.columns;
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
     // Panels first: they lie on a boundary then, as strips do behind them.
     const Index widened = is_widened() ? panels_together * kernels.panel * most : 0;
-    T* wide = crew.get(worker, widened + cut.rows * most).numbers.data();
+    T* wide = per_worker.get(worker, widened + cut.rows * most).numbers.data();
     MatrixResult result{.data = to.data + row * to.stride + column,
                         .stride = to.stride,
                         .rows = std::min(cut.rows, a.rows - row),
@@ -292,8 +294,8 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
   });
 }
 
-void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
-              const Context& context) {
+void detail::multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
+                      const Context& context) {
   assert(a.columns == weight.in_ && !to.add);
   if (&kernels_of(context) != weight.kernels_ || weight.in_ == 0) {
     Parameter unpacked;
@@ -302,7 +304,7 @@ void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
   }
   if (a.rows == 0 || weight.out_ == 0) return;
   const FlushDenormals guard;
-  if (weight.in_pairs()) return weight.multiply_by<Bf16>(a, to, context);
+  if (weight.in_bf16()) return weight.multiply_by<Bf16>(a, to, context);
   weight.multiply_by<float>(a, to, context);
 }
 

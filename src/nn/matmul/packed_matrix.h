@@ -4,7 +4,7 @@
 #include "kernels/kernels.h"
 #include "nn/matmul/gemm.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// A weight [out, in] in the order in which the kernels of one instruction set read it as the right
 /// operand of a product: panels of columns, one block of the depth after the other.
@@ -33,7 +33,7 @@ class PackedMatrix {
   template <class T, class To>
   void copy_row(const T* blocks, Index row, To* to) const;
   /// Whether it is multiplied as bf16: pairs of depths lie side by side then.
-  bool in_pairs() const { return pairs_.size() > 0; }
+  bool in_bf16() const { return bf16_.size() > 0; }
   bool is_widened() const { return narrow_.size() > 0; }
   template <class T>
   void multiply_by(const Matrix& a, const Product& to, const Context& context) const;
@@ -57,7 +57,7 @@ class PackedMatrix {
   Index out_, in_;
   Index width_ = 0;       // columns with those that fill up the last panel
   Buffer<float> floats_;  // one of the three
-  Buffer<Bf16> pairs_;
+  Buffer<Bf16> bf16_;
   Buffer<std::uint16_t> narrow_;  // bits of f16 or bf16, where floats would lie
 };
 
@@ -69,4 +69,4 @@ class PackedMatrix {
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 
-}  // namespace rapt
+}  // namespace rapt::detail

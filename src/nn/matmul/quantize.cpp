@@ -1,21 +1,21 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
+#include "base/enum_names.h"
 #include "kernels/quantized_kernels.h"
-#include "nn/matmul/quantized.h"
+#include "nn/matmul/quantized_matrix.h"
 #include "nn/rows.h"
 
 namespace rapt {
-namespace {
+using namespace detail;
 
-constexpr struct {
-  Quantization type;
-  const char* name;
-} names[] = {{Quantization::q8_0, "q8_0"},
-             {Quantization::q8_1, "q8_1"},
-             {Quantization::q4_0, "q4_0"},
-             {Quantization::q4_1, "q4_1"}};
+template <>
+struct detail::EnumNames<Quantization> {
+  static constexpr const char* what = "quantization";
+  static constexpr std::string_view names[] = {"q8_0", "q8_1", "q4_0", "q4_1"};
+};
+
+namespace {
 
 /// How the numbers of a block become codes: round((x - shift) / scale) + zero, within [least,
 /// most].
@@ -47,7 +47,7 @@ Rounding rounding_of(const float* x, Quantization type) {
   return {};
 }
 
-void round_row(const float* x, Index row, QuantizedMatrix::Body& to) {
+void round_row(const float* x, Index row, QuantizedMatrix::Impl& to) {
   for (Index block = 0; block < to.blocks; ++block) {
     const Index first = block * quantized_block;
     float numbers[quantized_block] = {};
@@ -58,7 +58,7 @@ void round_row(const float* x, Index row, QuantizedMatrix::Body& to) {
 
 }  // namespace
 
-QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization type) {
+QuantizedBlock detail::rounded_block(std::span<const float, 32> numbers, Quantization type) {
   for (const float x : numbers) check(std::isfinite(x), "rounded: a number is ", x, ", not finite");
   const Rounding how = rounding_of(numbers.data(), type);
   const auto scale = static_cast<float>(how.scale), shift = static_cast<float>(how.shift);
@@ -75,16 +75,10 @@ QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization ty
   return out;
 }
 
-std::string text(Quantization type) {
-  for (const auto& entry : names)
-    if (entry.type == type) return entry.name;
-  return "?";
-}
-
-Quantization parse_quantization(const std::string& text) {
-  for (const auto& entry : names)
-    if (text == entry.name) return entry.type;
-  fail("parse_quantization: ", text, ", expected q8_0, q8_1, q4_0 or q4_1");
+std::string to_string(Quantization type) { return enum_name(type); }
+template <>
+Quantization from_string<Quantization>(std::string_view name) {
+  return enum_value<Quantization>(name);
 }
 
 QuantizedMatrix QuantizedMatrix::rounded(const Tensor& numbers, Quantization type,
@@ -93,31 +87,31 @@ QuantizedMatrix QuantizedMatrix::rounded(const Tensor& numbers, Quantization typ
         ", expected [rows, columns]");
   if (numbers.type() != Type::f32) return rounded(numbers.converted(Type::f32), type, context);
   const Index rows = numbers.shape()[0], columns = numbers.shape()[1];
-  const auto body = std::make_shared<Body>(rows, columns, type);
+  const auto impl = std::make_shared<Impl>(rows, columns, type);
   // Eight rows share bytes, so they belong to one task.
   const Index groups = divide_up(rows, quantized_rows);
   for_each_row_block(context, groups, quantized_rows * columns, [&](Index first, Index count) {
     const Index end = std::min(rows, (first + count) * quantized_rows);
     for (Index row = first * quantized_rows; row < end; ++row)
-      round_row(numbers.data() + row * columns, row, *body);
+      round_row(numbers.data() + row * columns, row, *impl);
   });
-  return QuantizedMatrix(body);
+  return Access::make<QuantizedMatrix>(impl);
 }
 
 Shape QuantizedMatrix::shape() const {
-  return empty() ? Shape() : Shape{body_->rows, body_->columns};
+  return empty() ? Shape() : Shape{impl_->rows, impl_->columns};
 }
 Quantization QuantizedMatrix::type() const {
   check(!empty(), "type: the matrix is empty");
-  return body_->type;
+  return impl_->type;
 }
-Index QuantizedMatrix::bytes() const { return empty() ? 0 : body_->memory.size(); }
+Index QuantizedMatrix::bytes() const { return empty() ? 0 : impl_->memory.size(); }
 
 Tensor QuantizedMatrix::expanded() const {
   if (empty()) return {};
   Tensor out = Tensor::uninitialized(shape());
-  for (Index row = 0; row < body_->rows; ++row)
-    body_->expand_row(row, out.data() + row * body_->columns);
+  for (Index row = 0; row < impl_->rows; ++row)
+    impl_->expand_row(row, out.data() + row * impl_->columns);
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include "nn/matmul/packed_matrix.h"
 #include "nn/rows.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 namespace {
 
@@ -47,7 +47,7 @@ void check_trainable(const char* where, const Parameter& parameter) {
   check(parameter.packed == nullptr, where, ": ", parameter.name,
         " is packed; expected unpack() before a tape records");
   check(parameter.value.type() == Type::f32, where, ": ", parameter.name, " has type ",
-        text(parameter.value.type()), ", expected f32 on a tape that records");
+        to_string(parameter.value.type()), ", expected f32 on a tape that records");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -1,9 +1,9 @@
 #pragma once
 
-#include "nn/matmul/quantized.h"
+#include "nn/matmul/quantized_matrix.h"
 #include "rapt/tape.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// a · weight', by what the weight is made of. a is f32 and row-major; `to` is not added to and, if
 /// numbers are finished, row-major.
@@ -18,4 +18,4 @@ void multiply_backward(const Matrix& a, const Matrix& b, const Parameter& weight
 /// What a tape that records needs: f32, not quantized. `where` begins the message.
 void check_trainable(const char* where, const Parameter& parameter);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 #include "text/models/byte_tokens.h"
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::uint32_t none = 0xFFFFFFFF;
@@ -16,7 +16,7 @@ constexpr std::size_t longest_short = 40;  // letters; beyond, a heap is faster
 /// A list of tokens and a heap of pairs, so a long word costs n log n.
 class LongMerger {
  public:
-  LongMerger(const PairTable& pairs, std::int32_t* word, std::size_t count)
+  LongMerger(const MergeTable& pairs, std::int32_t* word, std::size_t count)
       : pairs_(pairs), word_(word), links_(count) {
     check(count < none, "tokenizer: a word of ", count, " letters is too long");
     const auto size = static_cast<std::uint32_t>(count);
@@ -42,7 +42,7 @@ class LongMerger {
 
  private:
   struct Link {
-    std::int32_t id;  // -1: has gone into the one before it
+    std::int32_t id;  // -1: merged into the one before it
     std::uint32_t previous, next;
   };
   using Heap = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
@@ -60,7 +60,7 @@ class LongMerger {
   }
   void merge(std::uint32_t rank, std::uint32_t place) {
     const Joined* joined = joined_at(place);
-    // A candidate of the past: one of the two has been merged otherwise.
+    // A stale candidate: one of the two has been merged with another.
     if (joined == nullptr || joined->rank != rank) return;
     Link& left = links_[place];
     Link& right = links_[left.next];
@@ -72,7 +72,7 @@ class LongMerger {
     if (left.previous != none) consider(left.previous);
   }
 
-  const PairTable& pairs_;
+  const MergeTable& pairs_;
   std::int32_t* word_;
   std::vector<Link> links_;
   Heap candidates_;
@@ -105,14 +105,14 @@ void Bpe::find_bridges(const std::vector<Merge>& merges) {
   const auto at = [&](std::int32_t id) -> Ends& { return ends[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; id <= highest; ++id) at(id) = {id, id};
   for (const Merge& merge : merges) at(merge.result) = {};
-  // A token that is a letter at times and the result of a merge at others has no ends of its own;
-  // one that merges with an empty token is.
+  // A token that is both a letter and the result of a merge, as when it merges with an empty token,
+  // has no definite ends.
   for (const Merge& merge : merges)
     if (merge.result == merge.left || merge.result == merge.right) return;
   for (const std::int32_t id : byte_ids_)
     if (id >= 0 && id <= highest && at(id).first < 0) return;
   if (options_.unknown && *options_.unknown <= highest && at(*options_.unknown).first < 0) return;
-  // Parts are made before the whole in most files, so one pass will do; what never gets ends can
+  // Most files list parts before the whole, so one pass is enough; a token that never gets ends can
   // never be made.
   int passes = 0;
   for (bool fresh = true; fresh; ++passes) {
@@ -124,7 +124,7 @@ void Bpe::find_bridges(const std::vector<Merge>& merges) {
       if (first >= 0 && last >= 0) at(merge.result) = {first, last}, fresh = true;
     }
   }
-  PairTable bridges(merges.size());
+  MergeTable bridges(merges.size());
   for (const Merge& merge : merges) {
     const std::int32_t left = at(merge.left).last, right = at(merge.right).first;
     if (left >= 0 && right >= 0) bridges.insert(left, right, {0, 0});
@@ -133,7 +133,7 @@ void Bpe::find_bridges(const std::vector<Merge>& merges) {
 }
 
 void Bpe::append(std::string_view word, Ids& ids) const {
-  if (options_.whole_words) {
+  if (options_.ignore_merges) {
     const std::int32_t whole = pieces_.find(word);
     if (whole != Trie::none) return ids.push_back(whole);
   }
@@ -193,7 +193,7 @@ void Bpe::append_unknown(std::string_view letter, bool& waiting, Ids& ids) const
     return;
   }
   if (!options_.unknown) return;
-  if (waiting && !options_.fuse_unknown) ids.push_back(*options_.unknown);
+  if (waiting && !options_.fuse_unk) ids.push_back(*options_.unknown);
   waiting = true;
 }
 
@@ -221,4 +221,4 @@ std::size_t Bpe::merged_short(std::int32_t* word, std::size_t count) const {
   return count;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,12 +6,12 @@
 #include "text/models/merge_table.h"
 #include "text/models/word_model.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Two tokens that become one.
 struct Merge {
   std::int32_t left, right, result;
-  std::uint32_t rank;  // the lowest goes first, of equal ones the leftmost
+  std::uint32_t rank;  // lowest first, leftmost of equal ones
 };
 
 /// Byte-pair encoding: a word starts as its letters, then the pair of lowest rank is merged until
@@ -21,10 +21,10 @@ class Bpe : public WordModel {
   enum class Letters { bytes, characters };
   struct Options {
     Letters letters = Letters::bytes;
-    bool whole_words = false;    // a word that is a token is not taken apart
-    bool byte_fallback = false;  // a character that is no token becomes its bytes, if they are
-    bool fuse_unknown = false;   // neighbouring unknown letters are one token
-    std::optional<std::int32_t> unknown;  // without it unknown letters are lost
+    bool ignore_merges = false;  // a word that is a token stays whole
+    bool byte_fallback = false;  // a character without a token becomes byte tokens, if there are
+    bool fuse_unk = false;       // neighbouring unknown letters are one token
+    std::optional<std::int32_t> unknown;  // without it unknown letters are dropped
     std::string prefix, suffix;           // of letters that are not the first, and of the last
   };
   /// `pieces` are copied. Merges differ in their pairs.
@@ -42,12 +42,12 @@ class Bpe : public WordModel {
   std::size_t merged_short(std::int32_t* word, std::size_t count) const;
 
   Trie pieces_;
-  PairTable pairs_;
-  /// Letters that end and begin the two parts of some merge; no token reaches across others, so a
-  /// word falls apart there. Nothing if that cannot be told.
-  std::optional<PairTable> bridges_;
+  MergeTable pairs_;
+  /// Pairs of letters at the seam of some merge. No token spans any other pair, so a word can be
+  /// split there before merging. Empty if the seams cannot be determined.
+  std::optional<MergeTable> bridges_;
   Options options_;
   std::array<std::int32_t, 256> byte_ids_;  // of one-byte pieces, or of <0x..> tokens
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
 /// The spelling of the token that stands for a byte no other token has: <0x0A>.
 inline std::string byte_token(std::uint8_t byte) {
@@ -28,4 +28,4 @@ inline std::optional<std::uint8_t> byte_of_token(std::string_view token) {
   return static_cast<std::uint8_t>(value);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,19 +4,19 @@
 #include <cstdint>
 #include <vector>
 
-namespace rapt {
+namespace rapt::detail {
 
-/// What two neighbouring tokens become, and how soon.
+/// The token that two neighbours become, and its rank.
 struct Joined {
   std::uint32_t rank;
   std::int32_t result;
 };
 
-/// Pairs of tokens in one flat array: looked up several times for every letter of a text.
-class PairTable {
+/// A hash table of token pairs in one flat array: looked up several times per letter of a text.
+class MergeTable {
  public:
-  PairTable() : PairTable(0) {}
-  explicit PairTable(std::size_t pairs) : slots_(std::bit_ceil(2 * pairs + 2)) {}
+  MergeTable() : MergeTable(0) {}
+  explicit MergeTable(std::size_t pairs) : slots_(std::bit_ceil(2 * pairs + 2)) {}
 
   /// False if the pair is there already.
   bool insert(std::int32_t left, std::int32_t right, Joined joined) {
@@ -48,4 +48,4 @@ class PairTable {
   std::vector<Slot> slots_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,10 +4,10 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-Trie::Trie(std::vector<Entry> entries) {
-  std::sort(entries.begin(), entries.end());
+Trie::Trie(std::vector<Entry> words) {
+  std::sort(words.begin(), words.end());
   struct Range {
     std::uint32_t node;
     std::size_t begin, end, depth;
@@ -15,17 +15,17 @@ Trie::Trie(std::vector<Entry> entries) {
   nodes_.emplace_back();
   bytes_.push_back(0);
   // Breadth first: a node's words are a range of the sorted ones, its children the next bytes.
-  std::vector<Range> level{{root, 0, entries.size(), 0}}, next;
+  std::vector<Range> level{{root, 0, words.size(), 0}}, next;
   for (; !level.empty(); level.swap(next), next.clear()) {
     for (const Range& range : level) {
       std::size_t begin = range.begin;
-      if (begin < range.end && entries[begin].first.size() == range.depth)
-        nodes_[range.node].value = entries[begin++].second;
+      if (begin < range.end && words[begin].first.size() == range.depth)
+        nodes_[range.node].value = words[begin++].second;
       nodes_[range.node].children = static_cast<std::uint32_t>(nodes_.size());
       while (begin < range.end) {
-        const char byte = entries[begin].first[range.depth];
+        const char byte = words[begin].first[range.depth];
         std::size_t end = begin + 1;
-        while (end < range.end && entries[end].first[range.depth] == byte) ++end;
+        while (end < range.end && words[end].first[range.depth] == byte) ++end;
         check(nodes_.size() < 0xFFFFFFFF, "tokenizer: its words have too many letters");
         const auto child = static_cast<std::uint32_t>(nodes_.size());
         nodes_.emplace_back();
@@ -39,4 +39,4 @@ Trie::Trie(std::vector<Entry> entries) {
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Words by their bytes: finds those that begin a text in one walk. Children of a node stand side
-/// by side, so it takes 12 bytes a node and is built in the time it takes to sort the words.
+/// Words by their bytes: finds those that begin a text in one walk. Children of a node are
+/// contiguous: 12 bytes per node, built in the time it takes to sort the words.
 class Trie {
  public:
   using Entry = std::pair<std::string_view, std::int32_t>;
@@ -17,7 +17,7 @@ class Trie {
 
   Trie() : Trie(std::vector<Entry>()) {}
   /// Words differ and are not empty; values are not negative.
-  explicit Trie(std::vector<Entry> entries);
+  explicit Trie(std::vector<Entry> words);
 
   static constexpr std::uint32_t root = 0;
   /// The node one byte further; root if there is none.
@@ -81,4 +81,4 @@ class Trie {
   std::array<std::uint32_t, 256> first_ = {};  // children of the root
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

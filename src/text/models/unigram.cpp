@@ -6,7 +6,7 @@
 #include "text/models/byte_tokens.h"
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Unigram::Unigram(const std::vector<Trie::Entry>& pieces, std::vector<double> scores,
                  Options options)
@@ -19,7 +19,7 @@ Unigram::Unigram(const std::vector<Trie::Entry>& pieces, std::vector<double> sco
         pieces_.find(byte_token(static_cast<std::uint8_t>(byte)));
 }
 
-std::vector<Unigram::Best> Unigram::best_ways(std::string_view word) const {
+std::vector<Unigram::Best> Unigram::best_split(std::string_view word) const {
   std::vector<Best> best(word.size() + 1);  // by where a piece ends
   const auto offer = [&](std::size_t begin, std::size_t end, double score, std::int32_t id) {
     Best& target = best[end];
@@ -52,7 +52,7 @@ std::vector<Unigram::Best> Unigram::best_ways(std::string_view word) const {
 
 void Unigram::append(std::string_view word, std::vector<std::int32_t>& ids) const {
   check_input(word.size() < 0xFFFFFFFF, "tokenizer: a word of ", word.size(), " bytes is too long");
-  const std::vector<Best> best = best_ways(word);
+  const std::vector<Best> best = best_split(word);
   std::vector<std::uint32_t> ends;
   for (auto end = static_cast<std::uint32_t>(word.size()); end > 0; end = best[end].begin)
     ends.push_back(end);
@@ -69,7 +69,7 @@ void Unigram::append(std::string_view word, std::vector<std::int32_t>& ids) cons
 }
 
 void Unigram::append_unknown(std::string_view letters, std::vector<std::int32_t>& ids) const {
-  // Fused unknown letters may spell a token that no way led to.
+  // Fused unknown letters may spell a token that no split used.
   const std::int32_t whole = pieces_.find(letters);
   if (whole != Trie::none) return ids.push_back(whole);
   const auto id = [&](char byte) { return byte_ids_[static_cast<std::uint8_t>(byte)]; };
@@ -81,4 +81,4 @@ void Unigram::append_unknown(std::string_view letters, std::vector<std::int32_t>
   ids.push_back(*options_.unknown);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,11 +6,10 @@
 
 #include "text/models/word_model.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Of all ways to put a word together the one whose pieces have the highest sum of scores. A
-/// character that is no piece is unknown and costs more than any piece; neighbouring ones are one
-/// token, or their bytes.
+/// Splits a word into the pieces with the highest sum of scores. A character that is no piece is
+/// unknown and costs more than any piece; neighbouring unknown characters are one token, or bytes.
 class Unigram : public WordModel {
  public:
   struct Options {
@@ -26,9 +25,9 @@ class Unigram : public WordModel {
   struct Best {
     double score = 0;
     std::uint32_t begin = 0;  // of the last piece
-    std::int32_t id = -1;     // of that piece; -1 if no way leads here
+    std::int32_t id = -1;     // of that piece; -1 if no piece ends here
   };
-  std::vector<Best> best_ways(std::string_view word) const;
+  std::vector<Best> best_split(std::string_view word) const;
   void append_unknown(std::string_view letters, std::vector<std::int32_t>& ids) const;
 
   Trie pieces_;
@@ -38,4 +37,4 @@ class Unigram : public WordModel {
   std::array<std::int32_t, 256> byte_ids_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,7 +8,7 @@
 
 #include "text/models/trie.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Makes tokens of one word. Knows nothing of texts; safe to share between threads.
 class WordModel {
@@ -52,4 +52,4 @@ class WordLevel : public WordModel {
   std::int32_t unknown_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 #include "text/models/word_model.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 WordPiece::WordPiece(std::vector<Trie::Entry> pieces, Options options)
     : pieces_(std::move(pieces)), options_(std::move(options)) {
@@ -30,4 +30,4 @@ void WordPiece::append(std::string_view word, std::vector<std::int32_t>& ids) co
   ids.push_back(options_.unknown);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr bool stands_for_itself(unsigned byte) {
@@ -72,4 +72,4 @@ std::size_t valid_character(std::string_view text) {
   return length > 0 ? static_cast<std::size_t>(length) : 0;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

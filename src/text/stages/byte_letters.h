@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
 // Byte-level tokenizer files write bytes as letters, so that every token is text: printable bytes
 // of Latin-1 stand for themselves, the others for U+0100, U+0101 and so on in ascending order.
@@ -20,4 +20,4 @@ std::optional<std::string> bytes_of_letters(std::string_view letters);
 /// How many bytes at the beginning of the text are one valid UTF-8 character; 0 if none is there.
 std::size_t valid_character(std::string_view text);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,7 +7,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 std::string bytes_of_base64(const std::string& text, const std::string& source) {
@@ -48,11 +48,11 @@ std::size_t characters_in(std::string_view text) {
   return count;
 }
 
-/// Which of the characters that come out stand for the first one that went in. The reference counts
-/// characters: each that comes out takes the place of one that went in, those that a replacement
-/// has more of share the place of the one before, and those that it has less of are dropped behind
-/// the last one that came out. Behind nothing they cannot be dropped: whoever follows a control
-/// character at the very beginning takes its place.
+/// Which characters of the output come from the first one of the input. The reference counts
+/// characters: each output character takes the place of one input character, surplus ones of a
+/// replacement share the place of the one before, and missing ones are dropped behind the last
+/// output character. At the very beginning there is none to drop them behind: the character after a
+/// leading control character takes its place.
 class FrontFinder {
  public:
   explicit FrontFinder(std::string_view front)
@@ -170,4 +170,4 @@ NormalText CharsMapStep::run(NormalText in) const {
   return out;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

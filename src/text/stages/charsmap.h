@@ -5,10 +5,10 @@
 
 #include "text/stages/normalizer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// SentencePiece's table of replacements: a double-array trie whose values are places in a list of
-/// texts that end with zero bytes.
+/// SentencePiece's table of replacements: a double-array trie whose values are offsets into a list
+/// of zero-terminated strings.
 class CharsMapStep : public NormalizerStep {
  public:
   /// `base64` is how a tokenizer.json spells it. Throws std::runtime_error if it is damaged.
@@ -23,4 +23,4 @@ class CharsMapStep : public NormalizerStep {
   std::string texts_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

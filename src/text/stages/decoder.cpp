@@ -9,7 +9,7 @@
 #include "text/stages/text_pattern.h"
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 using Tokens = std::vector<std::string>;
@@ -40,7 +40,7 @@ class LetterStep : public DecoderStep {
   }
 };
 
-/// Bytes that a step may put in for each match.
+/// Bytes that a step may insert for each match.
 constexpr std::size_t longest_content = 100;
 
 std::size_t bytes_of(const Tokens& tokens) {
@@ -206,7 +206,7 @@ std::shared_ptr<const DecoderStep> step_of(const std::string& type, Fields& fiel
     return std::make_shared<ReplaceStep>(
         TextPattern::read(fields.value("pattern"), source + ": decoder.pattern"), content);
   }
-  fail_input(source, ": decoder of type ", printable(type), " is not understood");
+  fail_input(source, ": decoder of type ", printable(type), " is not supported");
 }
 
 void add_steps(const Json& part, const std::string& source,
@@ -232,7 +232,7 @@ Decoder::Decoder(const Json& part, const std::string& source) : words_(part.is_n
 std::string Decoder::text(std::vector<std::string> tokens) const {
   if (words_)
     for (std::size_t i = 1; i < tokens.size(); ++i) tokens[i].insert(0, " ");
-  // Steps may multiply a text, one after the other; this is more than any language needs.
+  // Steps multiply each other's output; this is more than any language needs.
   const std::size_t most = 64 * bytes_of(tokens) + 65536;
   for (const auto& step : steps_) {
     step->run(tokens);
@@ -242,4 +242,4 @@ std::string Decoder::text(std::vector<std::string> tokens) const {
   return concatenated(tokens);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

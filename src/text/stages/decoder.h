@@ -6,9 +6,9 @@
 
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// One change of the tokens of a text on their way back to text.
+/// Changes the spellings of tokens before they are joined.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
@@ -20,11 +20,10 @@ class Decoder {
  public:
   Decoder() = default;
   /// The "decoder" of a tokenizer.json, which may be null. Throws std::runtime_error, beginning
-  /// with `source`, for what is not understood.
+  /// with `source`, for what is not supported.
   Decoder(const Json& part, const std::string& source);
 
-  /// Without any step tokens are words, with a space between them. The text of byte tokens may be
-  /// invalid UTF-8 where their bytes are.
+  /// Without any step, tokens are words joined by spaces. Byte tokens may give invalid UTF-8.
   std::string text(std::vector<std::string> tokens) const;
 
  private:
@@ -32,4 +31,4 @@ class Decoder {
   bool words_ = true;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

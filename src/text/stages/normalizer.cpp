@@ -10,12 +10,12 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-constexpr Index longest_affix = 1000;  // bytes that a step may put in for each match
+constexpr Index longest_affix = 1000;  // bytes that a step may insert for each match
 
-/// Puts together what a step makes of each character: nothing, itself or others.
+/// Joins what `change` makes of each character: nothing, itself or others.
 template <class Change>
 NormalText changed_characters(const NormalText& in, const Change& change) {
   NormalText out;
@@ -37,7 +37,7 @@ NormalText kept_characters(const NormalText& in, const Keep& keep) {
 NormalText formed(const NormalText& in, Form form) {
   NormalText out{normal_form(in.text, form), 0};
   if (in.front == 0 || out.text.empty()) return out;
-  // As far as the first character's own form goes on; marks that follow it may come in between.
+  // Up to where it differs from the first character's own form; later marks may come in between.
   const std::string front = normal_form(in.text.substr(0, in.front), form);
   const auto [end, ignored] =
       std::mismatch(out.text.begin(), out.text.end(), front.begin(), front.end());
@@ -137,7 +137,7 @@ class NmtStep : public NormalizerStep {
   }
 };
 
-/// Steps may multiply a text, one after the other; this is more than any language needs.
+/// Steps multiply each other's output; this is more than any language needs.
 std::size_t most_bytes(std::size_t text_bytes) { return 64 * text_bytes + 65536; }
 
 class ReplaceStep : public NormalizerStep {
@@ -148,7 +148,7 @@ class ReplaceStep : public NormalizerStep {
     NormalText out{{}, 0, in.most};
     pattern_.for_each(in.text, [&](std::string_view part, bool match) {
       const auto begin = static_cast<std::size_t>(part.data() - in.text.data());
-      // What is put in stands for the last character of the match.
+      // The replacement counts as the last character of the match.
       const bool front = match ? begin + part.size() <= in.front : begin < in.front;
       if (front && out.front == out.text.size())
         out.front += match ? content_.size() : std::min(part.size(), in.front - begin);
@@ -230,7 +230,7 @@ std::shared_ptr<const NormalizerStep> step_of(const std::string& type, Fields& f
         short_text(fields, "content"));
   if (type == "Precompiled")
     return std::make_shared<CharsMapStep>(fields.text("precompiled_charsmap", ""), source);
-  fail_input(source, ": normalizer of type ", printable(type), " is not understood");
+  fail_input(source, ": normalizer of type ", printable(type), " is not supported");
 }
 
 void add_steps(const Json& part, const std::string& source, Steps& steps) {
@@ -269,4 +269,4 @@ NormalText Normalizer::run(std::string_view text) const {
   return result;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

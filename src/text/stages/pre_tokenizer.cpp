@@ -11,7 +11,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 using Next = PreTokenizerStep::Next;
@@ -73,7 +73,7 @@ class BertStep : public PreTokenizerStep {
   }
 };
 
-/// Runs of word characters and runs of others; spaces are lost.
+/// Runs of word characters and runs of others; spaces are dropped.
 class WhitespaceStep : public PreTokenizerStep {
  public:
   void run(Piece piece, const Next& next) const override {
@@ -154,7 +154,7 @@ class SplitStep : public PreTokenizerStep {
   Options options_;
 };
 
-/// Spaces become letters that are seen, one more may come first, and words begin with them.
+/// Spaces become a visible letter, one more may be put first, and words begin with it.
 class MetaspaceStep : public PreTokenizerStep {
  public:
   enum class Prepend { always, first, never };
@@ -179,7 +179,7 @@ class MetaspaceStep : public PreTokenizerStep {
         options_.prepend == Prepend::always || (options_.prepend == Prepend::first && front > 0);
     if (wanted && !text.starts_with(options_.replacement)) {
       text.insert(0, options_.replacement);
-      if (front > 0) front += options_.replacement.size();  // it stands for the first character
+      if (front > 0) front += options_.replacement.size();  // counts as the first character
     }
     const Piece whole{text, front};
     if (!options_.split) return next(whole);
@@ -193,7 +193,7 @@ class MetaspaceStep : public PreTokenizerStep {
   Options options_;
 };
 
-/// Bytes, or the letters that stand for them where other steps follow.
+/// Gives bytes, or the letters that stand for them if other steps follow.
 class ByteStep : public PreTokenizerStep {
  public:
   struct Options {
@@ -246,7 +246,7 @@ std::shared_ptr<const PreTokenizerStep> metaspace(Fields& fields) {
     options.prepend = word == "always"  ? Prepend::always
                       : word == "first" ? Prepend::first
                                         : Prepend::never;
-  } else if (!fields.boolean("add_prefix_space", true)) {  // files of old
+  } else if (!fields.boolean("add_prefix_space", true)) {  // older files
     options.prepend = Prepend::never;
   }
   return std::make_shared<MetaspaceStep>(options);
@@ -279,7 +279,7 @@ std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields&
         TextPattern::read(fields.value("pattern"), source + ": pre_tokenizer.pattern"),
         SplitStep::Options{.behavior = behavior_of(fields),
                            .invert = fields.boolean("invert", false)});
-  fail_input(source, ": pre_tokenizer of type ", printable(type), " is not understood");
+  fail_input(source, ": pre_tokenizer of type ", printable(type), " is not supported");
 }
 
 /// The types of all steps, Sequences opened.
@@ -306,7 +306,7 @@ PreTokenizer::PreTokenizer(const Json& part, const std::string& source) {
     const std::string type = fields.text("type");
     check_input(!bytes_ || (type != "Metaspace" && type != "ByteLevel"), source,
                 ": pre_tokenizer has ", printable(type),
-                " after ByteLevel, expected steps that only cut there");
+                " after ByteLevel, expected steps that only split there");
     letters_ = bytes_;
     steps_.push_back(
         step_of(type, fields, source, one == parts.back() ? Followed::no : Followed::yes));
@@ -322,4 +322,4 @@ void PreTokenizer::run(std::size_t step, Piece piece, const Visit& visit) const 
   steps_[step]->run(piece, std::cref(next));
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

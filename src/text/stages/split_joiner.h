@@ -3,9 +3,9 @@
 #include <functional>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
-/// What becomes of the matches when text is split.
+/// What happens to matches when text is split.
 enum class SplitBehavior {
   removed,
   isolated,              // pieces of their own
@@ -14,7 +14,7 @@ enum class SplitBehavior {
   contiguous,            // neighbouring ones together
 };
 
-/// Gets matches and what lies between them, in order, and hands on pieces.
+/// Takes matches and the text between them, in order, and passes on pieces.
 template <class Visit>
 class SplitJoiner {
  public:
@@ -62,4 +62,4 @@ class SplitJoiner {
   bool waiting_ = false, last_match_ = false;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

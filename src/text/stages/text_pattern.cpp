@@ -11,17 +11,17 @@
 #include "base/io/input.h"
 #include "text/unicode/unicode_later.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// Bytes; the longest in use has 500. One of them may become a few kilobytes of ranges.
+/// Bytes; the longest in use has 500. One byte may become a few kilobytes of ranges.
 constexpr std::size_t longest_expression = 4'000;
-/// Steps of one match. A long run of spaces takes as many as it has characters, so this is no
-/// small number; an expression that goes astray still ends within a second.
+/// Steps of one match. A long run of spaces takes one step per character, so this is large; a
+/// runaway expression still ends within a second.
 constexpr std::uint32_t most_steps = 100'000'000;
 constexpr std::uint32_t most_memory = 256 << 10;  // KiB
 
-// Classes spelled out, because PCRE's are not those of the library that the files were made with.
+// Classes spelled out, because PCRE's differ from those of the library the files were made with.
 constexpr std::string_view spaces =
     R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 const std::string digits = R"(\p{Nd})";
@@ -36,9 +36,9 @@ std::string members_of(std::span<const CodeRange> ranges) {
   return members.str();
 }
 
-/// Characters of a category that PCRE2 may be too old for, as members of a class.
+/// Members of a Unicode category that an older PCRE2 does not know, as members of a class.
 std::string later_members(std::string_view category) {
-  // Spelled out once: an expression asks for them at every \p{L}.
+  // Built once: an expression asks for them at every \p{L}.
   static const std::vector<std::pair<std::string_view, std::string>> later = {
       {"Lu", members_of(later_Lu)}, {"Ll", members_of(later_Ll)}, {"Lm", members_of(later_Lm)},
       {"Lo", members_of(later_Lo)}, {"Mn", members_of(later_Mn)}, {"Mc", members_of(later_Mc)},
@@ -51,7 +51,7 @@ std::string later_members(std::string_view category) {
   return all;
 }
 
-/// From the spelling of files to that of PCRE2. Letters, classes, groups, lookaround, quantifiers,
+/// Translates an expression to PCRE2. Letters, classes, groups, lookaround, quantifiers,
 /// alternatives and anchors mean the same; the rest is refused.
 class Translation {
  public:
@@ -75,7 +75,7 @@ class Translation {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     fail_input(where_, " has the expression ", printable(all_), ", in which ", what,
-               " is not understood");
+               " is not supported");
   }
   std::string_view take(std::size_t count) {
     const std::string_view taken = rest_.substr(0, count);
@@ -225,7 +225,7 @@ class Search {
                          options | PCRE2_NO_UTF_CHECK, match_.get(), context_.get());
     };
     int found = match(0);
-    // Compiled expressions have a small stack only.
+    // Compiled expressions have a small stack.
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) return false;
     check_input(found > 0, "tokenizer: text cannot be searched with the tokenizer's expression: ",
@@ -295,4 +295,4 @@ void TextPattern::for_each(std::string_view text, const Visit& visit) const {
   if (done < text.size()) visit(text.substr(done), false);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

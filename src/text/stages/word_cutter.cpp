@@ -4,7 +4,7 @@
 
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::string_view gpt2 =
@@ -49,4 +49,4 @@ void WordCutter::for_each_word(std::string_view text,
   }
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -6,9 +6,9 @@
 
 #include "text/stages/text_pattern.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Ways of cutting text into words that have a name.
+/// Ways to split text into words that have a name.
 enum class Cut {
   none,    // the text is one word
   gpt2,    // what ByteLevel does by itself
@@ -19,8 +19,8 @@ enum class Cut {
 /// The expression as tokenizer files spell it; empty for Cut::none.
 std::string_view pattern_of(Cut cut);
 
-/// Cuts text into words, in time that grows with its length. The words together are the text; a
-/// byte that is not UTF-8 is a word of its own.
+/// Splits text into words, in linear time. The words together are the text; an invalid byte is a
+/// word of its own.
 class WordCutter {
  public:
   explicit WordCutter(Cut cut);
@@ -34,4 +34,4 @@ class WordCutter {
   std::optional<TextPattern> pattern_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

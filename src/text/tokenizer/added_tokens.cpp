@@ -7,7 +7,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 bool alone(std::string_view text, std::size_t begin, std::size_t end) {
@@ -37,7 +37,7 @@ std::size_t spaces_after(std::string_view text, std::size_t end) {
 
 AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, const Normalizer& normalizer)
     : tokens_(tokens) {
-  // Of two that are spelled alike special ones go first.
+  // Of two with the same spelling the special one wins.
   std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.special && !b.special;
   });
@@ -70,7 +70,7 @@ void AddedTokens::for_each(std::string_view text, Search search, const Visit& vi
     if (token.special && !search.special) continue;
     if (token.single_word && !alone(text, begin, end)) continue;
     if (token.lstrip) begin = spaces_before(text, begin, done);
-    // A run of spaces is walked through once, however many tokens lie in it.
+    // A run of spaces is scanned once, however many tokens are in it.
     if (token.rstrip) end = spaces_end = end < spaces_end ? spaces_end : spaces_after(text, end);
     if (begin > done) visit(text.substr(done, begin - done), none);
     visit(text.substr(begin, end - begin), token.id);
@@ -79,4 +79,4 @@ void AddedTokens::for_each(std::string_view text, Search search, const Visit& vi
   if (done < text.size()) visit(text.substr(done), none);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

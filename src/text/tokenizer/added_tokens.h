@@ -9,23 +9,22 @@
 #include "text/models/trie.h"
 #include "text/stages/normalizer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// A token that is found in text before it is cut.
+/// A token that is matched in text before it is split.
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool special = false;      // stands for no text
-  bool single_word = false;  // only where no letter is next to it
+  bool special = false;      // decodes to no text by default
+  bool single_word = false;  // only where no word character is next to it
   bool lstrip = false;       // takes the spaces before it
   bool rstrip = false;       // takes the spaces after it
-  bool normalized = false;   // is looked for in normalized text
+  bool normalized = false;   // matched in normalized text
 };
 
-/// Finds added tokens: leftmost first, of several the longest.
+/// Matches added tokens: leftmost first, of several the longest.
 class AddedTokens {
  public:
-  /// Text as it comes, or text that has been normalized.
   enum class Text { original, normalized };
 
   AddedTokens() = default;
@@ -33,11 +32,11 @@ class AddedTokens {
 
   struct Search {
     Text text;
-    bool special;  // whether special tokens count
+    bool special;  // whether special tokens match
   };
   static constexpr std::int32_t none = -1;
   using Visit = std::function<void(std::string_view part, std::int32_t id)>;
-  /// The tokens from left to right and what lies between them, with the id `none`.
+  /// Visits the tokens from left to right and the text between them, with the id `none`.
   void for_each(std::string_view text, Search search, const Visit& visit) const;
 
  private:
@@ -49,4 +48,4 @@ class AddedTokens {
   Set original_, normalized_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

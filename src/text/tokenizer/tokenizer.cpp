@@ -8,91 +8,92 @@
 #include "text/unicode/characters.h"
 
 namespace rapt {
+using namespace detail;
 
-Tokenizer Tokenizer::bytes() { return finished(byte_body()); }
+Tokenizer Tokenizer::bytes() { return finished(byte_impl()); }
 
-Index Tokenizer::entries() const { return static_cast<Index>(body_->tokens.size()); }
+Index Tokenizer::vocab_size() const { return static_cast<Index>(impl_->tokens.size()); }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  return body_->encode(text, {});
+  return impl_->encode(text, {});
 }
 
 Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  return body_->frame.of(body_->encode(text, options), options.frame);
+  return impl_->post_processor.single(impl_->encode(text, options), options.add_special_tokens);
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second,
                                 const EncodeOptions& options) const {
-  return body_->frame.of(body_->encode(first, options), body_->encode(second, options),
-                         options.frame);
+  return impl_->post_processor.pair(impl_->encode(first, options), impl_->encode(second, options),
+                                    options.add_special_tokens);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids,
                               const DecodeOptions& options) const {
-  return body_->decode(ids, options);
+  return impl_->decode(ids, options);
 }
 
-std::string Tokenizer::spelling_of(std::int32_t id) const {
-  check(id >= 0 && id < entries(), "tokenizer: id ", id, ", expected 0 to ", entries() - 1);
-  return body_->spelling(id);
+std::string Tokenizer::id_to_token(std::int32_t id) const {
+  check(id >= 0 && id < vocab_size(), "tokenizer: id ", id, ", expected 0 to ", vocab_size() - 1);
+  return impl_->spelling(id);
 }
 
-std::string Tokenizer::bytes_of(std::int32_t id) const {
-  check(id >= 0 && id < entries(), "tokenizer: id ", id, ", expected 0 to ", entries() - 1);
-  const Body::Token& token = body_->tokens[static_cast<std::size_t>(id)];
+std::string Tokenizer::token_bytes(std::int32_t id) const {
+  check(id >= 0 && id < vocab_size(), "tokenizer: id ", id, ", expected 0 to ", vocab_size() - 1);
+  const Impl::Token& token = impl_->tokens[static_cast<std::size_t>(id)];
   return token.kind == TokenKind::special ? "" : token.bytes;
 }
 
-const SpecialTokens& Tokenizer::special() const { return body_->special; }
-std::optional<std::int32_t> Tokenizer::end() const { return body_->special.end; }
-std::optional<std::int32_t> Tokenizer::padding() const { return body_->special.padding; }
+const SpecialTokens& Tokenizer::special_tokens() const { return impl_->special; }
+std::optional<std::int32_t> Tokenizer::eos() const { return impl_->special.eos; }
+std::optional<std::int32_t> Tokenizer::pad() const { return impl_->special.pad; }
 
-std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
-  const auto added = body_->added_ids.find(token);
-  if (added != body_->added_ids.end()) return added->second;
-  const auto found = body_->ids.find(token);
-  if (found != body_->ids.end()) return found->second;
-  if (!body_->byte_tokens) return std::nullopt;
+std::optional<std::int32_t> Tokenizer::token_to_id(std::string_view token) const {
+  const auto added = impl_->added_ids.find(token);
+  if (added != impl_->added_ids.end()) return added->second;
+  const auto found = impl_->ids.find(token);
+  if (found != impl_->ids.end()) return found->second;
+  if (!impl_->byte_tokens) return std::nullopt;
   const auto bytes = bytes_of_letters(token);
-  const auto spelled = bytes ? body_->ids.find(*bytes) : body_->ids.end();
-  if (spelled != body_->ids.end()) return spelled->second;
+  const auto spelled = bytes ? impl_->ids.find(*bytes) : impl_->ids.end();
+  if (spelled != impl_->ids.end()) return spelled->second;
   return std::nullopt;
 }
 
-TextStream::TextStream(Tokenizer tokenizer, const DecodeOptions& options)
+DecodeStream::DecodeStream(Tokenizer tokenizer, const DecodeOptions& options)
     : tokenizer_(std::move(tokenizer)), options_(options) {}
 
-std::string TextStream::add(std::int32_t id) {
+std::string DecodeStream::step(std::int32_t id) {
   constexpr std::string_view replacement = "\uFFFD";
-  if (!options_.special && tokenizer_.bytes_of(id).empty()) return "";
+  if (options_.skip_special_tokens && tokenizer_.token_bytes(id).empty()) return "";
   ids_.push_back(id);
   std::string text = tokenizer_.decode(ids_, options_);
-  // U+FFFD may be a byte token that waits for the others of its character, but not for ever.
+  // U+FFFD may be a byte token that waits for the rest of its character; the wait is bounded.
   constexpr std::size_t longest_wait = 32;
-  const bool waits = ids_.size() - said_ < longest_wait &&
+  const bool waits = ids_.size() - emitted_ < longest_wait &&
                      (unfinished_length(text) > 0 || text.ends_with(replacement));
   if (waits) return "";
   std::string fresh = text.substr(std::min(text_.size(), text.size()));
-  // The last tokens stay: what a decoder makes of a token depends on whether it is the first. So
-  // does the first, even if it gives no text, as a space that decoders leave out there.
-  std::vector<std::int32_t> last(ids_.begin() + static_cast<std::ptrdiff_t>(said_), ids_.end());
+  // Keep the last tokens: decoders treat the first token of a text differently. Keep the first one
+  // even if it gives no text, such as a space that decoders drop there.
+  std::vector<std::int32_t> last(ids_.begin() + static_cast<std::ptrdiff_t>(emitted_), ids_.end());
   if (std::string last_text = tokenizer_.decode(last, options_); !last_text.empty()) {
     ids_ = std::move(last);
     text = std::move(last_text);
-  } else if (fresh.empty() && said_ > 0) {  // or a long run of them would be decoded for each
-    ids_.resize(said_);
+  } else if (fresh.empty() && emitted_ > 0) {  // or a long run of them is decoded for each
+    ids_.resize(emitted_);
     return fresh;
   }
-  said_ = ids_.size();
+  emitted_ = ids_.size();
   text_ = std::move(text);
   return fresh;
 }
 
-std::string TextStream::finish() {
+std::string DecodeStream::finish() {
   const std::string text = tokenizer_.decode(ids_, options_);
   std::string rest = text.substr(std::min(text_.size(), text.size()));
   ids_.clear();
-  said_ = 0;
+  emitted_ = 0;
   text_.clear();
   return rest;
 }

@@ -8,22 +8,23 @@
 #include "text/tokenizer/tokenizer_impl.h"
 
 namespace rapt {
+using namespace detail;
 
-void Tokenizer::Body::read_parts(const std::string& source) {
+void Tokenizer::Impl::read_parts(const std::string& source) {
   normalizer = Normalizer(parts.normalizer, source);
-  cutter = PreTokenizer(parts.pre_tokenizer, source);
-  frame = EncodingFrame(parts.post_processor, source, static_cast<Index>(tokens.size()));
+  pre_tokenizer = PreTokenizer(parts.pre_tokenizer, source);
+  post_processor = PostProcessor(parts.post_processor, source, static_cast<Index>(tokens.size()));
   decoder = Decoder(parts.decoder, source);
   const bool plain = kind == ModelKind::bpe && options.prefix.empty() && options.suffix.empty() &&
                      !options.byte_fallback;
-  byte_tokens = cutter.bytes() && plain;
-  letters = cutter.bytes() && !plain;
+  byte_tokens = pre_tokenizer.bytes() && plain;
+  letters = pre_tokenizer.bytes() && !plain;
   const bool bytes_again = parts.decoder.is_null() || parts.decoder["type"] == "ByteLevel";
   concatenates = byte_tokens && bytes_again;
   options.letters = byte_tokens ? Bpe::Letters::bytes : Bpe::Letters::characters;
 }
 
-void Tokenizer::Body::build(const std::string& source) {
+void Tokenizer::Impl::build(const std::string& source) {
   std::vector<Trie::Entry> pieces;
   ids.reserve(tokens.size());
   for (std::size_t id = 0; id < tokens.size(); ++id) {
@@ -31,7 +32,7 @@ void Tokenizer::Body::build(const std::string& source) {
     check_input(token.bytes.size() <= longest_token || kind == ModelKind::bpe, source, ": token ",
                 id, " has ", token.bytes.size(), " bytes, the limit is ", longest_token);
     if (!token.in_model || token.foreign) continue;
-    if (token.bytes.empty()) {  // nothing becomes it, however many there are
+    if (token.bytes.empty()) {  // no text becomes it, so there may be several
       ids.emplace(token.bytes, static_cast<std::int32_t>(id));
       continue;
     }
@@ -43,7 +44,7 @@ void Tokenizer::Body::build(const std::string& source) {
   for (const AddedToken& token : added) {
     added_ids.emplace(token.content, token.id);
     if (!token.normalized || normalizer.empty()) continue;
-    // Text comes back as it was found, and it was found in normalized text.
+    // It is matched in normalized text, so it decodes to its normalized spelling.
     const std::string name = normalizer.run(token.content).text;
     if (name != token.content)
       normal_names.emplace(token.id, byte_tokens ? bytes_of_letters(name).value_or(name) : name);
@@ -81,28 +82,28 @@ void Tokenizer::Body::build(const std::string& source) {
   model = made;
 }
 
-std::shared_ptr<Tokenizer::Body> byte_body() {
-  auto body = std::make_shared<Tokenizer::Body>();
+std::shared_ptr<Tokenizer::Impl> detail::byte_impl() {
+  auto impl = std::make_shared<Tokenizer::Impl>();
   for (int byte = 0; byte < 256; ++byte)
-    body->tokens.push_back({std::string(1, static_cast<char>(byte))});
+    impl->tokens.push_back({std::string(1, static_cast<char>(byte))});
   const Json letters{{"type", "ByteLevel"},
                      {"add_prefix_space", false},
                      {"trim_offsets", true},
                      {"use_regex", true}};
-  body->parts.pre_tokenizer = body->parts.decoder = letters;
-  return body;
+  impl->parts.pre_tokenizer = impl->parts.decoder = letters;
+  return impl;
 }
 
-Tokenizer finished(std::shared_ptr<Tokenizer::Body> body) {
-  for (const char* name : {end_name, padding_name}) {
-    const auto id = static_cast<std::int32_t>(body->tokens.size());
-    body->tokens.push_back({name, TokenKind::special});
-    body->added.push_back({.id = id, .content = name, .special = true});
-    (body->special.end ? body->special.padding : body->special.end) = id;
+Tokenizer detail::finished(std::shared_ptr<Tokenizer::Impl> impl) {
+  for (const char* name : {eos_name, pad_name}) {
+    const auto id = static_cast<std::int32_t>(impl->tokens.size());
+    impl->tokens.push_back({name, TokenKind::special});
+    impl->added.push_back({.id = id, .content = name, .special = true});
+    (impl->special.eos ? impl->special.pad : impl->special.eos) = id;
   }
-  body->read_parts("tokenizer");
-  body->build("tokenizer");
-  return Tokenizer::Body::made(std::move(body));
+  impl->read_parts("tokenizer");
+  impl->build("tokenizer");
+  return Tokenizer::Impl::made(std::move(impl));
 }
 
 }  // namespace rapt

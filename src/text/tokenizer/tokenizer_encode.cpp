@@ -4,13 +4,14 @@
 #include "text/unicode/characters.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
-/// One call of encode: words come back again and again in a long text, so their tokens are kept.
+/// One call of encode. Words repeat in a long text, so their tokens are cached.
 class EncodeRun {
  public:
-  EncodeRun(const Tokenizer::Body& body, const EncodeOptions& options, std::size_t bytes)
-      : body_(body), options_(options), keeps_(bytes >= shortest_worth) {
+  EncodeRun(const Tokenizer::Impl& impl, const EncodeOptions& options, std::size_t bytes)
+      : impl_(impl), options_(options), keeps_(bytes >= shortest_worth) {
     ids_.reserve(bytes / 4);
   }
 
@@ -20,7 +21,7 @@ class EncodeRun {
       if (id != AddedTokens::none) return ids_.push_back(id);
       add_section({part, part.data() == text.text.data() ? text.front : 0});
     };
-    body_.finder.for_each(text.text, {AddedTokens::Text::original, options_.special},
+    impl_.finder.for_each(text.text, {AddedTokens::Text::original, options_.parse_special},
                           std::cref(section));
   }
   void add_id(std::int32_t id) { ids_.push_back(id); }
@@ -37,21 +38,21 @@ class EncodeRun {
     using is_transparent = void;
   };
 
-  /// What lies between added tokens that are found as they stand.
+  /// Text between added tokens that are matched before normalization.
   void add_section(Piece section) {
     NormalText normal;
-    if (!body_.normalizer.empty()) {
-      normal = body_.normalizer.run(section.text);
+    if (!impl_.normalizer.empty()) {
+      normal = impl_.normalizer.run(section.text);
       section = {normal.text, section.front > 0 ? normal.front : 0};
     }
     const auto word = [&](std::string_view text) { add_word(text); };
     const auto piece = [&](std::string_view part, std::int32_t id) {
       if (id != AddedTokens::none) return ids_.push_back(id);
       const auto begin = static_cast<std::size_t>(part.data() - section.text.data());
-      body_.cutter.for_each_word({part, section.front > begin ? section.front - begin : 0},
-                                 std::cref(word));
+      impl_.pre_tokenizer.for_each_word({part, section.front > begin ? section.front - begin : 0},
+                                        std::cref(word));
     };
-    body_.finder.for_each(section.text, {AddedTokens::Text::normalized, options_.special},
+    impl_.finder.for_each(section.text, {AddedTokens::Text::normalized, options_.parse_special},
                           std::cref(piece));
   }
   void add_word(std::string_view word) {
@@ -67,13 +68,13 @@ class EncodeRun {
     if (kept_.size() < most_kept) kept_.emplace(word, Place{begin, ids_.size()});
   }
   void make_word(std::string_view word) {
-    if (body_.letters)
-      body_.model->append(letters_of(word), ids_);
+    if (impl_.letters)
+      impl_.model->append(letters_of(word), ids_);
     else
-      body_.model->append(word, ids_);
+      impl_.model->append(word, ids_);
   }
 
-  const Tokenizer::Body& body_;
+  const Tokenizer::Impl& impl_;
   const EncodeOptions& options_;
   bool keeps_;
   std::vector<std::int32_t> ids_;
@@ -82,7 +83,7 @@ class EncodeRun {
 
 }  // namespace
 
-std::vector<std::int32_t> Tokenizer::Body::encode(std::string_view text,
+std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
                                                   const EncodeOptions& how) const {
   EncodeRun run(*this, how, text.size());
   std::size_t valid = valid_length(text);
@@ -101,12 +102,12 @@ std::vector<std::int32_t> Tokenizer::Body::encode(std::string_view text,
   return run.result();
 }
 
-std::string Tokenizer::Body::spelling(std::int32_t id) const {
+std::string Tokenizer::Impl::spelling(std::int32_t id) const {
   const Token& token = tokens[static_cast<std::size_t>(id)];
   return byte_tokens && !token.foreign ? letters_of(token.bytes) : token.bytes;
 }
 
-std::string Tokenizer::Body::decode(std::span<const std::int32_t> list,
+std::string Tokenizer::Impl::decode(std::span<const std::int32_t> list,
                                     const DecodeOptions& how) const {
   std::string text;
   std::vector<std::string> spellings;
@@ -114,7 +115,7 @@ std::string Tokenizer::Body::decode(std::span<const std::int32_t> list,
     check(id >= 0 && id < static_cast<std::int64_t>(tokens.size()), "tokenizer: id ", id,
           ", expected 0 to ", static_cast<std::int64_t>(tokens.size()) - 1);
     const Token& token = tokens[static_cast<std::size_t>(id)];
-    if (token.kind == TokenKind::special && !how.special) continue;
+    if (token.kind == TokenKind::special && how.skip_special_tokens) continue;
     const auto renamed = normal_names.find(id);
     if (concatenates)
       text += renamed == normal_names.end() ? token.bytes : renamed->second;

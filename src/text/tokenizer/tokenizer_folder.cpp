@@ -5,12 +5,12 @@
 #include <map>
 
 #include "formats/config/fields.h"
-#include "text/tokenizer/tokenizer_names.h"
+#include "text/tokenizer/token_roles.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
-/// A spelling, and the file that says it.
+/// A spelling, and the file it is from.
 struct Named {
   std::string spelling, source;
 };
@@ -26,15 +26,16 @@ void add_names(Fields& fields, const std::string& source, Names& names) {
     if (fields.contains(role.key)) names[role.key] = {spelling_in(fields, role.key), source};
 }
 
-/// Numbers that nobody reaches stand for none: Transformers writes 1e30.
-Index max_tokens_in(Fields& fields) {
+/// Huge numbers mean no limit: Transformers writes 1e30.
+std::optional<Index> max_length_in(Fields& fields) {
   const double most = fields.real("model_max_length", {}, 0);
-  return most >= 1 && most < 0x1p31 ? static_cast<Index>(most) : 0;
+  if (most < 1 || most >= 0x1p31) return std::nullopt;
+  return static_cast<Index>(most);
 }
 
-/// Null takes a token its role, be its spelling ever so telling; so does silence, as the files are
-/// whole where they speak of roles at all.
-void give_roles(const Names& names, Tokenizer::Body& body, TokenizerFolder& made) {
+/// A role that is null or missing has no token, whatever its usual spelling: files that name roles
+/// name all of them.
+void assign_roles(const Names& names, Tokenizer::Impl& impl, TokenizerFolder& made) {
   const bool named = std::any_of(names.begin(), names.end(),
                                  [](const auto& entry) { return !entry.second.spelling.empty(); });
   if (!named) return;
@@ -43,27 +44,27 @@ void give_roles(const Names& names, Tokenizer::Body& body, TokenizerFolder& made
     const auto found = names.find(role.key);
     if (found == names.end() || found->second.spelling.empty()) continue;
     const auto& [spelling, source] = found->second;
-    const std::optional<std::int32_t> id = made.tokenizer.id_of(spelling);
-    if (id && made.tokenizer.spelling_of(*id) == spelling)
+    const std::optional<std::int32_t> id = made.tokenizer.token_to_id(spelling);
+    if (id && made.tokenizer.id_to_token(*id) == spelling)
       special.*role.id = id;
     else
-      made.notices.push_back(source + ": " + role.key + " is " + printable(spelling).text() +
-                             ", which is passed over: it is not in the vocabulary");
+      made.warnings.push_back(source + ": " + role.key + " is " + printable(spelling).text() +
+                              ", which is ignored: it is not in the vocabulary");
   }
-  body.special = special;
+  impl.special = special;
 }
 
 }  // namespace
 
-TokenizerFolder read_tokenizer_folder(const std::string& folder) {
-  const std::shared_ptr<Tokenizer::Body> body = read_tokenizer_body(folder + "/tokenizer.json");
-  TokenizerFolder made{Tokenizer::Body::made(body)};
+TokenizerFolder load_tokenizer_folder(const std::string& folder) {
+  const std::shared_ptr<Tokenizer::Impl> impl = load_tokenizer_impl(folder + "/tokenizer.json");
+  TokenizerFolder made{Tokenizer::Impl::made(impl)};
   Names names;
-  bool complete = false;  // the older file is for those that had it alone
+  bool complete = false;  // newer files need no special_tokens_map.json
   if (const std::string path = folder + "/tokenizer_config.json"; std::filesystem::exists(path)) {
     Fields fields(read_json(path), path);
     add_names(fields, path, names);
-    made.max_tokens = max_tokens_in(fields);
+    made.model_max_length = max_length_in(fields);
     complete = fields.has("added_tokens_decoder");
   }
   const std::string older = folder + "/special_tokens_map.json";
@@ -71,8 +72,8 @@ TokenizerFolder read_tokenizer_folder(const std::string& folder) {
     Fields fields(read_json(older), older);
     add_names(fields, older, names);
   }
-  give_roles(names, *body, made);
+  assign_roles(names, *impl, made);
   return made;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,17 +2,17 @@
 
 #include "rapt/tokenizer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// A tokenizer.json and what lies beside it.
+/// A tokenizer.json and the files beside it.
 struct TokenizerFolder {
   Tokenizer tokenizer;
-  Index max_tokens = 0;  // model_max_length; 0: nothing is said
-  std::vector<std::string> notices = {};
+  std::optional<Index> model_max_length = {};
+  std::vector<std::string> warnings = {};
 };
 
-/// Special tokens are those that tokenizer_config.json and special_tokens_map.json name; where they
-/// name none, those that are known by their spelling. Throws std::runtime_error.
-TokenizerFolder read_tokenizer_folder(const std::string& folder);
+/// Special tokens are those that tokenizer_config.json and special_tokens_map.json name; if they
+/// name none, those with a usual spelling. Throws std::runtime_error.
+TokenizerFolder load_tokenizer_folder(const std::string& folder);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -14,26 +14,31 @@
 #include "text/stages/normalizer.h"
 #include "text/stages/pre_tokenizer.h"
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/special_tokens.h"
+#include "text/tokenizer/post_processor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 enum class TokenKind : std::uint8_t {
   piece,    // of text
-  added,    // a word that is found before the text is cut
-  special,  // stands for no text
+  added,    // a word that is matched before the text is split
+  special,  // decodes to no text by default
 };
 
 enum class ModelKind { bpe, word_piece, word_level, unigram };
 
-struct Tokenizer::Body {
+}  // namespace rapt::detail
+
+namespace rapt {
+using namespace detail;
+
+struct Tokenizer::Impl {
   struct Token {
-    std::string bytes;  // what it stands for if tokens are bytes, its spelling otherwise
+    std::string bytes;  // its bytes in a byte-level tokenizer, its spelling otherwise
     TokenKind kind = TokenKind::piece;
-    bool in_model = true;  // the model may give it; otherwise it is found as an added one only
-    bool foreign = false;  // has letters that stand for no byte, where tokens are bytes
+    bool in_model = true;  // the model may give it; otherwise only added tokens are matched
+    bool foreign = false;  // in a byte-level tokenizer: has letters that stand for no byte
   };
-  /// The parts of a tokenizer.json as it spells them; null where there is none.
+  /// The parts of a tokenizer.json; null where it has none.
   struct Parts {
     Json normalizer, pre_tokenizer, post_processor, decoder;
   };
@@ -48,16 +53,16 @@ struct Tokenizer::Body {
   SpecialTokens special;
   Parts parts;
 
-  // What follows is found by read_parts().
+  // Filled in by read_parts().
   Normalizer normalizer;
-  PreTokenizer cutter;
-  EncodingFrame frame;
+  PreTokenizer pre_tokenizer;
+  PostProcessor post_processor;
   Decoder decoder;
   bool byte_tokens = false;   // tokens are bytes
   bool concatenates = false;  // text is the bytes of its tokens and nothing else
   bool letters = false;       // words are spelled with letters for bytes
 
-  // What follows is found by build().
+  // Filled in by build().
   std::unordered_map<std::string_view, std::int32_t> ids;  // of the model, by bytes
   std::map<std::string, std::int32_t, std::less<>> added_ids;
   std::shared_ptr<const WordModel> model;
@@ -65,31 +70,35 @@ struct Tokenizer::Body {
   AddedTokens finder;
   std::unordered_map<std::int32_t, std::string> normal_names;  // of added tokens that differ
 
-  /// Throws std::runtime_error, beginning with `source`, for what is not understood. Needs kind,
-  /// options and as many tokens as there will be.
+  /// Needs kind, options and all tokens. Throws std::runtime_error, beginning with `source`, for
+  /// anything unsupported.
   void read_parts(const std::string& source);
   /// Throws std::runtime_error, beginning with `source`, if two tokens are the same or a merge
-  /// comes twice.
+  /// occurs twice.
   void build(const std::string& source);
 
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options) const;
   std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options) const;
   std::string spelling(std::int32_t id) const;
 
-  static Tokenizer made(std::shared_ptr<Body> body) { return Tokenizer(std::move(body)); }
+  static Tokenizer made(std::shared_ptr<Impl> impl) { return Tokenizer(std::move(impl)); }
 };
 
-inline constexpr const char* end_name = "<|endoftext|>";
-inline constexpr const char* padding_name = "<|padding|>";
-inline constexpr Index max_entries = 10'000'000;
-/// Bytes; they bound the work per byte of text. Pieces of BPE are never searched for.
+}  // namespace rapt
+
+namespace rapt::detail {
+
+inline constexpr const char* eos_name = "<|endoftext|>";
+inline constexpr const char* pad_name = "<|padding|>";
+inline constexpr Index max_vocab_size = 10'000'000;
+/// Bytes; they bound the work per byte of text. BPE never searches for its pieces.
 inline constexpr std::size_t longest_token = 4096, longest_added = 128;
 
 /// A tokenizer.json. Throws std::runtime_error.
-std::shared_ptr<Tokenizer::Body> read_tokenizer_body(const std::string& path);
-/// A body with the 256 bytes and nothing else.
-std::shared_ptr<Tokenizer::Body> byte_body();
-/// Adds the two special tokens and finds what is derived.
-Tokenizer finished(std::shared_ptr<Tokenizer::Body> body);
+std::shared_ptr<Tokenizer::Impl> load_tokenizer_impl(const std::string& path);
+/// A tokenizer of the 256 bytes and nothing else.
+std::shared_ptr<Tokenizer::Impl> byte_impl();
+/// Adds the two special tokens and builds the tokenizer.
+Tokenizer finished(std::shared_ptr<Tokenizer::Impl> impl);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -8,28 +8,28 @@
 #include "formats/config/fields.h"
 #include "text/models/byte_tokens.h"
 #include "text/stages/byte_letters.h"
-#include "text/stages/pre_names.h"
+#include "text/stages/named_pre_tokenizer.h"
+#include "text/tokenizer/token_roles.h"
 #include "text/tokenizer/tokenizer_impl.h"
-#include "text/tokenizer/tokenizer_names.h"
 #include "text/unicode/characters.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr std::string_view space_letter = "\u2581";
 enum class Type : Index { plain = 1, unknown, control, user, unused, byte };
 
-/// Builds a body out of the lists; the parts of the way are those a tokenizer.json would name.
+/// Builds a tokenizer from the lists, in the parts that a tokenizer.json would name.
 class Assembly {
  public:
   Assembly(TokenizerParts parts, std::string source)
       : parts_(std::move(parts)), source_(std::move(source)) {}
 
-  std::shared_ptr<Tokenizer::Body> run() {
+  std::shared_ptr<Tokenizer::Impl> run() {
     check_lists();
-    body_->special = parts_.special;
-    // Byte-level BPE names an unknown token at times, but nothing ever becomes it.
-    if (parts_.model != "gpt2") body_->options.unknown = parts_.special.unknown;
+    impl_->special = parts_.special;
+    // Byte-level BPE may name an unknown token, but no text becomes it.
+    if (parts_.model != "gpt2") impl_->options.unknown = parts_.special.unk;
     if (parts_.model == "llama")
       describe_llama();
     else if (parts_.model == "gpt2")
@@ -38,28 +38,28 @@ class Assembly {
       describe_bert();
     else
       fail_input(source_, ": tokenizer model ", printable(parts_.model),
-                 " is not understood, expected llama, gpt2 or bert");
+                 " is not supported, expected llama, gpt2 or bert");
     add_tokens();
-    describe_frame();
-    body_->read_parts(source_);
-    if (body_->byte_tokens) make_bytes();
+    describe_post_processor();
+    impl_->read_parts(source_);
+    if (impl_->byte_tokens) make_bytes();
     if (parts_.model == "llama") merge_by_score();
     if (parts_.model == "gpt2") read_merges();
-    name_special_tokens(*body_);
-    body_->build(source_);
-    return body_;
+    assign_special_tokens(*impl_);
+    impl_->build(source_);
+    return impl_;
   }
 
  private:
   void check_lists() {
     const std::size_t count = parts_.tokens.size();
-    check_input(count > 0 && std::cmp_less_equal(count, max_entries), source_, ": ", count,
-                " tokens, expected 1 to ", max_entries);
+    check_input(count > 0 && std::cmp_less_equal(count, max_vocab_size), source_, ": ", count,
+                " tokens, expected 1 to ", max_vocab_size);
     check_input(parts_.types.empty() || parts_.types.size() == count, source_, ": ",
                 parts_.types.size(), " token types for ", count, " tokens");
     for (const auto& id :
-         {parts_.special.unknown, parts_.special.begin, parts_.special.end, parts_.special.padding,
-          parts_.special.classify, parts_.special.separator, parts_.special.mask})
+         {parts_.special.unk, parts_.special.bos, parts_.special.eos, parts_.special.pad,
+          parts_.special.cls, parts_.special.sep, parts_.special.mask})
       check_input(!id || (*id >= 0 && std::cmp_less(*id, count)), source_, ": special token ",
                   id.value_or(0), ", expected 0 to ", count - 1);
     for (std::size_t id = 0; id < count; ++id) {
@@ -67,7 +67,7 @@ class Assembly {
       check_input(valid_length(token) == token.size(), source_, ": token ", id, " is not UTF-8");
       check_input(type_of(id) != Type::byte || byte_of_token(token), source_, ": token ", id,
                   " is ", printable(token), ", expected a byte such as <0x0A>");
-      // Nothing becomes an empty token, so there may be several.
+      // No text becomes an empty token, so there may be several.
       check_input(ids_.emplace(token, static_cast<std::int32_t>(id)).second || token.empty(),
                   source_, ": token ", printable(token), " has two ids, the second is ", id);
     }
@@ -79,34 +79,34 @@ class Assembly {
 
   void describe_llama() {
     Json steps = Json::array();
-    if (parts_.space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space_letter}});
+    if (parts_.add_space_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space_letter}});
     const Json spaces{{"String", " "}}, letters{{"String", space_letter}};
     steps.push_back({{"type", "Replace"}, {"pattern", spaces}, {"content", space_letter}});
-    body_->parts.normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
+    impl_->parts.normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
     Json decoders = Json::array({{{"type", "Replace"}, {"pattern", letters}, {"content", " "}},
                                  {{"type", "ByteFallback"}},
                                  {{"type", "Fuse"}}});
-    if (parts_.space_prefix)
+    if (parts_.add_space_prefix)
       decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    body_->parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
-    body_->options.byte_fallback = body_->options.fuse_unknown = true;
+    impl_->parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
+    impl_->options.byte_fallback = impl_->options.fuse_unk = true;
   }
 
   void describe_gpt2() {
     NamedPreTokenizer named = pre_tokenizer_of_name(parts_.pre, source_);
-    body_->parts.pre_tokenizer = std::move(named.pre_tokenizer);
-    body_->parts.normalizer = std::move(named.normalizer);
-    body_->parts.decoder = std::move(named.decoder);
-    body_->options.whole_words = named.whole_words;
-    // Llama 3 and its kin begin their texts; their files need not say so.
-    if (!parts_.add_begin && named.begins) parts_.add_begin = parts_.special.begin.has_value();
+    impl_->parts.pre_tokenizer = std::move(named.pre_tokenizer);
+    impl_->parts.normalizer = std::move(named.normalizer);
+    impl_->parts.decoder = std::move(named.decoder);
+    impl_->options.ignore_merges = named.ignore_merges;
+    // Llama 3 and similar models add bos even if their files do not say so.
+    if (!parts_.add_bos && named.adds_bos) parts_.add_bos = parts_.special.bos.has_value();
   }
 
   /// Words begin with U+2581 here and pieces inside of them with nothing; WordPiece has it the
   /// other way round.
   void describe_bert() {
-    body_->kind = ModelKind::word_piece;
-    body_->options.prefix = "##";
+    impl_->kind = ModelKind::word_piece;
+    impl_->options.prefix = "##";
     for (std::size_t id = 0; id < parts_.tokens.size(); ++id) {
       std::string& token = parts_.tokens[id];
       const bool named = token.starts_with('[') && token.ends_with(']') && token.size() > 2;
@@ -115,14 +115,14 @@ class Assembly {
       else if (!token.empty() && !named && type_of(id) == Type::plain && !token.starts_with("##"))
         token.insert(0, "##");
     }
-    body_->parts.normalizer = {{"type", "BertNormalizer"},
+    impl_->parts.normalizer = {{"type", "BertNormalizer"},
                                {"clean_text", true},
                                {"handle_chinese_chars", true},
                                {"strip_accents", nullptr},
                                {"lowercase", parts_.lowercase}};
-    if (parts_.strip_accents) body_->parts.normalizer["strip_accents"] = *parts_.strip_accents;
-    body_->parts.pre_tokenizer = {{"type", "BertPreTokenizer"}};
-    body_->parts.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    if (parts_.strip_accents) impl_->parts.normalizer["strip_accents"] = *parts_.strip_accents;
+    impl_->parts.pre_tokenizer = {{"type", "BertPreTokenizer"}};
+    impl_->parts.decoder = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   }
 
   void add_tokens() {
@@ -135,36 +135,36 @@ class Assembly {
                              token.size() > 2;
       const bool special = type == Type::control || type == Type::unknown || bert_name;
       if (!special && type != Type::user) {
-        body_->tokens.push_back({token});
+        impl_->tokens.push_back({token});
         continue;
       }
       check_input(token.size() <= longest_added, source_, ": added token ", printable(token),
                   " is longer than ", longest_added, " bytes");
-      body_->tokens.push_back({token, special ? TokenKind::special : TokenKind::added});
+      impl_->tokens.push_back({token, special ? TokenKind::special : TokenKind::added});
       if (token.empty()) continue;  // there is nothing to find
       AddedToken added;
       added.id = static_cast<std::int32_t>(id);
       added.content = token;
       added.special = special;
-      body_->added.push_back(std::move(added));
+      impl_->added.push_back(std::move(added));
     }
   }
 
-  /// A template as a tokenizer.json spells it.
-  void describe_frame() {
+  /// A template in the format of tokenizer.json.
+  void describe_post_processor() {
     const bool bert = parts_.model == "bert";
-    SpecialTokens& special = body_->special;
+    SpecialTokens& special = impl_->special;
     if (bert) {
-      name_special_tokens(*body_);
-      special.begin = special.classify;
-      special.end = special.separator;
+      assign_special_tokens(*impl_);
+      special.bos = special.cls;
+      special.eos = special.sep;
     }
-    const bool begins = parts_.add_begin.value_or(bert || parts_.model == "llama");
-    const bool ends = parts_.add_end.value_or(bert);
+    const bool add_bos = parts_.add_bos.value_or(bert || parts_.model == "llama");
+    const bool add_eos = parts_.add_eos.value_or(bert);
     Json known = Json::object();
     const auto token = [&](const std::optional<std::int32_t>& id, int type) {
       check_input(id.has_value(), source_, ": the tokenizer adds a token that it does not name");
-      const std::string& name = body_->tokens[static_cast<std::size_t>(*id)].bytes;
+      const std::string& name = impl_->tokens[static_cast<std::size_t>(*id)].bytes;
       known[name] = {{"id", name}, {"ids", {*id}}, {"tokens", {name}}};
       return Json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
     };
@@ -172,21 +172,21 @@ class Assembly {
       return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
     };
     Json single = Json::array(), second = Json::array();
-    if (begins) single.push_back(token(special.begin, 0));
-    if (begins && !bert) second.push_back(token(special.begin, 1));
+    if (add_bos) single.push_back(token(special.bos, 0));
+    if (add_bos && !bert) second.push_back(token(special.bos, 1));
     single.push_back(text("A", 0)), second.push_back(text("B", 1));
-    if (ends) single.push_back(token(special.end, 0));
-    if (ends) second.push_back(token(special.end, 1));
+    if (add_eos) single.push_back(token(special.eos, 0));
+    if (add_eos) second.push_back(token(special.eos, 1));
     Json pair = single;
     pair.insert(pair.end(), second.begin(), second.end());
-    body_->parts.post_processor = {{"type", "TemplateProcessing"},
+    impl_->parts.post_processor = {{"type", "TemplateProcessing"},
                                    {"single", single},
                                    {"pair", pair},
                                    {"special_tokens", known}};
   }
 
   void make_bytes() {
-    for (Tokenizer::Body::Token& token : body_->tokens) {
+    for (Tokenizer::Impl::Token& token : impl_->tokens) {
       std::optional<std::string> bytes = bytes_of_letters(token.bytes);
       token.foreign = !bytes;
       if (bytes) token.bytes = std::move(*bytes);
@@ -216,7 +216,7 @@ class Assembly {
         const auto left = ids_.find(std::string(token.substr(0, cut)));
         const auto right = ids_.find(std::string(token.substr(cut)));
         if (left == ids_.end() || right == ids_.end()) continue;
-        body_->merges.push_back(
+        impl_->merges.push_back(
             {left->second, right->second, static_cast<std::int32_t>(order[i]), rank});
       }
     }
@@ -224,7 +224,7 @@ class Assembly {
 
   void read_merges() {
     for (const std::string& merge : parts_.merges) {
-      const auto rank = static_cast<std::uint32_t>(body_->merges.size());
+      const auto rank = static_cast<std::uint32_t>(impl_->merges.size());
       const std::size_t space = merge.find(' ', 1);
       check_input(space != std::string::npos, source_, ": merge ", rank, " is ", printable(merge),
                   ", expected two tokens");
@@ -235,20 +235,20 @@ class Assembly {
                     printable(token), ", which is not there");
         return found->second;
       };
-      body_->merges.push_back({id(left), id(right), id(left + right), rank});
+      impl_->merges.push_back({id(left), id(right), id(left + right), rank});
     }
   }
 
   TokenizerParts parts_;
   std::string source_;
-  std::shared_ptr<Tokenizer::Body> body_ = std::make_shared<Tokenizer::Body>();
+  std::shared_ptr<Tokenizer::Impl> impl_ = std::make_shared<Tokenizer::Impl>();
   std::unordered_map<std::string, std::int32_t> ids_;
 };
 
 }  // namespace
 
 Tokenizer tokenizer_from_parts(TokenizerParts parts, const std::string& source) {
-  return Tokenizer::Body::made(Assembly(std::move(parts), source).run());
+  return Tokenizer::Impl::made(Assembly(std::move(parts), source).run());
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

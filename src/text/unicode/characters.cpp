@@ -4,7 +4,7 @@
 
 #include "text/stages/byte_letters.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 std::size_t valid_length(std::string_view text) {
   std::size_t length = 0;
@@ -33,4 +33,4 @@ std::size_t unfinished_length(std::string_view text) {
   return 0;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

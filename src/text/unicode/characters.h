@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
 // Walking through text that is known to be valid UTF-8.
 
@@ -66,4 +66,4 @@ std::string repaired(std::string_view text);
 /// How many bytes at the end are the beginning of a character whose rest is missing.
 std::size_t unfinished_length(std::string_view text);
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -13,7 +13,7 @@
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode_ranges.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 enum : std::uint8_t {
@@ -211,4 +211,4 @@ std::size_t grapheme_length(std::string_view text) {
   return length;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace rapt {
+namespace rapt::detail {
 
 // What tokenizers ask about characters. Where the Unicode version that others build with gives
 // another answer than ours, theirs is taken: unicode.cpp says which.
@@ -33,4 +33,4 @@ std::string normal_form(std::string_view text, Form form);
 /// How many bytes at the beginning of a valid text are one grapheme cluster.
 std::size_t grapheme_length(std::string_view text);
 
-}  // namespace rapt
+}  // namespace rapt::detail

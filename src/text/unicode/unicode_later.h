@@ -4,7 +4,7 @@
 
 #include "text/unicode/unicode_ranges.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 // clang-format off
 
@@ -93,4 +93,4 @@ inline constexpr CodeRange later_So[] = {
 
 // clang-format on
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,7 +2,7 @@
 
 // Written by scripts/update-unicode from tokenizers 0.23.3.
 
-namespace rapt {
+namespace rapt::detail {
 
 struct CodeRange {
   char32_t first, last;
@@ -406,4 +406,4 @@ inline constexpr CodeRange lower_pairs[] = {
 
 // clang-format on
 
-}  // namespace rapt
+}  // namespace rapt::detail

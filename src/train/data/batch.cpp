@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 double fraction(Index part, Index whole) {
@@ -37,4 +37,4 @@ void Accuracy::add(const Batch& batch, std::span<const std::int32_t> predictions
 double Accuracy::of_targets() const { return fraction(right, targets); }
 double Accuracy::of_items() const { return fraction(exact, items); }
 
-}  // namespace rapt
+}  // namespace rapt::detail

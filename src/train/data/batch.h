@@ -6,7 +6,7 @@
 
 #include "rapt/tensor.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Tokens of one step, row-major [items, tokens]. A target below 0 does not count.
 struct Batch {
@@ -44,4 +44,4 @@ struct Accuracy {
   double of_items() const;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -7,13 +7,13 @@
 #include "base/io/input.h"
 #include "train/data/text_files.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause& pause)
-    : narrow_(tokenizer.entries() <= 0x10000), end_(tokenizer.end()) {
+Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer, const CancelCheck& cancel_check)
+    : narrow_(tokenizer.vocab_size() <= 0x10000), end_(tokenizer.eos()) {
   Hasher hasher;
   for (const std::string& file : files_of(path)) {
-    read(file, tokenizer, hasher, pause);
+    read(file, tokenizer, hasher, cancel_check);
     ++files_;
   }
   if (end_ && size_ > 0) append({{*end_}});
@@ -22,14 +22,14 @@ Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause&
 }
 
 void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher,
-                  const Pause& pause) {
+                  const CancelCheck& cancel_check) {
   bool opened = false;
   const auto take = [&](std::string_view piece) {
     const std::vector<std::int32_t> tokens = tokenizer.encode(piece);
     if (tokens.empty()) return;
     const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
-    check_input(*least >= 0 && *most < tokenizer.entries(), "data: the tokenizer gave ", *least,
-                " to ", *most, " for ", path, ", expected 0 to ", tokenizer.entries() - 1);
+    check_input(*least >= 0 && *most < tokenizer.vocab_size(), "data: the tokenizer gave ", *least,
+                " to ", *most, " for ", path, ", expected 0 to ", tokenizer.vocab_size() - 1);
     if (!std::exchange(opened, true)) {
       documents_.push_back(size_);
       if (end_) append({{*end_}});
@@ -37,7 +37,7 @@ void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& h
     append(tokens);
     hasher.add(std::as_bytes(std::span(tokens)));
   };
-  read_pieces(path, take, pause);
+  read_pieces(path, take, cancel_check);
 }
 
 void Corpus::append(std::span<const std::int32_t> tokens) {
@@ -74,4 +74,4 @@ Index split_place(const Corpus& corpus, double held_out) {
   return best;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,15 +11,15 @@
 #include "base/threads/cancel_check.h"
 #include "rapt/tokenizer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Files as one row of tokens, two bytes each where they fit. Every file that is not empty is a
-/// document. The token that ends a text also opens it: one stands before the first document,
-/// between two and behind the last, so that a document can be begun from nothing; each document
-/// begins at the one before it.
+/// Files as one row of tokens, two bytes each if they fit. Every file that is not empty is a
+/// document. The eos token also begins a text: there is one before the first document, between two
+/// and after the last, so that generation can start a document from nothing. A document begins at
+/// the eos before it.
 class Corpus {
  public:
-  Corpus(const std::string& path, const Tokenizer& tokenizer, const Pause& pause = {});
+  Corpus(const std::string& path, const Tokenizer& tokenizer, const CancelCheck& cancel_check = {});
 
   Index tokens() const { return size_; }
   std::int32_t token(Index place) const {
@@ -28,7 +28,7 @@ class Corpus {
   }
   /// Where documents begin, ascending.
   std::span<const Index> documents() const { return documents_; }
-  /// Documents are told apart by a token.
+  /// Whether a token separates documents.
   bool has_ends() const { return end_.has_value(); }
   Index files() const { return files_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -38,7 +38,7 @@ class Corpus {
  private:
   void append(std::span<const std::int32_t> tokens);
   void read(const std::string& path, const Tokenizer& tokenizer, Hasher& hasher,
-            const Pause& pause);
+            const CancelCheck& cancel_check);
 
   // Deques grow without a moment at which everything exists twice.
   std::deque<std::uint16_t> short_tokens_;
@@ -55,4 +55,4 @@ class Corpus {
 /// by more than half of them.
 Index split_place(const Corpus& corpus, double held_out);
 
-}  // namespace rapt
+}  // namespace rapt::detail

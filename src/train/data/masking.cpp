@@ -5,20 +5,20 @@
 #include "base/check.h"
 #include "base/random.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 Masking::Masking(const Tokenizer& tokenizer, double rate)
-    : entries_(tokenizer.entries()), threshold_(static_cast<std::uint64_t>(rate * 0x1p32)) {
-  const std::optional<std::int32_t> classic = tokenizer.id_of("[MASK]"),
-                                    other = tokenizer.id_of("<mask>");
-  if (!classic && !other) ++entries_;
-  mask_ = classic ? *classic : other ? *other : static_cast<std::int32_t>(entries_ - 1);
+    : vocab_size_(tokenizer.vocab_size()), threshold_(static_cast<std::uint64_t>(rate * 0x1p32)) {
+  const std::optional<std::int32_t> classic = tokenizer.token_to_id("[MASK]"),
+                                    other = tokenizer.token_to_id("<mask>");
+  if (!classic && !other) ++vocab_size_;
+  mask_ = classic ? *classic : other ? *other : static_cast<std::int32_t>(vocab_size_ - 1);
   special_.push_back(mask_);
-  for (const auto& id : {tokenizer.end(), tokenizer.padding()})
+  for (const auto& id : {tokenizer.eos(), tokenizer.pad()})
     if (id) special_.push_back(*id);
   const auto different = static_cast<Index>(special_.size());
-  check(entries_ > different + 1, "data: a tokenizer of ", tokenizer.entries(),
-        " entries leaves nothing to mask");
+  check(vocab_size_ > different + 1, "data: a tokenizer of ", tokenizer.vocab_size(),
+        " tokens leaves nothing to mask");
 }
 
 bool Masking::special(std::int32_t token) const {
@@ -31,7 +31,7 @@ std::int32_t Masking::hidden(std::int32_t token, std::uint64_t bits) const {
   if (choice < 8) return mask_;
   if (choice == 8) return token;
   std::int32_t other = 0;
-  do other = static_cast<std::int32_t>(random.below(entries_));
+  do other = static_cast<std::int32_t>(random.below(vocab_size_));
   while (special(other));
   return other;
 }
@@ -58,4 +58,4 @@ void Masking::apply(std::span<std::int32_t> inputs, std::span<std::int32_t> targ
   inputs[last_resort] = hidden(inputs[last_resort], lowest);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

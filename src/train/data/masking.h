@@ -6,16 +6,16 @@
 
 #include "rapt/tokenizer.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// Hides tokens as BERT does. Of the tokens that are chosen, 80 % become the mask, 10 % a random
+/// Masks tokens as BERT does. Of the tokens that are chosen, 80 % become the mask, 10 % a random
 /// one, 10 % stay; each is a target. Special tokens are neither chosen nor put in.
 class Masking {
  public:
-  /// The mask is the tokenizer's [MASK] or <mask>, or one more entry behind its last.
+  /// The mask is the tokenizer's [MASK] or <mask>, or a new token after its last.
   Masking(const Tokenizer& tokenizer, double rate);
 
-  Index entries() const { return entries_; }
+  Index vocab_size() const { return vocab_size_; }
   std::int32_t mask() const { return mask_; }
   /// Changes inputs in place and writes a target wherever one was chosen; at least one is, if any
   /// can be. What happens at a place depends on the bits and the place alone.
@@ -26,10 +26,10 @@ class Masking {
   bool special(std::int32_t token) const;
   std::int32_t hidden(std::int32_t token, std::uint64_t bits) const;
 
-  Index entries_;
+  Index vocab_size_;
   std::int32_t mask_;
   std::vector<std::int32_t> special_;
   std::uint64_t threshold_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -11,7 +11,7 @@
 #include "train/data/sources.h"
 #include "train/data/text_files.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// Batches that are filled together, so that items of like length meet.
@@ -19,15 +19,16 @@ constexpr Index batches_per_group = 64;
 
 class PairData : public Data {
  public:
-  PairData(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause)
+  PairData(const DataOptions& options, const Tokenizer& tokenizer, const CancelCheck& cancel_check)
       : options_(options),
         tokenizer_(tokenizer),
-        training_(std::make_shared<const Pairs>(options.path, tokenizer, options.tokens, pause)),
+        training_(
+            std::make_shared<const Pairs>(options.path, tokenizer, options.tokens, cancel_check)),
         evaluated_(training_) {
-    check(tokenizer.end().has_value(), "data: pairs need a tokenizer with a token that ends texts");
+    check(tokenizer.eos().has_value(), "data: pairs need a tokenizer with an eos token");
     chosen_.resize(static_cast<std::size_t>(training_->count()));
     std::iota(chosen_.begin(), chosen_.end(), Index{0});
-    if (options.evaluations > 0) hold_out(pause);
+    if (options.eval_batches > 0) hold_out(cancel_check);
     if (chosen_.empty())
       fail_input("data: ", options.path, " gives no pairs for training",
                  held_out_.empty() ? "" : ": all have one source, and so are held out together");
@@ -36,32 +37,33 @@ class PairData : public Data {
   /// Group g of an endless row of pairs, each epoch in its own order, is sorted by length and cut
   /// into batches, which come in random order.
   Batch batch(Index step) const override {
-    check_step(step, options_.items);
+    check_step(step, options_.batch_size);
     const Index group = step / batches_per_group;
-    const Index size = batches_per_group * options_.items;
+    const Index size = batches_per_group * options_.batch_size;
     std::vector<Index> pairs;
     for (Index number = group * size; number < (group + 1) * size; ++number)
       pairs.push_back(taken(number));
     sort_by_length(*training_, pairs);
     const RandomOrder order(batches_per_group, random_bits(options_.seed, {group_stream, group}));
-    const Index first = order[step % batches_per_group] * options_.items;
-    return made(*training_, std::span(pairs).subspan(static_cast<std::size_t>(first),
-                                                     static_cast<std::size_t>(options_.items)));
+    const Index first = order[step % batches_per_group] * options_.batch_size;
+    return made(*training_,
+                std::span(pairs).subspan(static_cast<std::size_t>(first),
+                                         static_cast<std::size_t>(options_.batch_size)));
   }
 
-  Index evaluations() const override {
-    return divide_up(static_cast<Index>(held_out_.size()), options_.items);
+  Index eval_batches() const override {
+    return divide_up(static_cast<Index>(held_out_.size()), options_.batch_size);
   }
 
-  Batch evaluation(Index index) const override {
-    check_evaluation(index, evaluations());
-    const auto first = static_cast<std::size_t>(index * options_.items);
-    const auto items = static_cast<std::size_t>(options_.items);
+  Batch eval_batch(Index index) const override {
+    check_eval_batch(index, eval_batches());
+    const auto first = static_cast<std::size_t>(index * options_.batch_size);
+    const auto items = static_cast<std::size_t>(options_.batch_size);
     return made(*evaluated_,
                 std::span(held_out_).subspan(first, std::min(items, held_out_.size() - first)));
   }
 
-  Index entries() const override { return tokenizer_.entries(); }
+  Index vocab_size() const override { return tokenizer_.vocab_size(); }
   Index items_per_epoch() const override { return static_cast<Index>(chosen_.size()); }
 
   std::string describe() const override {
@@ -81,18 +83,18 @@ class PairData : public Data {
  private:
   static constexpr Index order_stream = 1, group_stream = 2;
 
-  void hold_out(const Pause& pause) {
-    const Index most = options_.evaluations * options_.items;
-    if (!options_.held_out_path.empty()) {
-      evaluated_ =
-          std::make_shared<const Pairs>(options_.held_out_path, tokenizer_, options_.tokens, pause);
+  void hold_out(const CancelCheck& cancel_check) {
+    const Index most = options_.eval_batches * options_.batch_size;
+    if (options_.eval_path) {
+      evaluated_ = std::make_shared<const Pairs>(*options_.eval_path, tokenizer_, options_.tokens,
+                                                 cancel_check);
       held_out_.resize(static_cast<std::size_t>(evaluated_->count()));
       std::iota(held_out_.begin(), held_out_.end(), Index{0});
     } else {
       split_by_source();
     }
     if (held_out_.empty())
-      fail_input("data: ", options_.held_out_path.empty() ? options_.path : options_.held_out_path,
+      fail_input("data: ", options_.eval_path.value_or(options_.path),
                  " gives no pairs for evaluation");
     spread(most);
     sort_by_length(*evaluated_, held_out_);
@@ -104,7 +106,7 @@ class PairData : public Data {
     std::stable_sort(chosen_.begin(), chosen_.end(),
                      [&](Index a, Index b) { return training_->key(a) < training_->key(b); });
     auto cut = static_cast<std::size_t>(
-        std::ceil(options_.held_out * static_cast<double>(chosen_.size())));
+        std::ceil(options_.eval_fraction * static_cast<double>(chosen_.size())));
     while (cut > 0 && cut < chosen_.size() &&
            training_->key(chosen_[cut]) == training_->key(chosen_[cut - 1]))
       ++cut;
@@ -114,7 +116,7 @@ class PairData : public Data {
     std::sort(chosen_.begin(), chosen_.end());
   }
 
-  /// Keeps at most so many of the held-out pairs, from all over.
+  /// Keeps at most `most` of the held-out pairs, evenly spread.
   void spread(Index most) {
     const auto count = static_cast<Index>(held_out_.size());
     if (count <= most) return;
@@ -138,9 +140,9 @@ class PairData : public Data {
     });
   }
 
-  /// Sources end in the ending token; targets likewise, and what the decoder reads begins with it.
+  /// Sources and targets end with eos, and the decoder's input begins with it.
   Batch made(const Pairs& pairs, std::span<const Index> chosen) const {
-    const std::int32_t end = *tokenizer_.end(), filling = tokenizer_.padding().value_or(end);
+    const std::int32_t end = *tokenizer_.eos(), filling = tokenizer_.pad().value_or(end);
     Batch batch;
     batch.items = static_cast<Index>(chosen.size());
     for (const Index pair : chosen) {
@@ -174,8 +176,8 @@ class PairData : public Data {
 }  // namespace
 
 std::unique_ptr<const Data> pair_data(const DataOptions& options, const Tokenizer& tokenizer,
-                                      const Pause& pause) {
-  return std::make_unique<PairData>(options, tokenizer, pause);
+                                      const CancelCheck& cancel_check) {
+  return std::make_unique<PairData>(options, tokenizer, cancel_check);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

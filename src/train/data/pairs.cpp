@@ -5,7 +5,7 @@
 #include "base/io/input.h"
 #include "base/random.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// A line is held in memory whole; what is longer is no line.
@@ -20,9 +20,9 @@ std::uint64_t hash(std::string_view text) {
 }  // namespace
 
 Pairs::Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest,
-             const Pause& pause) {
+             const CancelCheck& cancel_check) {
   for (const std::string& file : files_of(path)) {
-    FileReader reader(file, pause);
+    FileReader reader(file, cancel_check);
     read(reader, tokenizer, {file, 1, longest});
   }
 }
@@ -67,7 +67,7 @@ void Pairs::append_side(std::string_view text, const Tokenizer& tokenizer, const
   const auto count = static_cast<Index>(tokens.size()) + 1;
   if (count > where.longest)
     fail_input("data: ", where.path, ", line ", where.line, " has a side of ", count,
-               " tokens with the one that ends it, expected at most ", where.longest);
+               " tokens with its eos, expected at most ", where.longest);
   for (const std::int32_t token : tokens)
     fingerprint_ = scrambled(fingerprint_ ^ static_cast<std::uint64_t>(token));
   fingerprint_ = scrambled(~fingerprint_);
@@ -75,4 +75,4 @@ void Pairs::append_side(std::string_view text, const Tokenizer& tokenizer, const
   begins_.push_back(static_cast<Index>(tokens_.size()));
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

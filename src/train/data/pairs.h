@@ -9,19 +9,19 @@
 #include "train/data/data.h"
 #include "train/data/text_files.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Sources and targets as tokens, read from lines "source, tab, target". Lines end in LF or CR LF;
 /// every other byte belongs to the text.
 class Pairs {
  public:
   /// Throws std::runtime_error with path and line where a line has not exactly one tab, an empty
-  /// side, or more than `longest` tokens on a side with the one that ends it.
+  /// side, or more than `longest` tokens on a side with its eos.
   Pairs(const std::string& path, const Tokenizer& tokenizer, Index longest,
-        const Pause& pause = {});
+        const CancelCheck& cancel_check = {});
 
   Index count() const { return static_cast<Index>(keys_.size()); }
-  /// Without the token that ends a text.
+  /// Without eos.
   std::span<const std::int32_t> source(Index pair) const { return side(2 * pair); }
   std::span<const std::int32_t> target(Index pair) const { return side(2 * pair + 1); }
   /// A number that depends on the text of the source alone.
@@ -50,4 +50,4 @@ class Pairs {
   std::uint64_t fingerprint_ = 0;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -4,7 +4,7 @@
 #include "base/random.h"
 #include "train/data/sources.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// One item: what is read, and the places whose next token counts.
@@ -31,10 +31,10 @@ std::vector<std::int32_t> random_list(Index length, Index symbols, RandomStream&
   return list;
 }
 
-/// Reformer's: 0 w 0 w, the second w has to be said. An item of 2n tokens has room for n - 1.
+/// Reformer's: 0 w 0 w, the second w has to be predicted. An item of 2n tokens fits n - 1.
 class CopyTask {
  public:
-  static Index room(Index tokens) { return tokens / 2 - 1; }
+  static Index longest(Index tokens) { return tokens / 2 - 1; }
   static Row row(Index length, Index symbols, RandomStream& random) {
     Row row{{0}, length + 2};
     const auto list = random_list(length, symbols, random);
@@ -45,11 +45,11 @@ class CopyTask {
   }
 };
 
-/// A list, 0, the list in ascending order, which has to be said. An item of 2n tokens has room for
+/// A list, 0, the list in ascending order, which has to be predicted. An item of 2n tokens fits
 /// n, as nothing follows the last.
 class SortTask {
  public:
-  static Index room(Index tokens) { return tokens / 2; }
+  static Index longest(Index tokens) { return tokens / 2; }
   static Row row(Index length, Index symbols, RandomStream& random) {
     auto list = random_list(length, symbols, random);
     Row row{list, length + 1};
@@ -62,18 +62,19 @@ class SortTask {
 
 class TaskData : public Data {
  public:
-  TaskData(const DataOptions& options, Index entries) : options_(options), entries_(entries) {}
+  TaskData(const DataOptions& options, Index vocab_size)
+      : options_(options), vocab_size_(vocab_size) {}
 
   Batch batch(Index step) const override {
-    check_step(step, options_.items);
+    check_step(step, options_.batch_size);
     return made(training_stream, step);
   }
-  Index evaluations() const override { return options_.evaluations; }
-  Batch evaluation(Index index) const override {
-    check_evaluation(index, evaluations());
+  Index eval_batches() const override { return options_.eval_batches; }
+  Batch eval_batch(Index index) const override {
+    check_eval_batch(index, eval_batches());
     return made(evaluation_stream, index);
   }
-  Index entries() const override { return entries_; }
+  Index vocab_size() const override { return vocab_size_; }
   Index items_per_epoch() const override { return 0; }
   std::string describe() const override {
     return options_.path + ": " + grouped(options_.tokens) + " tokens, " +
@@ -82,8 +83,8 @@ class TaskData : public Data {
   std::uint64_t fingerprint() const override {
     std::uint64_t sum = fingerprint_of(options_);
     for (const char letter : options_.path) sum = random_bits(sum, {letter});
-    return random_bits(sum,
-                       {options_.symbols, options_.shortest, options_.pairs, options_.queries});
+    return random_bits(
+        sum, {options_.symbols, options_.shortest.value_or(0), options_.pairs, options_.queries});
   }
 
  protected:
@@ -95,30 +96,31 @@ class TaskData : public Data {
 
   Batch made(Index stream, Index number) const {
     Batch batch;
-    for (Index item = 0; item < options_.items; ++item)
+    for (Index item = 0; item < options_.batch_size; ++item)
       append_item(batch, random_bits(options_.seed, {stream, number, item}));
     return batch;
   }
 
   DataOptions options_;
-  Index entries_;
+  Index vocab_size_;
 };
 
 template <class Task>
 class ListTask : public TaskData {
  public:
   explicit ListTask(const DataOptions& options)
-      : TaskData(options, options.symbols + 1), longest_(Task::room(options.tokens)) {
+      : TaskData(options, options.symbols + 1), longest_(Task::longest(options.tokens)) {
     check(options.tokens % 2 == 0 && longest_ >= 1, "data: ", options.path, " with ",
-          options.tokens, " tokens, expected an even number with room for a symbol");
-    check(options.shortest >= 0 && options.shortest <= longest_, "data: ", options.path,
-          " with a shortest list of ", options.shortest, ", expected 0 to ", longest_);
+          options.tokens, " tokens, expected an even number that fits a symbol");
+    const Index shortest = options.shortest.value_or(longest_);
+    check(shortest >= 1 && shortest <= longest_, "data: ", options.path,
+          " with a shortest list of ", shortest, ", expected 1 to ", longest_);
   }
 
  private:
   void append_item(Batch& batch, std::uint64_t bits) const override {
     RandomStream random(bits);
-    const Index shortest = options().shortest > 0 ? options().shortest : longest_;
+    const Index shortest = options().shortest.value_or(longest_);
     const Index length = shortest + random.below(longest_ - shortest + 1);
     append(batch, Task::row(length, options().symbols, random), options().tokens);
   }
@@ -126,8 +128,8 @@ class ListTask : public TaskData {
   Index longest_;
 };
 
-/// Keys 1 to symbols and values behind them: pairs stand at the front, then 0, and at the end keys
-/// whose values have to be said in their place. All between lies further than a window reaches.
+/// Keys are 1 to symbols, values the numbers after them. Pairs come first, then zeros, and at the
+/// end keys whose values have to be predicted in their place. The zeros put them beyond a window.
 class RecallTask : public TaskData {
  public:
   explicit RecallTask(const DataOptions& options) : TaskData(options, 2 * options.symbols + 1) {
@@ -179,4 +181,4 @@ std::unique_ptr<const Data> task_data(const DataOptions& options) {
   fail("data: no task is called ", options.path, "; there are task:copy, task:recall, task:sort");
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -9,7 +9,7 @@
 #include "train/data/text_files.h"
 #include "train/data/windows.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 /// A corpus, the part of it that is used, and its windows.
@@ -23,8 +23,8 @@ struct Part {
       : corpus(std::move(from)),
         begin(first),
         end(last),
-        // The last token of a window has the one behind it as its target.
-        windows(first, last, options.tokens, options.learning == Learning::next_token ? 1 : 0) {}
+        // The target of the last token of a window is the token after it.
+        windows(first, last, options.tokens, options.objective == Objective::next_token ? 1 : 0) {}
 
   Index tokens() const { return end - begin; }
 };
@@ -34,14 +34,15 @@ struct Parts {
   std::optional<Part> held_out;
 };
 
-Parts parts_of(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause) {
-  const auto corpus = std::make_shared<const Corpus>(options.path, tokenizer, pause);
-  if (options.evaluations == 0) return {{corpus, 0, corpus->tokens(), options}, {}};
-  if (!options.held_out_path.empty()) {
-    const auto other = std::make_shared<const Corpus>(options.held_out_path, tokenizer, pause);
+Parts parts_of(const DataOptions& options, const Tokenizer& tokenizer,
+               const CancelCheck& cancel_check) {
+  const auto corpus = std::make_shared<const Corpus>(options.path, tokenizer, cancel_check);
+  if (options.eval_batches == 0) return {{corpus, 0, corpus->tokens(), options}, {}};
+  if (options.eval_path) {
+    const auto other = std::make_shared<const Corpus>(*options.eval_path, tokenizer, cancel_check);
     return {{corpus, 0, corpus->tokens(), options}, {{other, 0, other->tokens(), options}}};
   }
-  const Index cut = split_place(*corpus, options.held_out);
+  const Index cut = split_place(*corpus, options.eval_fraction);
   return {{corpus, 0, cut, options}, {{corpus, cut, corpus->tokens(), options}}};
 }
 
@@ -49,46 +50,46 @@ void check_long_enough(const std::string& path, const char* purpose, const Part&
                        const DataOptions& options) {
   if (part.windows.count() > 0) return;
   fail_input("data: ", path, " gives ", part.tokens(), " tokens for ", purpose,
-             ", expected at least ", options.tokens + (options.learning == Learning::next_token),
+             ", expected at least ", options.tokens + (options.objective == Objective::next_token),
              ": more text or fewer tokens per item are needed");
 }
 
 class TextData : public Data {
  public:
-  TextData(const DataOptions& options, const Tokenizer& tokenizer, const Pause& pause)
+  TextData(const DataOptions& options, const Tokenizer& tokenizer, const CancelCheck& cancel_check)
       : options_(options),
-        parts_(parts_of(options, tokenizer, pause)),
-        entries_(tokenizer.entries()) {
+        parts_(parts_of(options, tokenizer, cancel_check)),
+        vocab_size_(tokenizer.vocab_size()) {
     check_long_enough(options.path, "training", parts_.training, options);
-    if (options.learning == Learning::masked_token) {
-      masking_.emplace(tokenizer, options.masked);
-      entries_ = masking_->entries();
+    if (options.objective == Objective::masked_token) {
+      masking_.emplace(tokenizer, options.mask_probability);
+      vocab_size_ = masking_->vocab_size();
     }
     if (!parts_.held_out) return;
-    const bool own = !options.held_out_path.empty();
-    check_long_enough(own ? options.held_out_path : options.path, "evaluation", *parts_.held_out,
+    check_long_enough(options.eval_path.value_or(options.path), "evaluation", *parts_.held_out,
                       options);
-    chosen_ = std::min(parts_.held_out->windows.count(), options.evaluations * options.items);
+    chosen_ = std::min(parts_.held_out->windows.count(), options.eval_batches * options.batch_size);
   }
 
   Batch batch(Index step) const override {
-    check_step(step, options_.items);
+    check_step(step, options_.batch_size);
     Batch batch;
-    for (Index item = 0; item < options_.items; ++item) {
-      const auto visit = parts_.training.windows.visit(step * options_.items + item, options_.seed);
+    for (Index item = 0; item < options_.batch_size; ++item) {
+      const auto visit =
+          parts_.training.windows.visit(step * options_.batch_size + item, options_.seed);
       append(batch, parts_.training, visit.first,
              random_bits(options_.seed, {training_stream, visit.epoch, visit.window}));
     }
     return batch;
   }
 
-  Index evaluations() const override { return divide_up(chosen_, options_.items); }
+  Index eval_batches() const override { return divide_up(chosen_, options_.batch_size); }
 
-  Batch evaluation(Index index) const override {
-    check_evaluation(index, evaluations());
-    const Index first = index * options_.items;
+  Batch eval_batch(Index index) const override {
+    check_eval_batch(index, eval_batches());
+    const Index first = index * options_.batch_size;
     Batch batch;
-    for (Index number = first; number < std::min(chosen_, first + options_.items); ++number) {
+    for (Index number = first; number < std::min(chosen_, first + options_.batch_size); ++number) {
       // Spread over all that is held out.
       const Part& part = *parts_.held_out;
       const Index window = number * part.windows.count() / chosen_;
@@ -98,7 +99,7 @@ class TextData : public Data {
     return batch;
   }
 
-  Index entries() const override { return entries_; }
+  Index vocab_size() const override { return vocab_size_; }
   Index items_per_epoch() const override { return parts_.training.windows.count(); }
 
   std::string describe() const override {
@@ -143,7 +144,7 @@ class TextData : public Data {
     const std::vector<Index> lengths = part.corpus->parts(first, options_.tokens);
     batch.documents.insert(batch.documents.end(), lengths.begin(), lengths.end());
     if (masking_ || part.corpus->has_ends()) return;
-    // Nothing tells that a document ends, so nobody can know how the next begins.
+    // No token marks the end of a document, so the beginning of the next cannot be predicted.
     Index end = 0;
     for (const Index length : part.corpus->parts(first, options_.tokens + 1))
       if ((end += length) <= options_.tokens) targets[static_cast<std::size_t>(end - 1)] = -1;
@@ -151,7 +152,7 @@ class TextData : public Data {
 
   DataOptions options_;
   Parts parts_;
-  Index entries_;
+  Index vocab_size_;
   std::optional<Masking> masking_;
   Index chosen_ = 0;  // windows of the evaluation
 };
@@ -159,8 +160,8 @@ class TextData : public Data {
 }  // namespace
 
 std::unique_ptr<const Data> text_data(const DataOptions& options, const Tokenizer& tokenizer,
-                                      const Pause& pause) {
-  return std::make_unique<TextData>(options, tokenizer, pause);
+                                      const CancelCheck& cancel_check) {
+  return std::make_unique<TextData>(options, tokenizer, cancel_check);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

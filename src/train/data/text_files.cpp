@@ -11,17 +11,17 @@
 #include "base/io/input.h"
 #include "base/io/system_call.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t longest_piece_bytes = std::size_t{1} << 24;
-/// Links that fan out lead to one folder in more ways than anybody could want.
+/// Links that fan out may lead to one folder again and again.
 constexpr Index most_visits = 1000;
 
-/// Pictures and pages that lie beside texts, by how they begin.
+/// Pictures and PDFs among texts, by their first bytes.
 bool is_picture(const fs::path& path) {
   char begin[8] = {};
   const InputFile file(path.string());
@@ -60,7 +60,7 @@ class FolderWalk {
       if (its_place == place)
         fail_input("data: the link ", path.string(), " leads back to the folder ", above.string());
     check_input(++visits_[place] <= most_visits, "data: links lead to the folder ", path.string(),
-                " in more than ", most_visits, " ways");
+                " more than ", most_visits, " times");
     std::vector<fs::path> inside;
     auto entry = fs::directory_iterator(path, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error))
@@ -78,7 +78,7 @@ class FolderWalk {
   std::map<Place, Index> visits_;
 };
 
-/// Packed text is noise to whoever reads its bytes.
+/// Compressed text would be read as noise.
 void check_unpacked(std::string_view begin, const std::string& path) {
   constexpr std::pair<std::string_view, const char*> marks[] = {{"\x1F\x8B\x08", "gzip"},
                                                                 {"PK\x03\x04", "zip"},
@@ -91,7 +91,7 @@ void check_unpacked(std::string_view begin, const std::string& path) {
                 ", expected text: unpack it first");
   };
   for (const auto& [mark, packer] : marks) refuse(begin.starts_with(mark), packer);
-  // Between the two stands a digit, how hard it tried.
+  // Between the two is a digit, the compression level.
   refuse(begin.size() > 4 && begin.starts_with("BZh") && begin.substr(4).starts_with("1AY&SY"),
          "bzip2");
 }
@@ -107,16 +107,16 @@ std::vector<std::string> files_of(const std::string& path) {
   return std::move(walk.files);
 }
 
-FileReader::FileReader(const std::string& path, Pause pause)
+FileReader::FileReader(const std::string& path, CancelCheck cancel_check)
     : file_(path),
       time_(fs::last_write_time(path)),
-      room_(std::min(piece_bytes, static_cast<std::size_t>(file_.size())), '\0'),
-      pause_(std::move(pause)) {}
+      buffer_(std::min(piece_bytes, static_cast<std::size_t>(file_.size())), '\0'),
+      cancel_check_(std::move(cancel_check)) {}
 
 std::string_view FileReader::next() {
-  call(pause_);
+  check_cancelled(cancel_check_);
   const auto left = static_cast<std::size_t>(file_.size() - offset_);
-  const std::span<char> bytes = std::span(room_).first(std::min(left, room_.size()));
+  const std::span<char> bytes = std::span(buffer_).first(std::min(left, buffer_.size()));
   file_.read(offset_, std::as_writable_bytes(bytes));
   if (offset_ == 0) check_unpacked({bytes.data(), bytes.size()}, file_.path());
   offset_ += static_cast<Index>(bytes.size());
@@ -145,8 +145,8 @@ std::size_t character_cut(std::string_view text) {
 }
 
 void read_pieces(const std::string& path, const std::function<void(std::string_view)>& take,
-                 const Pause& pause) {
-  FileReader reader(path, pause);
+                 const CancelCheck& cancel_check) {
+  FileReader reader(path, cancel_check);
   std::string text;
   std::size_t searched = 0;  // no cut up to here
   for (std::string_view bytes = reader.next(); !bytes.empty(); bytes = reader.next()) {
@@ -162,7 +162,8 @@ void read_pieces(const std::string& path, const std::function<void(std::string_v
   if (!text.empty()) take(text);
 }
 
-std::vector<std::string> sample_texts(const std::string& path, Index limit, const Pause& pause) {
+std::vector<std::string> sample_texts(const std::string& path, Index limit,
+                                      const CancelCheck& cancel_check) {
   check(limit >= 1, "sample_texts: limit is ", limit, " bytes, expected at least 1");
   const std::vector<std::string> files = files_of(path);
   double total = 0;
@@ -173,7 +174,7 @@ std::vector<std::string> sample_texts(const std::string& path, Index limit, cons
     const auto size = static_cast<std::size_t>(fs::file_size(file));
     const auto share = static_cast<std::size_t>(part * static_cast<double>(size));
     std::string text;
-    FileReader reader(file, pause);
+    FileReader reader(file, cancel_check);
     while (text.size() < share) {
       const std::string_view bytes = reader.next();
       if (bytes.empty()) break;
@@ -186,4 +187,4 @@ std::vector<std::string> sample_texts(const std::string& path, Index limit, cons
   return texts;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -3,7 +3,7 @@
 #include "base/random.h"
 #include "base/sizes.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// Stretches of equal length, side by side in a range of places. Every epoch takes each of them
 /// once in an order of its own, and begins at one of the places that are left over, so that no
@@ -42,4 +42,4 @@ class Windows {
   Index spare_;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

@@ -2,9 +2,9 @@
 
 #include "base/check.h"
 #include "base/io/files.h"
-#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_store.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ void remove_empty(const std::vector<fs::path>& folders) {
 
 void check_apart(const DataOptions& data, const std::string& folder) {
   check(!folder.empty(), "train: the run has no folder, expected a name");
-  for (const std::string& path : {data.path, data.held_out_path}) {
+  for (const std::string& path : {data.path, data.eval_path.value_or("")}) {
     std::error_code none;
     if (!fs::is_directory(path, none)) continue;
     const fs::path whole = fs::weakly_canonical(fs::absolute(folder));
@@ -29,10 +29,9 @@ void check_apart(const DataOptions& data, const std::string& folder) {
     bool read = !inside.empty() && *inside.begin() != "..";
     for (const fs::path& part : inside)
       read = read && (part == "." || !part.string().starts_with('.'));
-    check(
-        !read, "train: the run ", folder, " lies within its data, ", path,
-        ", and would be read as text; expected a folder outside of it, or a name that begins with "
-        "a dot");
+    check(!read, "train: the run ", folder, " is inside its data, ", path,
+          ", and would be read as text; expected a folder outside, or a name that begins with "
+          "a dot");
   }
 }
 
@@ -44,7 +43,7 @@ void check_free(const std::string& folder) {
     if (is_there(fs::path(folder) / name))
       throw FolderTaken(FolderTaken::By::other_files, "train: " + folder + " holds no run, but a " +
                                                           std::string(name) +
-                                                          " that training would write over");
+                                                          " that training would overwrite");
 }
 
 FolderGuard::FolderGuard(const std::string& folder)
@@ -73,7 +72,7 @@ FolderGuard::~FolderGuard() {
   try {
     if (!kept_) take_away();
   } catch (const std::exception&) {
-    // Nobody may write to the folder any more.
+    // The folder is no longer writable.
   }
 }
 
@@ -83,4 +82,4 @@ void FolderGuard::take_away() {
   remove_empty(new_folders_);
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

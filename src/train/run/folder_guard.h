@@ -8,9 +8,9 @@
 #include "base/io/lock.h"
 #include "rapt/train.h"
 
-namespace rapt {
+namespace rapt::detail {
 
-/// A run within its own data would learn from its own files, and find other data when it goes on.
+/// A run inside its own data would train on its own files, and find other data when it resumes.
 /// Throws std::invalid_argument if it is.
 void check_apart(const DataOptions& data, const std::string& folder);
 
@@ -41,4 +41,4 @@ class FolderGuard {
   bool kept_ = false;
 };
 
-}  // namespace rapt
+}  // namespace rapt::detail

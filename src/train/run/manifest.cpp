@@ -5,31 +5,31 @@
 #include "base/io/input.h"
 #include "formats/config/fields.h"
 
-namespace rapt {
+namespace rapt::detail {
 namespace {
 
 constexpr Index version = 1;
 constexpr std::string_view before_hash = "{\"hash\":\"";
 constexpr std::string_view after_hash = "\",\"manifest\":";
-constexpr std::string_view after_body = "}\n";
+constexpr std::string_view after_content = "}\n";
 constexpr std::size_t hash_letters = 32;
-constexpr std::size_t body_begin = before_hash.size() + hash_letters + after_hash.size();
+constexpr std::size_t content_begin = before_hash.size() + hash_letters + after_hash.size();
 
 std::string hash_text(std::string_view text) {
   return hash_of(std::as_bytes(std::span(text))).text();
 }
 
 /// The manifest proper, once the hash before it has been found right.
-std::string_view checked_body(std::string_view text, const std::string& source) {
-  const bool framed = text.size() >= body_begin + after_body.size() &&
-                      text.starts_with(before_hash) && text.ends_with(after_body) &&
+std::string_view checked_impl(std::string_view text, const std::string& source) {
+  const bool framed = text.size() >= content_begin + after_content.size() &&
+                      text.starts_with(before_hash) && text.ends_with(after_content) &&
                       text.substr(before_hash.size() + hash_letters).starts_with(after_hash);
   check_input(framed, source, ": is not a manifest");
-  const std::string_view body =
-      text.substr(body_begin, text.size() - body_begin - after_body.size());
-  check_input(text.substr(before_hash.size(), hash_letters) == hash_text(body), source,
+  const std::string_view content =
+      text.substr(content_begin, text.size() - content_begin - after_content.size());
+  check_input(text.substr(before_hash.size(), hash_letters) == hash_text(content), source,
               ": does not match its own hash");
-  return body;
+  return content;
 }
 
 Json entry_of(const Manifest::File& file) {
@@ -69,19 +69,18 @@ std::string text_of(const Manifest& manifest) {
   check_state(manifest.state);
   Json files = Json::array();
   for (const Manifest::File& file : manifest.files) files.push_back(entry_of(file));
-  const std::string body = Json{
+  const std::string content = Json{
       {"format", "rapt checkpoint"},
       {"version", version},
       {"step", manifest.step},
       {"files", std::move(files)},
-      {"state",
-       manifest.state}}.dump();
-  return std::string(before_hash) + hash_text(body) + std::string(after_hash) + body +
-         std::string(after_body);
+      {"state", manifest.state}}.dump();
+  return std::string(before_hash) + hash_text(content) + std::string(after_hash) + content +
+         std::string(after_content);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& source) {
-  Fields fields(parse_json(checked_body(text, source), source), source);
+  Fields fields(parse_json(checked_impl(text, source), source), source);
   fields.choice("format", {"rapt checkpoint"});
   const Index written = fields.integer("version", {.lowest = 1});
   if (written > version)
@@ -116,4 +115,4 @@ Manifest verified_manifest(const std::string& folder, Index step) {
   return manifest;
 }
 
-}  // namespace rapt
+}  // namespace rapt::detail

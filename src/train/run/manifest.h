@@ -7,7 +7,7 @@
 #include "base/io/files.h"
 #include "formats/config/json.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// What a checkpoint consists of.
 struct Manifest {
@@ -36,4 +36,4 @@ Manifest parse_manifest(std::string_view text, const std::string& source);
 /// first that is missing, different or not listed.
 Manifest verified_manifest(const std::string& folder, Index step);
 
-}  // namespace rapt
+}  // namespace rapt::detail

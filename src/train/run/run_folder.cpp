@@ -7,30 +7,30 @@
 #include "base/io/input.h"
 #include "base/memory_use.h"
 #include "formats/config/toml.h"
-#include "model/config_io.h"
+#include "model/config/config_io.h"
 #include "rapt/inspect.h"
 #include "train/data/text_files.h"
-#include "train/run/metrics.h"
+#include "train/run/metrics_file.h"
 #include "train/run/run_config.h"
 
 namespace rapt {
+using namespace detail;
 namespace {
 
-/// Bytes of text that a tokenizer is learnt from.
+/// Bytes of text that a tokenizer is trained on.
 constexpr Index sample_bytes = Index{32} << 20;
 
 std::string config_path(const std::string& folder) { return folder + "/" + config_name; }
 std::string tokenizer_path(const std::string& folder) { return folder + "/" + tokenizer_name; }
 
 /// The first line of config.toml: a comment that ends with the hash of all that follows.
-constexpr std::string_view seal =
-    "# Written by rapt train. Change keys with --set, or delete this line. ";
+constexpr std::string_view seal = "# Written by rapt. To change a key by hand, delete this line. ";
 
 std::string sealed(const std::string& text) {
   return std::string(seal) + hash_of(std::as_bytes(std::span(text))).text() + "\n" + text;
 }
 
-/// config.toml of a run. Without its first line it is anybody's, and taken as it is.
+/// config.toml of a run. Without its first line it was edited by hand, and is used as it is.
 RunConfig read_config(const std::string& folder) {
   const std::string path = config_path(folder);
   const std::string text = read_file(path, toml_bytes);
@@ -45,7 +45,7 @@ RunConfig read_config(const std::string& folder) {
 
 /// Items that always fill up to their last token: the memory of a step is known beforehand.
 bool fills_items(const RunConfig& config) {
-  return config.data.learning != Learning::pairs && config.data.shortest == 0 &&
+  return config.data.objective != Objective::pairs && !config.data.shortest &&
          config.model.kind != ModelConfig::Kind::encoder_decoder;
 }
 
@@ -54,33 +54,33 @@ void check_memory(const RunConfig& config) {
   const Index most = machine_memory();
   if (most == 0 || !fills_items(config)) return;
   const auto check_bytes = [&](double bytes) {
-    check(bytes <= static_cast<double>(most), "train: a step of ", config.data.items, " items of ",
-          config.data.tokens, " tokens keeps at least ", bytes * 1e-9, " GB, this machine has ",
-          static_cast<double>(most) * 1e-9,
-          " GB of memory; fewer data.items or data.tokens take less");
+    check(bytes <= static_cast<double>(most), "train: a step of ", config.data.batch_size,
+          " items of ", config.data.tokens, " tokens keeps at least ", bytes * 1e-9,
+          " GB, this machine has ", static_cast<double>(most) * 1e-9,
+          " GB of memory; a smaller data.batch_size or data.tokens takes less");
   };
-  // Before anything is planned for that many tokens: what goes into the first layer.
-  check_bytes(sizeof(float) * static_cast<double>(config.data.items * config.data.tokens) *
-              static_cast<double>(config.model.width));
+  // Before anything is planned for that many tokens: the input of the first layer.
+  check_bytes(sizeof(float) * static_cast<double>(config.data.batch_size * config.data.tokens) *
+              static_cast<double>(config.model.hidden_size));
   const Inspection step =
-      inspect(config.model, {.batch = config.data.items, .tokens = config.data.tokens});
+      inspect(config.model, {.batch = config.data.batch_size, .tokens = config.data.tokens});
   check_bytes(static_cast<double>(step.configured.kept));
 }
 
-Tokenizer new_tokenizer(const RunConfig& config, const Pause& pause) {
-  if (!config.tokenizer.path.empty()) return Tokenizer::read(config.tokenizer.path);
+Tokenizer new_tokenizer(const RunConfig& config, const CancelCheck& cancel_check) {
+  if (config.tokenizer.path) return Tokenizer::load(*config.tokenizer.path);
   if (config.tokenizer.kind == TokenizerOptions::Kind::bytes) return Tokenizer::bytes();
-  return Tokenizer::learn(sample_texts(config.data.path, sample_bytes, pause),
-                          config.tokenizer.entries, pause);
+  return Tokenizer::train(sample_texts(config.data.path, sample_bytes, cancel_check),
+                          config.tokenizer.vocab_size, cancel_check);
 }
 
 /// Different tokens that the data may have.
-Index entries_of(const RunConfig& config, const std::optional<Tokenizer>& tokenizer) {
-  if (!tokenizer) return open_data(config.data)->entries();
-  return tokenizer->entries() + (config.data.learning == Learning::masked_token ? 1 : 0);
+Index vocab_size_of(const RunConfig& config, const std::optional<Tokenizer>& tokenizer) {
+  if (!tokenizer) return open_data(config.data)->vocab_size();
+  return tokenizer->vocab_size() + (config.data.objective == Objective::masked_token ? 1 : 0);
 }
 
-/// What a run may not change on its way.
+/// What a run must keep when it resumes.
 void check_same(const RunConfig& now, const RunConfig& before, const std::string& folder) {
   const Json a = to_json(now), b = to_json(before);
   for (const char* section : {"model", "data", "tokenizer"})
@@ -108,24 +108,24 @@ std::string fingerprint(const Data& data) { return std::to_string(data.fingerpri
 
 }  // namespace
 
-std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder) {
+std::optional<Tokenizer> detail::tokenizer_of(const RunConfig& config, const std::string& folder) {
   if (is_task(config.data)) return {};
-  return Tokenizer::read(tokenizer_path(folder));
+  return Tokenizer::load(tokenizer_path(folder));
 }
 
-std::string tokenizer_hash(const RunConfig& config, const std::string& folder) {
+std::string detail::tokenizer_hash(const RunConfig& config, const std::string& folder) {
   return is_task(config.data) ? "" : digest_of(tokenizer_path(folder)).hash.text();
 }
 
-void check_tokenizer(const std::string& saved, Index step, const std::string& hash,
-                     const std::string& folder) {
+void detail::check_tokenizer(const std::string& saved, Index step, const std::string& hash,
+                             const std::string& folder) {
   check_input(
       saved.empty() || saved == hash, tokenizer_path(folder),
       ": does not match the hash in the checkpoint of step ", step,
       "; it is damaged or another one: put back the tokenizer that the run was trained with");
 }
 
-std::string bits_may_differ(const RunState& saved, const RunState& now) {
+std::string detail::bits_may_differ(const RunState& saved, const RunState& now) {
   const auto text = [](const RunState& state) {
     const std::string numerics = state.numerics == 0 ? "unknown" : std::to_string(state.numerics);
     return "rapt " + state.version + ", numerics revision " + numerics + ", " + state.isa;
@@ -133,39 +133,42 @@ std::string bits_may_differ(const RunState& saved, const RunState& now) {
   const bool same =
       saved.isa == now.isa && saved.version == now.version && saved.numerics == now.numerics;
   if (same || saved.isa.empty() || saved.version.empty()) return "";
-  return "saved by " + text(saved) + "; going on by " + text(now) +
+  return "saved by " + text(saved) + "; resumed by " + text(now) +
          ": the last bits of its numbers may differ from those of an uninterrupted run";
 }
 
-PreparedRun prepare_run(const RunConfig& given, const std::string& folder,
-                        const CheckpointStore& store, OldRun old_run, const Pause& pause) {
-  PreparedRun run{given, {}, old_run == OldRun::go_on && !store.steps().empty()};
+PreparedRun detail::prepare_run(const RunConfig& given, const std::string& folder,
+                                const CheckpointStore& store, OldRun old_run,
+                                const CancelCheck& cancel_check) {
+  PreparedRun run{given, {}, old_run == OldRun::resume && !store.steps().empty()};
   if (old_run == OldRun::refuse && !store.steps().empty())
     throw FolderTaken(FolderTaken::By::run, "train: " + folder + " holds a run already");
   RunConfig& config = run.config;
-  config.train.schedule.steps = config.train.steps;
+  check_train_options(config.train);
   check_data_options(config.data);
   config.model.check();
   check_memory(config);
   if (!is_task(config.data))
-    run.tokenizer = run.goes_on ? tokenizer_of(config, folder) : new_tokenizer(config, pause);
-  if (config.model.vocabulary == 0) config.model.vocabulary = entries_of(config, run.tokenizer);
+    run.tokenizer =
+        run.resumes ? tokenizer_of(config, folder) : new_tokenizer(config, cancel_check);
+  if (!config.model.vocab_size) config.model.vocab_size = vocab_size_of(config, run.tokenizer);
   config.model.check();
   const bool has_config = std::filesystem::exists(config_path(folder));
-  if (run.goes_on)
+  if (run.resumes)
     check_same(config, read_config(folder), folder);
-  else if (old_run == OldRun::go_on && has_config)
+  else if (old_run == OldRun::resume && has_config)
     read_config(folder);  // the caller may have taken it from there
   return run;
 }
 
-void write_run(const PreparedRun& run, const std::string& folder) {
-  if (run.tokenizer && !run.goes_on) run.tokenizer->write(tokenizer_path(folder));
+void detail::write_run(const PreparedRun& run, const std::string& folder) {
+  if (run.tokenizer && !run.resumes) run.tokenizer->save(tokenizer_path(folder));
   replace_file(config_path(folder), sealed(to_toml(run.config)));
 }
 
-void save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config, const Data& data,
-                     const Transformer& model, const Optimizer& optimizer, const RunState& state) {
+void detail::save_checkpoint(CheckpointStore& store, Index step, const RunConfig& config,
+                             const Data& data, const Transformer& model, const Optimizer& optimizer,
+                             const RunState& state) {
   std::vector<NamedTensor> tensors;
   Json steps = Json::array();
   for (const Parameter& parameter : model.parameters())
@@ -243,12 +246,12 @@ auto read_state(const Checkpoint& checkpoint, const Read& read) {
 
 }  // namespace
 
-RunState state_of(const Checkpoint& checkpoint) {
+RunState detail::state_of(const Checkpoint& checkpoint) {
   return read_state(checkpoint, [&] { return state_in(checkpoint.state); });
 }
 
-void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, Transformer& model,
-             Optimizer& optimizer) {
+void detail::restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data,
+                     Transformer& model, Optimizer& optimizer) {
   read_state(checkpoint, [&] {
     check_model(checkpoint, config);
     if (checkpoint.state.at("data").get<std::string>() != fingerprint(data))
@@ -265,10 +268,10 @@ void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, 
 
 Pretrained as_pretrained(LoadedRun run) {
   Pretrained made{"rapt", std::move(run.model), std::move(run.tokenizer)};
-  made.notices = std::move(run.notices);
-  if (!made.tokenizer || !made.tokenizer->end()) return made;
-  made.special.ends = {*made.tokenizer->end()};
-  made.special.decoder_start = made.tokenizer->end();
+  made.warnings = std::move(run.warnings);
+  if (!made.tokenizer || !made.tokenizer->eos()) return made;
+  made.special_tokens.eos = {*made.tokenizer->eos()};
+  made.special_tokens.decoder_start = made.tokenizer->eos();
   return made;
 }
 
@@ -278,10 +281,10 @@ LoadedRun load_run(const std::string& folder) {
   const RunConfig config = read_config(folder);
   CheckpointStore store(folder, {.reads_only = true});
   const std::optional<Index> latest = store.latest();
-  const std::vector<std::string> notices = store.take_notices();
+  const std::vector<std::string> warnings = store.take_warnings();
   if (!latest)
-    fail_input("load: ", folder, notices.empty() ? " has no checkpoint yet" : ": ",
-               notices.empty() ? "" : notices.front());
+    fail_input("load: ", folder, warnings.empty() ? " has no checkpoint yet" : ": ",
+               warnings.empty() ? "" : warnings.front());
   Checkpoint checkpoint = store.load(*latest);
   read_state(checkpoint, [&] { check_model(checkpoint, config); });
   const std::string tokenizer =
@@ -290,7 +293,8 @@ LoadedRun load_run(const std::string& folder) {
   const auto saved = [&](Parameter& parameter, const Shape& shape) {
     parameter.value = take(checkpoint, parameter.name, shape);
   };
-  return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest, notices};
+  return {config, Transformer(config.model, saved), tokenizer_of(config, folder), *latest,
+          warnings};
 }
 
 RunStatus run_status(const std::string& folder) {
@@ -299,13 +303,13 @@ RunStatus run_status(const std::string& folder) {
   status.tokenizer = tokenizer_of(status.config, folder);
   CheckpointStore store(folder, {.reads_only = true});
   status.saved = store.latest();
-  status.notices = store.take_notices();
+  status.warnings = store.take_warnings();
   if (status.saved) {
     try {
       check_tokenizer(store.state_of(*status.saved).value("tokenizer", ""), *status.saved,
                       tokenizer_hash(status.config, folder), folder);
     } catch (const std::runtime_error& error) {
-      status.notices.push_back(error.what());
+      status.warnings.push_back(error.what());
     } catch (const Json::exception&) {
       // Not the state of a run, which load_run says.
     }

@@ -3,9 +3,9 @@
 #include "rapt/train.h"
 #include "train/data/data.h"
 #include "train/optimizer.h"
-#include "train/run/checkpoint.h"
+#include "train/run/checkpoint_store.h"
 
-namespace rapt {
+namespace rapt::detail {
 
 /// What a run remembers beside weights and moments.
 struct RunState {
@@ -19,17 +19,18 @@ struct RunState {
   std::string tokenizer = {};  // hash of tokenizer.json
 };
 
-/// A run that may begin, or go on.
+/// A run that may begin, or resume.
 struct PreparedRun {
-  RunConfig config;                    // a vocabulary of 0 is that of the data
+  RunConfig config;                    // with the vocab_size of the data
   std::optional<Tokenizer> tokenizer;  // of text
-  bool goes_on = false;
+  bool resumes = false;
 };
-/// Looks at the folder and changes nothing. Throws std::runtime_error if a run that goes on has
+/// Looks at the folder and changes nothing. Throws std::runtime_error if a run that resumes has
 /// another model or other data, and FolderTaken if there is one and there must not be.
 PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
-                        const CheckpointStore& store, OldRun old_run, const Pause& pause = {});
-/// config.toml and tokenizer.json of a run that begins or goes on.
+                        const CheckpointStore& store, OldRun old_run,
+                        const CancelCheck& cancel_check = {});
+/// config.toml and tokenizer.json of a run that begins or resumes.
 void write_run(const PreparedRun& run, const std::string& folder);
 /// The tokenizer of the folder, if its data is text.
 std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder);
@@ -38,7 +39,7 @@ std::string tokenizer_hash(const RunConfig& config, const std::string& folder);
 /// Throws std::runtime_error if tokenizer.json is another than when the step was saved.
 void check_tokenizer(const std::string& saved, Index step, const std::string& hash,
                      const std::string& folder);
-/// Why a run that goes on may have other bits than one that was never interrupted; empty: nothing
+/// Why a run that resumes may have other bits than one that was never interrupted; empty: nothing
 /// is known that would change them.
 std::string bits_may_differ(const RunState& saved, const RunState& now);
 
@@ -50,4 +51,4 @@ RunState state_of(const Checkpoint& checkpoint);
 void restore(Checkpoint& checkpoint, const RunConfig& config, const Data& data, Transformer& model,
              Optimizer& optimizer);
 
-}  // namespace rapt
+}  // namespace rapt::detail

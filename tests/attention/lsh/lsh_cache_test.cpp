@@ -12,6 +12,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Tokens [first, last) of all heads.
@@ -50,7 +51,7 @@ struct Grown {
   Attended grow(const Tensor& x, const Tensor& v, Index first, Index last, const Pattern& rest) {
     const Tensor q = part(x, first, last);
     cache.append(sequence, q, part(v, first, last));
-    return attend(q, cache, {&sequence, 1}, {.pattern = rapt::lsh(lsh) & rest}, context);
+    return attend(q, cache, {&sequence, 1}, {.pattern = rapt::lsh(lsh) & rest});
   }
 
   Lsh lsh;
@@ -128,8 +129,7 @@ TEST(LshCache, APromptIsWhatItsQueriesAre) {
       Grown grown(lsh, every_isa().front());
       const Attended whole = grown.grow(x, v, 0, tokens, causal());
       const Attention strict{.pattern = rapt::lsh(lsh) & causal(), .strict = true};
-      const Attended single = attend(part(x, 0, tokens), grown.cache, {&grown.sequence, 1}, strict,
-                                     every_isa().front());
+      const Attended single = attend(part(x, 0, tokens), grown.cache, {&grown.sequence, 1}, strict);
       EXPECT_EQ(single.rows.order, nullptr);
       for (std::size_t i = 0; i < whole.out.numbers().size(); ++i)
         ASSERT_NEAR(whole.out.numbers()[i], single.out.numbers()[i], 2e-6)
@@ -144,33 +144,41 @@ TEST(LshCache, SequencesOfDifferentLengthsForksAndThreads) {
   const Lsh lsh{.chunk = 8, .rounds = 2, .buckets = {8}};
   const Attention how{.pattern = rapt::lsh(lsh) & causal()};
   const Tensor x = random_tensor({1, 2, 90, 8}, 1), v = random_tensor({1, 2, 90, 5}, 2);
-  Grown grown(lsh, Context(3));
-  KvCache& cache = grown.cache;
-  std::vector<KvCache::Sequence> all = {cache.add(), cache.add(), cache.add()};
-  const Index lengths[] = {5, 40, 71};
-  for (std::size_t i = 0; i < 3; ++i)
-    cache.append(all[i], part(x, 0, lengths[i]), part(v, 0, lengths[i]));
-  all.push_back(cache.fork(all[1]));
-  cache.append(all[1], part(x, 40, 60), part(v, 40, 60));  // the fork must not notice
-  cache.append(all[3], part(x, 40, 41), part(v, 40, 41));
-  cache.truncate(all[1], 41);
-  Tensor q({4, 2, 1, 8});
-  for (Index item = 0; item < 4; ++item) {
-    const Index last = cache.tokens(all[static_cast<std::size_t>(item)]) - 1;
-    std::copy_n(part(x, last, last + 1).data(), 16, q.data() + item * 16);
-  }
-  const Attended together = attend(q, cache, all, how, Context(3));
-  EXPECT_SAME_BITS(together, attend(q, cache, all, how, Context(1)));
-  const auto row = [&](std::size_t item) { return together.out.numbers().subspan(item * 10, 10); };
-  EXPECT_SILENT(different_bits("fork", row(1), row(3)));
-  for (std::size_t item = 0; item < 4; ++item) {
-    const Index tokens = cache.tokens(all[item]);
-    const Tensor sofar = part(x, 0, tokens);
-    const Attended want = attend(sofar, sofar, part(v, 0, tokens), how);
-    for (Index head = 0; head < 2; ++head)
-      for (Index c = 0; c < 5; ++c)
-        EXPECT_NEAR(row(item)[head * 5 + c], want.out.data()[(head * tokens + tokens - 1) * 5 + c],
-                    2e-6);
+  std::optional<Attended> on_one_thread;
+  for (const Index threads : {1, 3}) {
+    Grown grown(lsh, Context(threads));
+    KvCache& cache = grown.cache;
+    std::vector<KvCache::Sequence> all = {cache.add(), cache.add(), cache.add()};
+    const Index lengths[] = {5, 40, 71};
+    for (std::size_t i = 0; i < 3; ++i)
+      cache.append(all[i], part(x, 0, lengths[i]), part(v, 0, lengths[i]));
+    all.push_back(cache.fork(all[1]));
+    cache.append(all[1], part(x, 40, 60), part(v, 40, 60));  // the fork must not notice
+    cache.append(all[3], part(x, 40, 41), part(v, 40, 41));
+    cache.truncate(all[1], 41);
+    Tensor q({4, 2, 1, 8});
+    for (Index item = 0; item < 4; ++item) {
+      const Index last = cache.tokens(all[static_cast<std::size_t>(item)]) - 1;
+      std::copy_n(part(x, last, last + 1).data(), 16, q.data() + item * 16);
+    }
+    Attended together = attend(q, cache, all, how);
+    if (on_one_thread) {
+      EXPECT_SAME_BITS(together, *on_one_thread);
+    }
+    const auto row = [&](std::size_t item) {
+      return together.out.numbers().subspan(item * 10, 10);
+    };
+    EXPECT_SILENT(different_bits("fork", row(1), row(3)));
+    for (std::size_t item = 0; item < 4; ++item) {
+      const Index tokens = cache.tokens(all[item]);
+      const Tensor sofar = part(x, 0, tokens);
+      const Attended want = attend(sofar, sofar, part(v, 0, tokens), how);
+      for (Index head = 0; head < 2; ++head)
+        for (Index c = 0; c < 5; ++c)
+          EXPECT_NEAR(row(item)[head * 5 + c],
+                      want.out.data()[(head * tokens + tokens - 1) * 5 + c], 2e-6);
+    }
+    on_one_thread = std::move(together);
   }
 }
 
@@ -232,9 +240,7 @@ TEST(LshCache, RotationsAndChosenBucketsAreKept) {
   std::fill(rotations.numbers().begin(), rotations.numbers().end(), 0.0f);  // copied, not borrowed
   const KvCache::Sequence sequence = cache.add();
   cache.append(sequence, x, v);
-  EXPECT_SAME_BITS(
-      attend(x, cache, {&sequence, 1}, {.pattern = lsh(other) & causal()}, every_isa().front()),
-      want);
+  EXPECT_SAME_BITS(attend(x, cache, {&sequence, 1}, {.pattern = lsh(other) & causal()}), want);
   EXPECT_FALSE(cache.options().lsh->rotations);
   // Buckets for a stated length are those of a call of that length.
   Lsh none = seeded, chosen = seeded;
@@ -245,9 +251,8 @@ TEST(LshCache, RotationsAndChosenBucketsAreKept) {
   Grown named(chosen, every_isa().front());
   const KvCache::Sequence s = sized.add();
   sized.append(s, x, v);
-  EXPECT_SAME_BITS(
-      attend(x, sized, {&s, 1}, {.pattern = lsh(none) & causal()}, every_isa().front()),
-      named.grow(x, v, 0, 60, causal()));
+  EXPECT_SAME_BITS(attend(x, sized, {&s, 1}, {.pattern = lsh(none) & causal()}),
+                   named.grow(x, v, 0, 60, causal()));
 }
 
 TEST(LshCache, NanComesOutOnlyWhereItIsSeen) {
@@ -277,7 +282,7 @@ TEST(LshCache, ExplainRefusesWhatAttendRefuses) {
 }
 
 TEST(LshCache, MistakesAreNamed) {
-  const auto make = [](const Lsh& lsh, Index tokens = 0, Index window = 0,
+  const auto make = [](const Lsh& lsh, Index tokens = 0, std::optional<Index> window = {},
                        std::optional<View> rotations = {}) {
     return [=] {
       CacheOptions options{.kv_heads = 2, .dim = 8, .window = window};
@@ -297,7 +302,7 @@ TEST(LshCache, MistakesAreNamed) {
   expect_refused(make({}, -4), {"-4"});
   expect_refused(make(four, 0, 64), {"window of 64"});
   const Tensor x = random_tensor({1, 2, 20, 8}, 1);
-  expect_refused(make(four, 0, 0, x.view()), {"[1, 2, 20, 8]", "[2, 8, 1, 2]"});
+  expect_refused(make(four, 0, {}, x.view()), {"[1, 2, 20, 8]", "[2, 8, 1, 2]"});
   const Lsh lsh{.chunk = 8, .buckets = {4}};
   KvCache plain({.kv_heads = 2, .dim = 8}), hashed({.kv_heads = 2, .dim = 8, .lsh = CacheLsh{lsh}});
   const KvCache::Sequence a = plain.add(), b = hashed.add();

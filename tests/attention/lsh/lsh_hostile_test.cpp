@@ -53,7 +53,7 @@ TEST(LshHostile, ProbabilitiesSumToOneWhateverTheOptionsAre) {
                                  " tokens of " + std::to_string(dim);
         const Attended y = attend(x, x, ones, how);
         expect_ones(y.out, y.lse, what);
-        const Gradients g = attend_backward(ones, x, x, ones, y.out, y.rows, how);
+        const Gradients g = attend_backward(ones, x, x, ones, y, how);
         // Values all alike: no probability matters, and gradients of values add up to their number.
         double total = 0;
         for (const float number : g.dv.numbers()) total += static_cast<double>(number);
@@ -84,7 +84,7 @@ TEST(LshHostile, CachesOfHostileOptionsAnswerAsTheDefinition) {
     for (Index t = 0; t < 40; ++t) {
       const Tensor token = first(all, t, t + 1);
       cache.append(sequence, token, first(values, t, t + 1));
-      const Attended got = attend(token, cache, {&sequence, 1}, how, context);
+      const Attended got = attend(token, cache, {&sequence, 1}, how);
       for (Index head = 0; head < 2; ++head) {
         const Doubles want =
             truth.out(first(all, 0, t + 1), first(values, 0, t + 1), head, t, causal());

@@ -13,6 +13,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 TEST(TorchRandom, DrawsThePublishedNumbers) {
@@ -25,10 +26,10 @@ TEST(TorchRandom, DrawsThePublishedNumbers) {
   std::vector<float> got(16);
   TorchRandom(0).normal(got);
   for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(got[i], sixteen[i], 1e-4) << i;
-  std::vector<float> few(6);
-  TorchRandom(0).normal(few);
+  std::vector<float> some(6);
+  TorchRandom(0).normal(some);
   const float want[] = {1.5410f, -0.2934f, -2.1788f, 0.5684f, -1.0845f, -1.3986f};
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(few[i], want[i], 1e-4) << i;
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(some[i], want[i], 1e-4) << i;
 }
 
 Doubles layer_input(std::size_t tokens = 32) {
@@ -298,7 +299,7 @@ TEST(Reformer, LossesAndGradientsAreThoseOfTransformers) {
 TEST(ReformerLocal, MistakesAreNamed) {
   const Tensor q = random_tensor({2, 1, 10, 8}, 1);
   const auto refuse = [&](const ReformerLocal& how, const std::vector<std::string>& words) {
-    expect_refused([&] { attend_local(q, q, q, how); }, words);
+    expect_refused([&] { attend_reformer_local(q, q, q, how); }, words);
   };
   refuse({.chunk = 0}, {"chunk is 0", "1 to"});
   refuse({.before = -1}, {"before is -1"});
@@ -306,13 +307,15 @@ TEST(ReformerLocal, MistakesAreNamed) {
   refuse({.real = {1, 0, 1}}, {"3 numbers in real", "10", "20"});
   refuse({.blind = ReformerLocal::Blind::sum, .dropout = {.rate = 0.1}}, {"Blind::sum", "dropout"});
   const Tensor k = random_tensor({2, 1, 9, 8}, 1);
-  expect_refused([&] { attend_local(q, k, k, {}); }, {"[2, 1, 10, 8]", "[2, 1, 9, 8]"});
-  const Attended y = attend_local(q, q, q, {.chunk = 4});
+  expect_refused([&] { attend_reformer_local(q, k, k, {}); }, {"[2, 1, 10, 8]", "[2, 1, 9, 8]"});
+  const Attended y = attend_reformer_local(q, q, q, {.chunk = 4});
   const Tensor other = random_tensor({2, 1, 9, 8}, 1);
-  expect_refused([&] { attend_local_backward(other, q, q, q, y, {.chunk = 4}); }, {"dout"});
-  Attended fewer = attend_local(q, q, q, {.chunk = 4});
+  expect_refused([&] { attend_reformer_local_backward(other, q, q, q, y, {.chunk = 4}); },
+                 {"dout"});
+  Attended fewer = attend_reformer_local(q, q, q, {.chunk = 4});
   fewer.rows.max.pop_back();
-  expect_refused([&] { attend_local_backward(q, q, q, q, fewer, {.chunk = 4}); }, {"19 max"});
+  expect_refused([&] { attend_reformer_local_backward(q, q, q, q, fewer, {.chunk = 4}); },
+                 {"19 max"});
 }
 
 /// A mask for each item is what items one by one give, at lengths of no particular size.
@@ -321,8 +324,8 @@ TEST(ReformerLocal, ItemsHaveTheirOwnMasks) {
   const Tensor v = random_tensor({2, 2, 11, 5}, 3), dout = random_tensor({2, 2, 11, 5}, 4);
   ReformerLocal how{.chunk = 4, .after = 1, .blind = ReformerLocal::Blind::sum};
   how.real = {1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1};
-  const Attended both = attend_local(q, k, v, how);
-  const Gradients g = attend_local_backward(dout, q, k, v, both, how);
+  const Attended both = attend_reformer_local(q, k, v, how);
+  const Gradients g = attend_reformer_local_backward(dout, q, k, v, both, how);
   const auto half = [](const Tensor& x, Index item) {
     const Index count = x.elements() / 2;
     Shape shape = x.shape();
@@ -335,9 +338,9 @@ TEST(ReformerLocal, ItemsHaveTheirOwnMasks) {
     ReformerLocal one = how;
     one.real.assign(how.real.begin() + item * 11, how.real.begin() + item * 11 + 11);
     const Tensor q1 = half(q, item), k1 = half(k, item), v1 = half(v, item);
-    const Attended y = attend_local(q1, k1, v1, one);
+    const Attended y = attend_reformer_local(q1, k1, v1, one);
     EXPECT_SILENT(different_bits("out", y.out.numbers(), half(both.out, item).numbers()));
-    const Gradients d = attend_local_backward(half(dout, item), q1, k1, v1, y, one);
+    const Gradients d = attend_reformer_local_backward(half(dout, item), q1, k1, v1, y, one);
     EXPECT_SILENT(different_bits("dv", d.dv.numbers(), half(g.dv, item).numbers()));
     EXPECT_SILENT(different_bits("dk", d.dk.numbers(), half(g.dk, item).numbers()));
   }

@@ -11,6 +11,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Straight from the words of the header, for every query of a [1, 1, tokens, 8] call.
@@ -30,9 +31,9 @@ LshRecall counted(const Tensor& x, const Lsh& lsh, const Pattern& rest, Index to
   LshRecall all;
   for (Index i = 0; i < tokens; ++i) {
     std::set<Index> met;
-    const Index chunks = order.slots() / lsh.chunk;
-    for (Index s = 0; s < order.slots(); ++s)
-      for (Index b = 0; b < order.slots() && order.queries(0)[s] == i; ++b)
+    const Index chunks = order.sorted_count() / lsh.chunk;
+    for (Index s = 0; s < order.sorted_count(); ++s)
+      for (Index b = 0; b < order.sorted_count() && order.queries(0)[s] == i; ++b)
         for (Index step = -lsh.before; step <= lsh.after; ++step)
           if (((s / lsh.chunk + step) % chunks + chunks) % chunks == b / lsh.chunk)
             met.insert(order.queries(0)[b]);

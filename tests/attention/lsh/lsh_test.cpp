@@ -10,6 +10,7 @@
 #include "support/engine.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 TEST(Lsh, TextIsParsedBack) {
@@ -52,7 +53,7 @@ struct Hashed {
   /// How often chunk b stands among those that a slot of chunk a sees.
   Index meetings(Index a, Index b) const {
     if (!order->sorted()) return 1;
-    const Index chunks = order->slots() / lsh.chunk;
+    const Index chunks = order->sorted_count() / lsh.chunk;
     Index count = 0;
     for (Index step = -lsh.before; step <= lsh.after; ++step)
       count += ((a / lsh.chunk + step) % chunks + chunks) % chunks == b / lsh.chunk;
@@ -62,8 +63,8 @@ struct Hashed {
   /// Slots of key j that slots of query i see.
   Index all_meetings(Index head, Index i, Index j) const {
     Index count = 0;
-    for (Index a = 0; a < order->slots(); ++a)
-      for (Index b = 0; b < order->slots(); ++b)
+    for (Index a = 0; a < order->sorted_count(); ++a)
+      for (Index b = 0; b < order->sorted_count(); ++b)
         count += order->queries(head)[a] == i && order->keys(head)[b] == j && meetings(a, b) > 0;
     return count;
   }
@@ -81,12 +82,12 @@ struct Hashed {
     if (most != -1e5 || lsh.duplicates == Lsh::Duplicates::once) return 1;
     Doubles lse(order->rounds());
     double exact = 0;
-    for (Index a = 0; a < order->slots(); ++a) {
+    for (Index a = 0; a < order->sorted_count(); ++a) {
       if (order->queries(head)[a] != i) continue;
       double count = 0;
-      for (Index b = 0; b < order->slots(); ++b)
+      for (Index b = 0; b < order->sorted_count(); ++b)
         if (order->keys(head)[b] == i) count += static_cast<double>(meetings(a, b));
-      lse[a / order->slots_per_round()] = static_cast<float>(-1e5 + std::log(count));
+      lse[a / order->sorted_per_round()] = static_cast<float>(-1e5 + std::log(count));
       exact += count;
     }
     double sum = 0;
@@ -102,8 +103,8 @@ struct Hashed {
       std::vector<Doubles> sums(static_cast<std::size_t>(tokens), Doubles(value_dim));
       Doubles weight(tokens), most(tokens, -1e300);
       for (int pass = 0; pass < 2; ++pass)
-        for (Index a = 0; a < order->slots(); ++a)
-          for (Index b = 0; b < order->slots(); ++b) {
+        for (Index a = 0; a < order->sorted_count(); ++a)
+          for (Index b = 0; b < order->sorted_count(); ++b) {
             const Index i = queries[a], j = keys[b];
             if (i < 0 || j < 0 || meetings(a, b) == 0) continue;
             const bool self = i == j && lsh.keys == Lsh::Keys::shared;
@@ -169,7 +170,7 @@ void expect_defined(Hashed h) {
     const Doubles want = h.out(h.q, h.k, h.v);
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got.out.numbers()[i], want[i], 2e-6) << i << ' ' << at;
-    const Gradients g = attend_backward(dout, q, k, v, got.out, got.rows, how, context);
+    const Gradients g = attend_backward(dout, q, k, v, got, how, context);
     const auto along = [&](std::uint64_t seed, std::size_t count) {
       const std::vector<float> numbers = normals(static_cast<Index>(count), seed);
       return Doubles(numbers.begin(), numbers.end());
@@ -228,10 +229,10 @@ TEST(Lsh, BitsDoNotDependOnThreads) {
   EXPECT_SAME_BITS(one, three);
   EXPECT_SAME_BITS(one,
                    attend(q, q, v, how, Context(7)));  // more threads than heads: they share one
-  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one.out, one.rows, how, Context(1)),
-                   attend_backward(v, q, q, v, one.out, one.rows, how, Context(3)));
-  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one.out, one.rows, how, Context(1)),
-                   attend_backward(v, q, q, v, one.out, one.rows, how, Context(7)));
+  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one, how, Context(1)),
+                   attend_backward(v, q, q, v, one, how, Context(3)));
+  EXPECT_SAME_BITS(attend_backward(v, q, q, v, one, how, Context(1)),
+                   attend_backward(v, q, q, v, one, how, Context(7)));
 }
 
 /// Two heads of 600 tokens whose rows lie 16 kB apart.
@@ -261,14 +262,14 @@ TEST(Lsh, RowsThatLieFarApartGiveTheSameBits) {
   const FarRows far_q(q), far_v(v), far_dout(dout);
   const Attention how{.pattern = lsh({.chunk = 16, .rounds = 3}) & causal()};
   const Attended want = attend(q, q, v, how);
-  const Gradients slopes = attend_backward(dout, q, q, v, want.out, want.rows, how);
+  const Gradients slopes = attend_backward(dout, q, q, v, want, how);
   const Tensor zeros(shape);
   for (const Index threads : {1, 2, 3}) {
     const Context context(threads);
     FarRows out(zeros), dq(zeros), dk(zeros), dv(zeros);
     Attended got = attend_into(out.view, far_q.view, far_q.view, far_v.view, how, context);
     attend_backward_into({dq.view, dk.view, dv.view}, far_dout.view, far_q.view, far_q.view,
-                         far_v.view, out.view, got.rows, how, context);
+                         far_v.view, {out.view, got.rows}, how, context);
     got.out = out.close();
     EXPECT_SAME_BITS(got, want);
     Gradients gradients;
@@ -304,7 +305,7 @@ TEST(Lsh, NanComesOutAndEmptyCallsWork) {
   const std::shared_ptr<const LshOrder> order = got.rows.order;
   for (Index i = 0; i < 60; ++i) {
     bool meets = false;  // the NaN key, in a chunk of either round
-    for (Index a = 0; a < order->slots(); ++a)
+    for (Index a = 0; a < order->sorted_count(); ++a)
       for (Index b = a / 8 * 8; b < a / 8 * 8 + 8; ++b)
         meets |= order->queries(0)[a] == i && order->keys(0)[b] == 17 && std::abs(i - 17) <= 1;
     EXPECT_EQ(std::isnan(got.out.numbers()[static_cast<std::size_t>(i * 8)]), meets) << i;
@@ -312,7 +313,7 @@ TEST(Lsh, NanComesOutAndEmptyCallsWork) {
   for (const Shape& shape : {Shape{1, 2, 0, 8}, Shape{0, 2, 9, 8}, Shape{2, 1, 1, 8}}) {
     const Tensor x(shape);
     const Attended y = attend(x, x, x, {.pattern = lsh({.chunk = 4})});
-    attend_backward(x, x, x, x, y.out, y.rows, {.pattern = lsh({.chunk = 4})});
+    attend_backward(x, x, x, x, y, {.pattern = lsh({.chunk = 4})});
   }
 }
 
@@ -321,9 +322,9 @@ TEST(Lsh, DropoutDiffersFromHeadToHead) {
   const Tensor one = random_tensor({1, 1, 64, 8}, 1);
   for (Index i = 0; i < q.elements(); ++i) q.data()[i] = one.data()[i % one.elements()];
   const Attended y = attend(q, q, q, {.pattern = lsh({.chunk = 64}), .dropout = {.rate = 0.5}});
-  for (std::size_t owner = 1; owner < 4; ++owner)
+  for (std::size_t batch_head = 1; batch_head < 4; ++batch_head)
     EXPECT_NE(different_bits("head", y.out.numbers().subspan(0, 512),
-                             y.out.numbers().subspan(owner * 512, 512)),
+                             y.out.numbers().subspan(batch_head * 512, 512)),
               "");
 }
 
@@ -341,7 +342,7 @@ TEST(Lsh, MistakesAreNamed) {
   EXPECT_THROW(attend(wide, wide, wide, {.pattern = lsh({})}), std::invalid_argument);
   // The order of another chunk.
   const Attended y = attend(q, q, q, {.pattern = lsh({.chunk = 8})});
-  EXPECT_THROW(attend_backward(q, q, q, q, y.out, y.rows, {.pattern = lsh({.chunk = 16})}),
+  EXPECT_THROW(attend_backward(q, q, q, q, y, {.pattern = lsh({.chunk = 16})}),
                std::invalid_argument);
 }
 

@@ -180,7 +180,6 @@ TEST(Pattern, RefusesArgumentsThatMeanNothing) {
                "mask: -1 queries and 2 keys given, expected 0 or more of each");
   expect_error([] { mask({}, 1, 2); },
                "mask: 0 values given for 1 queries and 2 keys, expected their product");
-  expect_error([] { Pattern(nullptr); }, "pattern: made from no node");
 }
 
 TEST(Pattern, RefusesLengthsItDoesNotFit) {

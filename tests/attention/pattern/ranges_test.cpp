@@ -6,7 +6,8 @@
 #include <random>
 #include <vector>
 
-namespace rapt {
+namespace rapt::test {
+using namespace detail;
 namespace {
 
 constexpr Index lowest = std::numeric_limits<Index>::min();
@@ -104,4 +105,4 @@ TEST(SaturatingArithmetic, StopsAtTheEndsOfIndex) {
 }
 
 }  // namespace
-}  // namespace rapt
+}  // namespace rapt::test

@@ -11,6 +11,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 /// Inputs as torch draws them from seed 1: 2 items, 2 heads, 32 tokens in blocks of four; the

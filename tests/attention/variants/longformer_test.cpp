@@ -10,6 +10,7 @@
 #include "support/refused.h"
 
 namespace rapt::test {
+using namespace detail;
 namespace {
 
 using enum TokenClass;
@@ -92,9 +93,9 @@ TEST(Longformer, PaddingSeesNothingAndIsSeenByNone) {
   const Published p(1);
   const Tensor q = p.project(0), k = p.project(1), v = p.project(2);
   for (const Context& context : every_isa()) {
-    const LongformerAttended y =
-        attend({.q = q, .k = k, .v = v}, {.window = 2, .classes = {local, local, padding, padding}},
-               context);
+    const Attended y =
+        attend_longformer({.q = q, .k = k, .v = v},
+                          {.window = 2, .classes = {local, local, padding, padding}}, context);
     const std::string at = context.isa();
     expect_row(
         y.out, 0, 0,
@@ -115,7 +116,7 @@ TEST(Longformer, GlobalTokensHaveProjectionsOfTheirOwn) {
                        .classes = {local, local, global, padding, local, global, global, global}};
   for (const Context& context : every_isa()) {
     const std::string at = context.isa();
-    const LongformerAttended y = attend(o, how, context);
+    const Attended y = attend_longformer(o, how, context);
     expect_row(y.out, 0, 0,
                {0.050488, 0.457750, -0.016144, -0.275954, -0.067793, -0.049354, 0.026737, 0.114301},
                at);
@@ -133,7 +134,7 @@ TEST(Longformer, GlobalTokensHaveProjectionsOfTheirOwn) {
     for (const float x : y.out.numbers()) loss += 0.5 * static_cast<double>(x) * x;
     EXPECT_NEAR(loss, 3.40276452, 2e-6) << at;
 
-    const LongformerGradients g = attend_backward(y.out, o, y, how, context);
+    const LongformerGradients g = attend_longformer_backward(y.out, o, y, how, context);
     const auto expect = [&](const char* what, const Tensor& dy,
                             std::initializer_list<double> weight, double bias) {
       const auto [got, got_bias] = p.gradients(dy);
@@ -156,19 +157,19 @@ TEST(Longformer, WithoutGlobalTokensItIsAWindow) {
   const Tensor v = random_tensor({2, 3, 150, 16}, 3);
   for (const bool only_past : {false, true}) {
     const Attended want = attend(q, k, v, {.pattern = window(20, only_past ? 0 : 20)});
-    EXPECT_SILENT(
-        different_bits("out", attend({q, k, v}, {.window = 20, .causal = only_past}).out.numbers(),
-                       want.out.numbers()));
+    EXPECT_SILENT(different_bits(
+        "out", attend_longformer({q, k, v}, {.window = 20, .causal = only_past}).out.numbers(),
+        want.out.numbers()));
   }
   const Attended wide = attend(q, k, v);
-  EXPECT_SILENT(
-      different_bits("out", attend({q, k, v}, {.window = 149}).out.numbers(), wide.out.numbers()));
+  EXPECT_SILENT(different_bits("out", attend_longformer({q, k, v}, {.window = 149}).out.numbers(),
+                               wide.out.numbers()));
 }
 
 TEST(Longformer, EachHeadHasItsDilation) {
   const Tensor q = random_tensor({1, 2, 90, 8}, 1), k = random_tensor({1, 2, 90, 8}, 2);
   const Tensor v = random_tensor({1, 2, 90, 8}, 3);
-  const LongformerAttended got = attend({q, k, v}, {.window = 7, .dilation = {1, 4}});
+  const Attended got = attend_longformer({q, k, v}, {.window = 7, .dilation = {1, 4}});
   const Attended near = attend(q, k, v, {.pattern = window(7, 7)});
   const Attended far = attend(q, k, v, {.pattern = dilated(4, 7, 7)});
   for (std::size_t i = 0; i < 90 * 8; ++i) {
@@ -184,22 +185,24 @@ TEST(Longformer, TypesMayMixAndRowsAreChecked) {
   std::vector<TokenClass> classes(40, local);
   classes[3] = global;
   const Longformer how{.window = 5, .classes = classes};
-  const LongformerAttended got = attend({q, k, k, half, k, k}, how);
+  const Attended got = attend_longformer({q, k, k, half, k, k}, how);
   const LongformerOperands o{q, k, k, same, k, k};
-  const LongformerAttended want = attend(o, how);
+  const Attended want = attend_longformer(o, how);
   EXPECT_SILENT(different_bits("out", got.out.numbers(), want.out.numbers()));
-  EXPECT_THROW(attend_backward(q, o, attend(o, {.window = 5}), how), std::invalid_argument);
+  EXPECT_THROW(attend_longformer_backward(q, o, attend_longformer(o, {.window = 5}), how),
+               std::invalid_argument);
 }
 
 TEST(Longformer, BackwardReadsAnOutputThatTheCallerHolds) {
   const Tensor q = random_tensor({1, 2, 40, 8}, 1), k = random_tensor({1, 2, 40, 8}, 2);
   const Longformer how{.window = 5};
   const LongformerOperands o{q, k, k};
-  const LongformerAttended y = attend(o, how);
+  const Attended y = attend_longformer(o, how);
   const Tensor held = y.out.clone();
   const LongformerGradients got =
-      attend_backward(q, o, LongformerOutcome(held, y.local, y.global), how);
-  EXPECT_SILENT(different_bits("dq", got.dq.numbers(), attend_backward(q, o, y, how).dq.numbers()));
+      attend_longformer_backward(q, o, AttendedView(held, y.rows, y.global_rows), how);
+  EXPECT_SILENT(different_bits("dq", got.dq.numbers(),
+                               attend_longformer_backward(q, o, y, how).dq.numbers()));
 }
 
 /// [1, 2, 40, 8] as [tokens, heads, dim] in memory.
@@ -214,14 +217,14 @@ TEST(Longformer, ResultsAreWrittenWhereTheCallerWants) {
   classes[3] = classes[20] = global;
   const Longformer how{.window = 5, .classes = classes};
   const LongformerOperands o{q, k, k, k, q, k};
-  const LongformerAttended want = attend(o, how);
-  const LongformerGradients g = attend_backward(q, o, want, how);
+  const Attended want = attend_longformer(o, how);
+  const LongformerGradients g = attend_longformer_backward(q, o, want, how);
   Beside out, dq, dk, dv, dq_global, dk_global, dv_global;
-  const LongformerAttended got = attend_into(out.view(), o, how);
+  const Attended got = attend_longformer_into(out.view(), o, how);
   EXPECT_TRUE(got.out.empty());
-  attend_backward_into(
+  attend_longformer_backward_into(
       {dq.view(), dk.view(), dv.view(), dq_global.view(), dk_global.view(), dv_global.view()}, q, o,
-      {out.view(), got.local, got.global}, how);
+      {out.view(), got.rows, got.global_rows}, how);
   const auto compare = [](const char* name, Beside& one, const Tensor& other) {
     Tensor rows({1, 2, 40, 8});
     for (Index head = 0; head < 2; ++head)
@@ -244,13 +247,13 @@ TEST(Longformer, RoomThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   std::vector<TokenClass> classes(40, local);
   classes[3] = global;
   const Longformer how{.window = 5, .classes = classes};
-  const LongformerAttended y = attend(o, how);
+  const Attended y = attend_longformer(o, how);
   Tensor short_one({1, 2, 39, 8}), half({1, 2, 40, 8}, Type::bf16);
-  expect_refused([&] { attend_into(short_one, o, how); }, {"out", "39", "40"});
-  expect_refused([&] { attend_into(half, o, how); }, {"out is bf16", "f32"});
+  expect_refused([&] { attend_longformer_into(short_one, o, how); }, {"out", "39", "40"});
+  expect_refused([&] { attend_longformer_into(half, o, how); }, {"out is bf16", "f32"});
   Tensor a({1, 2, 40, 8}), b({1, 2, 40, 8}), c({1, 2, 40, 8}), d({1, 2, 40, 8}), e({1, 2, 40, 8});
   const auto backward = [&](AnyMutableView last) {
-    attend_backward_into({a, b, c, d, e, last}, q, o, y, how);
+    attend_longformer_backward_into({a, b, c, d, e, last}, q, o, y, how);
   };
   expect_refused([&] { backward(half); }, {"dv_global is bf16", "f32 as v_global"});
   expect_refused([&] { backward(short_one); }, {"dv_global", "39", "40"});
@@ -260,21 +263,21 @@ TEST(Longformer, RoomThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   const LongformerOperands mine{read, q, q, q, q, q};
   expect_refused(
       [&] {
-        attend_backward_into({a, b, c, d, e, read}, q, mine, y, how);
+        attend_longformer_backward_into({a, b, c, d, e, read}, q, mine, y, how);
       },
       {"overlaps the memory of q"});
-  expect_refused([&] { attend_into(read, mine, how); }, {"overlaps the memory of q"});
+  expect_refused([&] { attend_longformer_into(read, mine, how); }, {"overlaps the memory of q"});
   for (const float number : a.numbers()) EXPECT_EQ(number, 0.0f);
 }
 
 TEST(Longformer, MistakesAreNamed) {
   const Tensor q = random_tensor({2, 2, 5, 8}, 1);
-  EXPECT_THROW(attend({q, q, q}, {.classes = {local}}), std::invalid_argument);
-  EXPECT_THROW(attend({q, q, q}, {.classes = {global, local, local, local, local}}),
+  EXPECT_THROW(attend_longformer({q, q, q}, {.classes = {local}}), std::invalid_argument);
+  EXPECT_THROW(attend_longformer({q, q, q}, {.classes = {global, local, local, local, local}}),
                std::invalid_argument);
-  EXPECT_THROW(attend({q, q, q}, {.window = -1}), std::invalid_argument);
-  EXPECT_THROW(attend({q, q, q}, {.dilation = {0}}), std::invalid_argument);
-  EXPECT_THROW(attend({q, q, q}, {.dilation = {1, 2, 3}}), std::invalid_argument);
+  EXPECT_THROW(attend_longformer({q, q, q}, {.window = -1}), std::invalid_argument);
+  EXPECT_THROW(attend_longformer({q, q, q}, {.dilation = {0}}), std::invalid_argument);
+  EXPECT_THROW(attend_longformer({q, q, q}, {.dilation = {1, 2, 3}}), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,23 +1,28 @@
-"""Models that bring their own sparse attention, with rapt's in its place."""
+"""Replaces the sparse attention of Transformers' models by rapt's."""
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+Model = TypeVar("Model")
+
 _KNOWN = "Longformer, LED, Reformer, BigBird, BigBird-Pegasus or Pegasus-X"
-_REFUSED = {"LongT5LocalAttention": "its layers hand on a position bias with the padding mask inside",
+_REFUSED = {"LongT5LocalAttention": "its layers pass on a position bias that contains the padding mask",
             "LongT5TransientGlobalAttention": "its global keys are sums over blocks of the input, "
-            "with a position bias that its layers hand on"}
+            "with a position bias that its layers pass on"}
 
 
-def accelerate(model):
+def accelerate(model: Model) -> Model:
     """Replaces the attention of Longformer, LED, Reformer, BigBird, BigBird-Pegasus and Pegasus-X
-    modules in `model`, in place; returns it. Parameters stay where they are, outputs and gradients
-    are the same within rounding. Calls that still run Transformers' own attention (attention weights,
+    modules in `model`, in place, and returns it. Parameters are unchanged; outputs and gradients are
+    the same within rounding. Calls that still run Transformers' own attention (attention weights,
     Reformer's cache) give a warning. ValueError if there is nothing to replace."""
     from rapt.integrations.transformers import big_bird, longformer, pegasus_x, reformer
 
-    count = sum(kind.replace(model) for kind in (longformer, reformer, big_bird, pegasus_x))
+    whole: Any = model
+    count = sum(kind.replace(whole) for kind in (longformer, reformer, big_bird, pegasus_x))
     if not count:
-        for module in model.modules():
+        for module in whole.modules():
             if type(module).__name__ in _REFUSED:
                 raise ValueError(f"accelerate: {type(model).__name__} has {type(module).__name__}, "
                                  f"which is not supported: {_REFUSED[type(module).__name__]}")

@@ -1,9 +1,10 @@
-"""BigBird and BigBird-Pegasus: their block-sparse attention in one call."""
+"""BigBird and BigBird-Pegasus: block-sparse attention in one call."""
 
 from __future__ import annotations
 
 import math
 import types
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +18,9 @@ from rapt.integrations.transformers.masks import padding_mask
 from rapt.integrations.transformers.weights import wants_weights
 
 
-def replace(model) -> int:
-    """How many modules have rapt's attention now. A model short of blocks switches to dense
-    attention by itself and makes new modules for it; those are Transformers' own."""
+def replace(model: Any) -> int:
+    """Replaces the attention modules and returns how many there are. For short inputs a model
+    switches to dense attention by itself and makes new modules, which stay Transformers' own."""
     found = [m for m in model.modules() if isinstance(m, (BigBirdBlockSparseAttention,
                                                           BigBirdPegasusBlockSparseAttention))]
     for module in found:
@@ -43,7 +44,7 @@ def _random_blocks(self, blocks, heads, random, size, tokens, seed):
 
 
 def _repeat(drawn, blocks):
-    """Whether a row of a head draws a block twice or one that it sees anyway."""
+    """Whether a row of a head draws a block twice, or one that it sees anyway."""
     rows = ((i, [int(x) for x in row]) for table in drawn for i, row in enumerate(table, 1))
     return any(len({0, i - 1, i, i + 1, blocks - 1, *row}) < len({0, i - 1, i, i + 1, blocks - 1})
                + len(row) for i, row in rows)
@@ -51,7 +52,7 @@ def _repeat(drawn, blocks):
 
 def _attention(self, q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, to_blocked_mask,
                heads, random, head_size, size, to_size, batch, tokens, to_tokens, seed, **plan):
-    """[batch, tokens, heads, head_size], None or the weights if they are asked for."""
+    """[batch, tokens, heads, head_size], and the weights if they are asked for, else None."""
     def own(reason):
         fallback.warn(self, reason)
         return self.attention_of_transformers(
@@ -60,7 +61,7 @@ def _attention(self, q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, 
 
     if wants_weights(self, None):
         return own("attention weights are asked for")
-    how = {"first_block_counts": 1 + random}  # at inference all draw the first block
+    how = {"first_block_counts": 1 + random}  # at inference every row draws the first block
     if self.training:
         drawn = _random_blocks(self, tokens // size, heads, random, size, tokens, seed)
         if _repeat(drawn, tokens // size):  # Transformers counts it twice, and only in that row

@@ -1,8 +1,9 @@
-"""Longformer and LED: their self-attention in one call instead of a chain of chunks."""
+"""Longformer and LED: self-attention in one call instead of a chain of chunks."""
 
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import torch
 from transformers.models.led.modeling_led import LEDEncoderSelfAttention
@@ -12,8 +13,8 @@ import rapt
 from rapt.integrations.transformers import fallback
 
 
-def replace(model) -> int:
-    """How many modules have rapt's attention now."""
+def replace(model: Any) -> int:
+    """Replaces the attention modules and returns how many there are."""
     found = [m for m in model.modules()
              if isinstance(m, (LongformerSelfAttention, LEDEncoderSelfAttention))]
     for module in found:
@@ -30,20 +31,20 @@ def _forward(self, hidden_states, attention_mask=None, is_index_masked=None,
         return self.forward_of_transformers(hidden_states, attention_mask, is_index_masked,
                                             is_index_global_attn, is_global_attn, True)
     shape = (*hidden_states.shape[:2], self.num_heads, self.head_dim)
-    local = [project(hidden_states).view(shape) for project in (self.query, self.key, self.value)]
+    q, k, v = (project(hidden_states).view(shape) for project in (self.query, self.key, self.value))
     projections = (None, None, None)
     if is_global_attn:
         projections = _global_projections(self, hidden_states, is_index_global_attn, shape)
     # -10000 padding, 0 local, 10000 global
     classes = attention_mask.sign().long() + 1
-    out = rapt.longformer(*local, *projections, window=self.one_sided_attn_window_size,
-                          classes=classes, dropout=self.dropout if self.training else 0.0,
-                          layout="blhd")
+    out = rapt.attend_longformer(q, k, v, *projections, window=self.one_sided_attn_window_size,
+                                 classes=classes, dropout=self.dropout if self.training else 0.0,
+                                 layout="blhd")
     return (out.reshape(hidden_states.shape),)
 
 
 def _global_projections(self, hidden_states, is_global, shape):
-    """Queries only of the tokens that ask globally."""
+    """Queries are computed for global tokens only."""
     asked = self.query_global(hidden_states[is_global])
     query = torch.zeros_like(hidden_states, dtype=asked.dtype)
     query = query.masked_scatter(is_global[..., None].expand_as(query), asked)

@@ -1,4 +1,4 @@
-"""Transformers' mask functions as patterns. What has no name stays a dense mask."""
+"""Transformers' mask functions as patterns. Functions that rapt does not know stay dense masks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from transformers import masking_utils
 
 from rapt import _core
-from rapt._torch_rules import observed, readable
+from rapt._torch.modes import readable, traced
 from rapt.integrations.transformers.pattern_mask import PatternMask
 
 _ALL = 2**62
@@ -18,10 +18,10 @@ _ALL = 2**62
 def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
               mask_function=masking_utils.causal_mask_function, attention_mask=None,
               dtype=torch.float32, **kwargs):
-    """The mask of eager attention: a PatternMask if the mask function is made of parts with a name,
-    else its numbers. None where eager attention has none, if everyone sees everyone; else a model may
-    add it, cut it or ask for its shape. Always its numbers if the call is traced, compiled or
-    transformed: a pattern would be a constant of the graph, with the lengths and the padding of the
+    """The mask of eager attention: a PatternMask if rapt knows every part of the mask function, else
+    a dense mask. None only where eager attention has none and every query sees every key: elsewhere a
+    model may add the mask, slice it or ask for its shape. Always dense if the call is traced, compiled
+    or transformed: a pattern would be a constant of the graph, with the lengths and the padding of the
     example."""
     may_skip = kwargs.get("allow_is_bidirectional_skip", False)
     kwargs.update(allow_is_causal_skip=False, allow_is_bidirectional_skip=False)
@@ -53,13 +53,13 @@ def rapt_mask(batch_size, q_length, kv_length, q_offset=0, kv_offset=0,
 
 
 def _known(*given) -> bool:
-    """Whether what is given may decide anything here: nobody records the call, and every tensor has
-    its numbers in memory (a fake one, or one on "meta", has none)."""
-    return not observed() and all(readable(x) for x in given if isinstance(x, torch.Tensor))
+    """Whether the values may decide something: the call is not recorded, and every tensor has values in
+    memory (a fake one, or one on "meta", has none)."""
+    return not traced() and all(readable(x) for x in given if isinstance(x, torch.Tensor))
 
 
 class _Lengths:
-    """`aligned` counts the slots up to the newest query; a static cache has empty ones behind."""
+    """`aligned` counts the slots up to the newest query; a static cache has empty ones after it."""
 
     def __init__(self, queries, slots, aligned, kv_offset):
         self.queries, self.slots, self.aligned = queries, slots, aligned
@@ -67,8 +67,8 @@ class _Lengths:
 
 
 def _aligned_keys(patterns, lengths) -> Optional[int]:
-    """How many slots the patterns speak of. A pattern puts the newest query at the last key; None if
-    that is not where the query stands."""
+    """How many slots the patterns cover. A pattern puts the newest query at the last key; None if the
+    query is elsewhere."""
     text = str(patterns[0])
     if "causal" in text:
         return lengths.aligned if lengths.aligned <= lengths.slots else None
@@ -78,7 +78,7 @@ def _aligned_keys(patterns, lengths) -> Optional[int]:
 
 
 def _patterns(function, lengths) -> Optional[List[_core.Pattern]]:
-    """[one for all] or [one for each item]; None if the function has no name."""
+    """[one for all] or [one for each item]; None if rapt does not know the function."""
     if function is masking_utils.causal_mask_function:
         return [_core.causal()]
     if function is masking_utils.bidirectional_mask_function:
@@ -128,8 +128,8 @@ def _packed(numbers, keys):
 
 
 def _remapped(function, lengths):
-    """Positions count from the start of each packed sequence. Distances inside one stay the same,
-    which is all that causal masks and windows ask for; chunks begin elsewhere."""
+    """Positions count from the start of each packed sequence. Distances within one stay the same, which
+    is enough for causal masks and windows; chunks begin elsewhere."""
     found = _patterns(function, lengths)
     return None if found is None or any("documents" in str(p) for p in found) else found
 
@@ -164,14 +164,14 @@ def _with_padding(patterns, attention_mask, queries, keys, kv_offset):
 
 
 def _real_keys(span, queries):
-    """Every query may see the tokens and none the padding around them."""
+    """Every query sees the tokens, and none sees the padding around them."""
     before, tokens, after = span
     return (_core.documents([0, queries, 0], [before, tokens, after]) if before
             else _core.keys(tokens))
 
 
 def _span(row):
-    """(before, tokens, after) if the tokens are one run."""
+    """(before, tokens, after) if the tokens are contiguous."""
     values, counts = torch.unique_consecutive(row, return_counts=True)
     values, counts = values.tolist(), counts.tolist()
     if values.count(True) != 1:

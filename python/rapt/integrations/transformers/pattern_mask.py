@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, List
+
 import torch
 
-# What a mask answers without numbers; `to` and `contiguous` return the mask itself if there is
+# What a mask answers without its values; `to` and `contiguous` return the mask itself if there is
 # nothing to change.
 _TENSOR = torch.Tensor
 _WITHOUT_NUMBERS = {
@@ -23,12 +25,14 @@ _PLAIN_RESULTS = (bool, int, float, complex, str, torch.dtype, torch.device, tor
 
 class PatternMask(torch.Tensor):
     """Transformers' float mask [batch, 1, queries, slots] (0 = seen, the smallest number of the type
-    = hidden) that is computed when the model first uses its numbers. Every operation gives an ordinary
-    tensor, so a mask that a model has sliced, added to or expanded carries no pattern any more.
+    = hidden), computed when the model first uses its values. Every operation returns an ordinary tensor,
+    so a mask that a model has sliced, added to or expanded has no pattern any more.
 
     patterns: one for each batch item, or one for all; the first `keys` slots of the cache hold tokens.
     padded: some rows may see no key.
     """
+
+    _dense: Any
 
     @staticmethod
     def __new__(cls, patterns, keys, shape, dtype, numbers, padded=False):
@@ -41,8 +45,8 @@ class PatternMask(torch.Tensor):
         pass
 
     def dense(self) -> torch.Tensor:
-        """The numbers, computed once: later views share them, as views of any tensor do. An ordinary
-        tensor even in inference mode, whose tensors do not count how often they are written to."""
+        """The values, computed once: later views share them, as views of any tensor do. An ordinary
+        tensor even in inference mode, whose tensors do not count writes."""
         if self._dense is None:
             with (torch._C.DisableTorchFunctionSubclass(), torch.inference_mode(False),
                   torch.no_grad()):
@@ -53,7 +57,8 @@ class PatternMask(torch.Tensor):
 
     @property
     def intact(self) -> bool:
-        """Nobody has written into the numbers or can do so unseen, so the patterns describe them."""
+        """Whether the patterns still describe the values: nothing has written to them or can do so
+        unnoticed."""
         return self._dense is None or (not self._exposed
                                        and self._dense._version == self._dense_version)
 
@@ -78,9 +83,9 @@ class PatternMask(torch.Tensor):
 
 
 def _with_numbers(func, args, kwargs):
-    """The call on the numbers. A mask whose numbers it may write to, or whose memory somebody holds
-    afterwards (a view, an array, a storage, an address), is exposed: later writes may go unseen."""
-    masks = []
+    """The call on the values. A mask whose values it may write to, or whose memory something refers to
+    afterwards (a view, an array, a storage, an address), is exposed: later writes may go unnoticed."""
+    masks: List[PatternMask] = []
     result = func(*_as_numbers(args, masks), **_as_numbers(kwargs, masks))
     schema = getattr(func, "_schema", None)
     writes = func in _ADDRESSES or schema is not None and schema.is_mutable
@@ -91,8 +96,8 @@ def _with_numbers(func, args, kwargs):
 
 
 def _holds(result, numbers) -> bool:
-    """Whether a result may give access to the numbers' memory. A call that returns None was made for
-    its effect."""
+    """Whether a result may give access to the memory of the values. A call that returns None was made
+    for its effect."""
     if isinstance(result, (list, tuple)):
         return any(_holds(x, numbers) for x in result)
     if isinstance(result, _PLAIN_RESULTS):
@@ -103,7 +108,7 @@ def _holds(result, numbers) -> bool:
 
 
 def _as_numbers(given, masks):
-    """What is given with the numbers of every mask in its place; the masks go into `masks`."""
+    """What is given, with every mask replaced by its values; the masks are appended to `masks`."""
     if isinstance(given, PatternMask):
         masks.append(given)
         return given.dense()
@@ -115,7 +120,7 @@ def _as_numbers(given, masks):
 
 
 def _is_whole(mask, index):
-    """mask[:, :, :, :keys] and the like, with nothing cut off."""
+    """Whether an index such as mask[:, :, :, :keys] selects everything."""
     index = index if isinstance(index, tuple) else (index,)
     with torch._C.DisableTorchFunctionSubclass():
         sizes = mask.shape

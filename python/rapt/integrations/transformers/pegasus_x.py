@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 import torch
 from transformers.models.pegasus_x.modeling_pegasus_x import PegasusXGlobalLocalAttention
 
 import rapt
-from rapt._torch_rules import readable
+from rapt._torch.modes import readable
 from rapt.integrations.transformers import fallback
 from rapt.integrations.transformers.traced import keep_length
 from rapt.integrations.transformers.weights import wants_weights
 
 
-def replace(model) -> int:
-    """How many modules have rapt's attention now."""
+def replace(model: Any) -> int:
+    """Replaces the attention modules and returns how many there are."""
     found = [m for m in model.modules() if isinstance(m, PegasusXGlobalLocalAttention)]
     for module in found:
         if not hasattr(module, "forward_of_transformers"):
@@ -45,8 +46,8 @@ def _forward(self, token_hidden_states, global_hidden_states, attention_mask=Non
 
 
 def _bias(attention_mask, global_tokens):
-    """[batch, 1, 1, keys]; None if nothing is padding. In a trace never None: its example may have no
-    padding and a later call some."""
+    """[batch, 1, 1, keys]; None if nothing is padding. Never None in a trace: a later call may have
+    padding even if its example has none."""
     if attention_mask is None or readable(attention_mask) and not bool(attention_mask.any()):
         return None
     hidden = torch.nn.functional.pad(attention_mask != 0, (global_tokens, 0))

@@ -11,22 +11,22 @@ from rapt.integrations.transformers.pattern_mask import PatternMask
 from rapt.integrations.transformers.support import refuse_models_without_the_interface
 from rapt.integrations.transformers.weights import attention_weights, wants_weights
 
-# What models send along that says nothing about this call, or that the mask says already.
+# Arguments that models send along and that do not change attention, or that the mask contains already.
 _HARMLESS = {"position_ids", "cache_position", "use_cache", "output_attentions", "return_dict",
              "output_hidden_states", "sliding_window", "training", "num_items_in_batch",
              "output_router_logits", "logits_to_keep", "is_first_iteration", "deterministic",
              "grid_thw", "image_sizes", "input_ids",
-             # generate() of Parakeet and LASR hands on what it is given; temperature and top_k could
-             # mean attention elsewhere.
+             # generate() of Parakeet and LASR passes on its arguments; temperature and top_k could mean
+             # attention elsewhere.
              "max_new_tokens", "min_new_tokens", "max_length", "num_beams", "do_sample",
              "cache_implementation", "eos_token_id", "pad_token_id", "bos_token_id",
              "return_dict_in_generate", "output_logits", "output_scores"}
 
 
 def register(name: str = "rapt") -> None:
-    """Makes attn_implementation=name work: masks become patterns wherever they have a name, sliding
-    windows never become dense, soft-caps, sinks and learned biases go into the kernels. A model that
-    does not use Transformers' AttentionInterface raises a ValueError with its name."""
+    """Makes attn_implementation=name work: masks that rapt knows become patterns, sliding windows are
+    never dense, and the kernels compute soft-caps, sinks and learned biases. A model that does not use
+    Transformers' AttentionInterface raises a ValueError with its name."""
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, rapt_mask)
     refuse_models_without_the_interface(name)
@@ -38,7 +38,7 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     """query [batch, heads, queries, dim], key and value [batch, kv_heads, keys, dim]; returns
     ([batch, queries, heads, dim], weights or None), as the model's eager attention does."""
     _refuse_unknown(module, kwargs)
-    # No mask means that everyone sees everyone, whatever the module calls itself: eager attention
+    # Without a mask every query sees every key, whatever the module's is_causal says: eager attention
     # has nothing but the mask.
     if attention_mask is None and is_causal and query.shape[2] > 1:
         raise ValueError(f"rapt attention: {type(module).__name__} sends is_causal=True and no mask, "
@@ -50,7 +50,7 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
         weights = attention_weights(module, query, key, value, mask, scaling=scaling, **kwargs,
                                     **{name: x for name, x in sent.items() if x is not None})
     sinks = _sinks(module, s_aux if s_aux is not None else sinks)
-    how = {"scale": scaling, "softcap": softcap or 0.0}
+    how = {"scale": scaling, "softcap": softcap or None}
     if dropout and module.training:
         how["dropout"] = dropout
     run = _by_pattern if isinstance(mask, PatternMask) else _by_numbers
@@ -66,7 +66,7 @@ def _refuse_unknown(module, kwargs):
 
 
 def _sinks(module, sinks):
-    """[heads] becomes [1, heads, 1, 1], for it may also be one for each query."""
+    """[heads] becomes [1, heads, 1, 1], because there may also be one for each query."""
     if sinks is None and getattr(module, "sinks", None) is not None:
         raise ValueError(f"rapt attention: {type(module).__name__} has sinks and does not send them, "
                          "expected s_aux; use attn_implementation=\"eager\" for this model")
@@ -89,10 +89,10 @@ def _tokens_first(*tensors):
     return [x.transpose(1, 2) for x in tensors]
 
 
-@torch.compiler.disable  # a graph that holds patterns would be compiled again for each token
+@torch.compiler.disable  # a graph with patterns would be compiled again for each token
 def _by_pattern(query, key, value, mask, position_bias, sinks, how):
-    """Items with the same pattern are one call. A row of padding that sees nothing is the mean of all
-    values, as it is to a softmax of equal numbers."""
+    """Items with the same pattern are one call. A row of padding that sees no key is the mean of all
+    values, as a softmax of equal numbers gives."""
     if not mask.intact or mask.shape != (query.shape[0], 1, query.shape[2], key.shape[2]):
         return _by_numbers(query, key, value, mask.dense(), position_bias, sinks, how)
     q, k, v = _tokens_first(query, key[:, :, :mask.keys], value[:, :, :mask.keys])
@@ -111,8 +111,8 @@ def _by_pattern(query, key, value, mask, position_bias, sinks, how):
 
 
 def _attend(q, k, v, pattern, bias, sinks, how, want_empty=False):
-    """The output and, if wanted, which of its rows see no key. A sink that differs between queries
-    takes its share afterwards."""
+    """The output and, if wanted, which of its rows see no key. A sink that differs between queries is
+    applied afterwards."""
     of_heads = sinks is None or sinks.shape[0] == sinks.shape[2] == 1
     if of_heads and not want_empty:
         return rapt.attend(q, k, v, pattern, bias=bias, layout="blhd",
@@ -135,7 +135,7 @@ def _item(tensor, item):
 
 
 def _bias(position_bias, k, item=None):
-    """[batch or 1, heads, queries, keys], cut to the keys there are."""
+    """[batch or 1, heads, queries, keys], cut to the number of keys."""
     if position_bias is None:
         return None
     numbers = _item(position_bias[..., :k.shape[1]], item)
@@ -143,9 +143,9 @@ def _bias(position_bias, k, item=None):
 
 
 def _by_numbers(query, key, value, mask, position_bias, sinks, how):
-    """A dense mask, bool or added. A row that sees nothing is the mean of the values where its mask is
-    largest: beside such a number a logit is less than a rounding. It is zeros if the mask is bool or
-    -inf everywhere."""
+    """A dense mask, bool or added. A row that sees no key is the mean of the values where its mask is
+    largest: next to such a number a logit is less than a rounding error. It is zeros if the mask is bool
+    or -inf everywhere."""
     q, k, v = _tokens_first(query, key, value)
     if mask is None:
         return _attend(q, k, v, None, _bias(position_bias, k), sinks, how)[0]
@@ -170,5 +170,5 @@ def _by_numbers(query, key, value, mask, position_bias, sinks, how):
 
 
 def _is_hidden(mask):
-    """Smaller than this, a number is a mask: half of the type's smallest is beyond any logit."""
+    """Half of the type's smallest number is beyond any logit; smaller numbers are masks."""
     return mask <= torch.finfo(mask.dtype).min / 2

@@ -6,17 +6,18 @@ import functools
 import inspect
 import re
 import sys
+from typing import Set
 
 from transformers import PreTrainedModel
 
-_NAMES = set()
+_NAMES: Set[str] = set()
 _OWN_TABLE = re.compile(r"\w+_CLASSES\[\s*(?:self\.)?config\._attn_implementation\s*\]")
 _ACCELERATED = {"longformer", "led", "reformer", "big_bird"}
 
 
 def refuse_models_without_the_interface(name: str) -> None:
-    """A model that computes its attention by itself would take the name and ignore it, or look it up
-    in a table of its own; it says so instead."""
+    """A model that computes its attention by itself would accept the name and ignore it, or look it up
+    in a table of its own; this makes it raise instead."""
     _NAMES.add(name)
     original = PreTrainedModel.get_correct_attn_implementation
     if getattr(original, "checks_rapt", False):
@@ -28,7 +29,7 @@ def refuse_models_without_the_interface(name: str) -> None:
             _check(type(self), requested_attention, self.config)
         return original(self, requested_attention, is_init_check)
 
-    get_correct_attn_implementation.checks_rapt = True
+    get_correct_attn_implementation.checks_rapt = True  # type: ignore[attr-defined]
     PreTrainedModel.get_correct_attn_implementation = get_correct_attn_implementation
 
 

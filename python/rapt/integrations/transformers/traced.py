@@ -1,4 +1,4 @@
-"""Lengths that a trace keeps as constants."""
+"""Lengths that are constants of a trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
-from rapt._torch_operator import differentiable
+from rapt._torch.operator import differentiable
 
 
 @torch.library.custom_op("rapt::length_of_the_trace", mutates_args=(), device_types="cpu")
@@ -27,9 +27,9 @@ _keep_length = differentiable(_length_of_the_trace, lambda ctx, inputs, output: 
                               lambda ctx, grad: (grad, None, None), "accelerate")
 
 
-def keep_length(x, who: str):
-    """x [batch, tokens, width]. In torch.jit.trace and make_fx the graph gets a check that later calls
-    have as many tokens; torch.compile makes a graph for each length by itself."""
+def keep_length(x: Tensor, who: str) -> Tensor:
+    """x [batch, tokens, width]. torch.jit.trace and make_fx record a check that later calls have as many
+    tokens; torch.compile makes a graph for each length by itself."""
     if not torch.jit.is_tracing() and get_proxy_mode() is None:
         return x
     return _keep_length(x, int(x.shape[1]), who)

@@ -1,4 +1,4 @@
-"""Attention weights for those who ask: quadratic memory, by their nature."""
+"""Attention weights, if they are asked for. They take quadratic memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import torch
 from transformers.utils import output_capturing
 
-# BridgeTower returns its weights unasked; output_attentions does not come as far as its layers.
+# BridgeTower always returns its weights; output_attentions does not reach its layers.
 _ALWAYS = {"BridgeTowerSelfAttention", "BridgeTowerCrossAttention"}
 
 
@@ -22,9 +22,9 @@ def wants_weights(module, output_attentions) -> bool:
 
 
 def attention_weights(module, query, key, value, mask, **how):
-    """[batch, heads, queries, keys] by the model's own eager attention: whether a sink or a mask of
-    zeros has a part in them is its affair. A bool mask, which eager attention does not know, hides
-    the rest; a row that it hides altogether is zeros."""
+    """[batch, heads, queries, keys] from the model's own eager attention, which decides how sinks and
+    masks count. Eager attention does not take a bool mask: here it hides keys, and a row that it hides
+    entirely is zeros."""
     eager = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
     if eager is not None and (mask is None or mask.dtype != torch.bool):
         mask = None if mask is None else mask + 0

@@ -1,0 +1,75 @@
+#include "attention/backward/key_gradients.h"
+
+namespace rapt::detail {
+
+KeyGradients<float>::KeyGradients(const Call& call, Index key_tiles)
+    : call_(call),
+      width_(packed_width<float>(call.kernels, call.dim)),
+      value_width_(packed_width<float>(call.kernels, call.value_dim)),
+      tiles_(at(key_tiles)),
+      query_rows_(tile * width_),
+      dout_rows_(tile * value_width_) {}
+
+KeyGradients<float>::Tile::Tile(const Call& call)
+    : key_panels(tile * call.dim),
+      key_rows(tile * packed_width<float>(call.kernels, call.dim)),
+      value_panels(tile * call.value_dim),
+      dkeys(tile * packed_width<float>(call.kernels, call.dim)),
+      dvalues(tile * packed_width<float>(call.kernels, call.value_dim)) {}
+
+void KeyGradients<float>::load_keys(Index i, const InputRows& keys, const InputRows& values,
+                                    const double* factors) {
+  std::unique_ptr<Tile>& place = tiles_[at(i)];
+  if (idle_.empty()) {
+    place = std::make_unique<Tile>(call_);
+  } else {
+    place = std::move(idle_.back());
+    idle_.pop_back();
+  }
+  const TileKernels<float>& kernels = call_.kernels.tiles;
+  place->keys_finite = kernels.pack_panels(keys, call_.dim, factors, place->key_panels.data());
+  kernels.pack_rows(keys, call_.dim, factors, place->key_rows.data());
+  kernels.pack_panels(values, call_.value_dim, nullptr, place->value_panels.data());
+  place->dkeys.clear();
+  place->dvalues.clear();
+}
+
+void KeyGradients<float>::load_queries(const GradientTile<float>& from, const InputRows& queries,
+                                       const InputRows& douts, Index) {
+  const TileKernels<float>& kernels = call_.kernels.tiles;
+  queries_finite_ = kernels.pack_rows(queries, call_.dim, from.factors(), query_rows_.data());
+  douts_finite_ =
+      kernels.pack_rows(douts, call_.value_dim, from.output_factors(), dout_rows_.data());
+}
+
+void KeyGradients<float>::products(Index i, GradientTile<float>& from, float* dqueries) {
+  Tile& t = *tiles_[at(i)];
+  const TileKernels<float>& kernels = call_.kernels.tiles;
+  const TileMask& mask = from.mask();
+  const Index rows = from.rows();
+  accumulate_transposed(kernels, from.probabilities(), douts(), mask, rows, t.dvalues.recent());
+  accumulate_transposed(kernels, from.dlogits(), queries(), mask, rows, t.dkeys.recent());
+  accumulate_values(kernels, from.dlogits(), {t.key_rows.data(), width_, t.keys_finite}, mask, rows,
+                    dqueries);
+}
+
+void KeyGradients<float>::flush(Index i) {
+  tiles_[at(i)]->dkeys.flush(call_.kernels.vectors);
+  tiles_[at(i)]->dvalues.flush(call_.kernels.vectors);
+}
+
+void KeyGradients<float>::write(Index i, const KeyRange& range, const GradientViews& gradients) {
+  const auto copy = [&](const FlushedSums& sums, double factor, const AnyMutableView& to) {
+    const Index width = sums.size() / tile;
+    for (Index r = 0; r < range.count; ++r)
+      deliver_row(call_.kernels, call_.key_order, to, range.item, range.kv_head, range.first + r,
+                  [&](float* out) {
+                    sums.narrow(call_.kernels.vectors, r * width, to.dim(), factor, out);
+                  });
+  };
+  copy(tiles_[at(i)]->dkeys, call_.score_rule.key_gradient_factor(), gradients.dk);
+  copy(tiles_[at(i)]->dvalues, 1, gradients.dv);
+  idle_.push_back(std::move(tiles_[at(i)]));
+}
+
+}  // namespace rapt::detail

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+#include "rapt/tape.h"
+
+namespace rapt::detail {
+
+/// Independent normal numbers with a standard deviation: a function of (seed, name, place) alone.
+void draw_normal(Parameter& parameter, double deviation, std::uint64_t seed);
+
+}  // namespace rapt::detail
