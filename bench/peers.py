@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""rapt against its peers in one process, calls in turns: times, memory, and whether they agree.
+"""Times rapt and other libraries on the same work in one process: time, memory, and whether the answers agree.
 
-    bench/peers.py [--cases REGEX] [--repeats N] [--seconds S] [--threads N]
-                   [--json FILE] [--markdown FILE] [--plot FILE.png] [--from FILE.json]
+    bench/peers.py [--cases REGEX] [--repeats N] [--seconds S] [--threads N] [--json FILE]
 
-Peers are torch SDPA, compiled FlexAttention, Transformers' Longformer, LED, Reformer and BigBird, and
-ONNX Runtime and OpenVINO if they are installed (bench/requirements.txt). A case runs every contestant
-to warm up and compare answers, and then in turns, so that a busy machine hurts all alike. Extra
-memory is what one call has resident at its peak beyond its operands, in a process of its own.
+The others are torch SDPA, compiled FlexAttention, Transformers' Longformer, LED, Reformer and BigBird, and
+ONNX Runtime and OpenVINO if they are installed (bench/requirements.txt). Every contestant of a case runs once
+to warm up and to compare answers. Then they take turns, so that a busy machine slows all of them alike. Extra
+memory is the peak resident memory of one call beyond its operands, measured in a process of its own.
+
+`--json bench/results/peers.json` followed by `scripts/update-numbers` rewrites the tables and charts of the
+documentation.
 """
 
 import argparse
@@ -47,7 +49,7 @@ def extra_kb(name, who, threads):
     for contestant in list(dense(1, 8, F32, True, True).values()):
         contestant()  # whatever either library loads or starts at its first call
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak starts anew; getrusage's would be that of the parent
+        file.write("5")  # resets the peak; getrusage would report the parent's
     before = status_kb("VmRSS")
     call()
     return status_kb("VmHWM") - before
@@ -60,7 +62,7 @@ class Children:
         os.environ["PYTHONPATH"] = os.pathsep.join(
             filter(None, [HERE, os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["peer_cases", "transformers", "rapt._torch"])
+        self._context.set_forkserver_preload(["peer_cases", "transformers", "rapt._torch.functions"])
 
     def run(self, function, *arguments):
         with self._context.Pool(1) as pool:
@@ -80,18 +82,16 @@ def difference(mine, theirs):
                for a, b in zip(mine, theirs))
 
 
-def bars(case, row, mine):
-    """What a row has to reach, and whether it does: [(text, reached)]."""
-    found = []
-    if case.longest_us and row is mine:
-        found.append((f"≤ {case.longest_us:g} µs", 1e3 * row["median_ms"] <= case.longest_us))
-    if row is mine or not row["first"]:
-        return found
+def goals(case, rows):
+    """What we aim at in a case, and whether it is reached: [(text, reached)]. Speed and memory are against the
+    first of the others."""
+    mine, found = rows[0], []
+    if case.longest_us:
+        found.append((f"≤ {case.longest_us:g} µs", 1e3 * mine["median_ms"] <= case.longest_us))
     if case.faster:
-        found.append((f"≥ {case.faster:g}×", row["ratio"] >= case.faster))
+        found.append((f"≥ {case.faster:g}×", rows[1]["ratio"] >= case.faster))
     if case.memory:
-        found.append((f"≤ 1/{1 / case.memory:g} memory",
-                      mine["extra_mb"] <= case.memory * row["extra_mb"]))
+        found.append((f"≤ 1/{1 / case.memory:g} memory", mine["extra_mb"] <= case.memory * rows[1]["extra_mb"]))
     return found
 
 
@@ -120,8 +120,7 @@ def measure(name, case, options, children):
     for _ in range(rounds):
         for who, call in calls.items():
             times[who].append(timed(lambda: [call() for _ in range(inner[who])]) / inner[who])
-    peers = [who for who in calls if who != "rapt"]
-    rows = [{"case": name, "who": who, "first": who in peers[:1],
+    rows = [{"case": name, "who": who,
              "median_ms": 1e3 * statistics.median(t), "least_ms": 1e3 * min(t),
              "most_ms": 1e3 * max(t), "rounds": rounds, "difference": differ[who],
              "agrees": differ[who] <= case.tolerance,
@@ -129,60 +128,22 @@ def measure(name, case, options, children):
             for who, t in times.items()]
     for row in rows:
         row["ratio"] = row["median_ms"] / rows[0]["median_ms"]
-        row["bars"] = bars(case, row, rows[0])
     return rows
 
 
-def milliseconds(row):
-    def three_digits(ms):
-        return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
-    return "{} ({}–{})".format(*(three_digits(row[x]) for x in ("median_ms", "least_ms", "most_ms")))
+def three_digits(ms):
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
-def table(results):
-    yield ("| case | contestant | ms: median (least–most) | extra MB | peer / rapt | must reach | does | "
-           "differs by |")
-    yield "|---|---|--:|--:|--:|---|---|--:|"
-    case = None
-    for r in results:
-        ratio, differs = f"{r['ratio']:.2f}×", f"{r['difference']:.0e}"
-        if r["who"] == "rapt":
-            ratio = differs = ""
-        if not r["agrees"]:
-            differs += " **too much**"
-        yield (f"| {r['case'] if r['case'] != case else ''} | {r['who']} | {milliseconds(r)} | "
-               f"{r['extra_mb']:.0f} | {ratio} | {', '.join(text for text, _ in r['bars'])} | "
-               f"{', '.join('yes' if reached else '**no**' for _, reached in r['bars'])} | "
-               f"{differs} |")
-        case = r["case"]
-
-
-def plot(results, file):
-    """How many times as long each peer takes, and the bar as a tick."""
-    try:
-        import matplotlib
-    except ImportError:
-        print("peers: no matplotlib, no plot", file=sys.stderr)
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    peers = [r for r in reversed(results) if r["who"] != "rapt"]
-    figure, axes = pyplot.subplots(figsize=(11, 1 + 0.3 * len(peers)), layout="constrained")
-    colours = ["#1f4e79" if all(ok for _, ok in r["bars"]) else "#c55a11" for r in peers]
-    axes.barh(range(len(peers)), [r["ratio"] for r in peers], color=colours)
-    for y, r in enumerate(peers):
-        goal = next((float(text[2:-1]) for text, _ in r["bars"] if text.endswith("×")), 0)
-        axes.text(max(r["ratio"], goal), y, f" {r['ratio']:.2f}×", va="center", fontsize=7)
-        if goal:
-            axes.plot([goal, goal], [y - 0.45, y + 0.45], color="black", linewidth=1.5)
-    axes.set_yticks(range(len(peers)), [f"{r['case']}: {r['who']}" for r in peers], fontsize=7)
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:g}×")
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.margins(x=0.08)
-    axes.set_xlabel("time of the peer / time of rapt; the tick is what rapt must reach")
-    figure.savefig(file, dpi=130)
+def report(case, rows):
+    """A case for the terminal, with our goals."""
+    for row in rows:
+        spread = " to ".join(three_digits(row[x]) for x in ("least_ms", "most_ms"))
+        line = (f"  {row['who']:30} {three_digits(row['median_ms']):>7} ms ({spread}), {row['extra_mb']:.0f} MB extra, "
+                f"{row['ratio']:.2f} of rapt's time, differs by {row['difference']:.0e}")
+        yield line + ("" if row["agrees"] else ", TOO MUCH")
+    for text, reached in goals(case, rows):
+        yield f"  goal {text}: {'reached' if reached else 'MISSED'}"
 
 
 def machine():
@@ -210,9 +171,6 @@ def parsed():
     parser.add_argument("--threads", type=int)
     parser.add_argument("--list", action="store_true", help="names of the cases")
     parser.add_argument("--json", help="write results there")
-    parser.add_argument("--markdown")
-    parser.add_argument("--plot")
-    parser.add_argument("--from", dest="earlier", help="results of an earlier run instead of a new one")
     return parser.parse_args()
 
 
@@ -231,8 +189,10 @@ def run(options):
             continue
         if re.search("Longformer|Reformer|BigBird|LED|T5", name) and not have("transformers"):
             continue
-        print(name, file=sys.stderr)
-        results["rows"] += measure(name, case, options, children)
+        print(name, flush=True)
+        rows = measure(name, case, options, children)
+        print(*report(case, rows), sep="\n", flush=True)
+        results["rows"] += rows
     return results
 
 
@@ -243,18 +203,9 @@ def main():
 
         print("\n".join(cases()))
         return
-    if options.earlier:
-        results = json.loads(pathlib.Path(options.earlier).read_text())
-    else:
-        results = run(options)
-    text = "\n".join([results["machine"], "", *table(results["rows"]), ""])
-    print(text, end="")
+    results = run(options)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
-    if options.markdown:
-        pathlib.Path(options.markdown).write_text(text)
-    if options.plot and results["rows"]:
-        plot(results["rows"], options.plot)
 
 
 if __name__ == "__main__":

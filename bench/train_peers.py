@@ -10,7 +10,7 @@ keys and values, and the fused AdamW. Losses are compared over all steps that we
 is what a process has resident at the peak of its first step, beyond what was there before. The data
 are the project's own documentation.
 
-bf16 is for rapt `model.weights = "bf16"` and for PyTorch autocast: f32 weights, moments and AdamW on both
+bf16 is for rapt `model.weight_type = "bf16"` and for PyTorch autocast: f32 weights, moments and AdamW on both
 sides, products of bf16 numbers.
 """
 
@@ -30,41 +30,41 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 GPT2 = """[model]
-vocabulary = 512
-width = 256
+vocab_size = 512
+hidden_size = 256
 layers = 4
 heads = 4
 positions = "learned"
-max_tokens = 4096
+max_positions = 4096
 """
 LLAMA = """[model]
-vocabulary = 512
-width = 256
+vocab_size = 512
+hidden_size = 256
 layers = 4
 heads = 4
 kv_heads = 2
-ffn = 704
+intermediate_size = 704
 norm = "rms"
 gated = true
 activation = "silu"
 biases = "none"
-tied = false
+tied_embeddings = false
 """
-BF16 = 'weights = "bf16"\n'
+BF16 = 'weight_type = "bf16"\n'
 WINDOW = 'patterns = ["causal & window(256, 0)"]\n'
 RUN = """[data]
 path = "{data}"
-items = {items}
+batch_size = {items}
 tokens = {tokens}
-evaluations = 0
+eval_batches = 0
 separate_documents = false
 [tokenizer]
 kind = "bpe"
-entries = 512
+vocab_size = 512
 [train]
 learning_rate = 1e-3
 decay = "constant"
-warmup = 20
+warmup_steps = 20
 weight_decay = 0.1
 beta2 = 0.95
 """
@@ -124,7 +124,7 @@ class Peer:
 
         self.config, self.torch, self.f = config, torch, torch.nn.functional
         self.weights = {name: x.requires_grad_() for name, x in weights.items()}
-        self.dim = config["width"] // config["heads"]
+        self.dim = config["hidden_size"] // config["heads"]
         self.mask, self.turn = None, None
         places = torch.arange(tokens)
         if "patterns" in config:
@@ -193,7 +193,7 @@ def train_peer(folder, threads):
     how, batches = config["train"], read_batches(folder / "batches.txt")
     peer = Peer(config["model"], load_file(folder / "first.safetensors"), config["data"]["tokens"])
     all_weights = list(peer.weights.values())
-    narrow = config["model"].get("weights") == "bf16"
+    narrow = config["model"].get("weight_type") == "bf16"
     optimizer = torch.optim.AdamW(
         [{"params": [x for x in all_weights if x.dim() > 1], "weight_decay": how["weight_decay"]},
          {"params": [x for x in all_weights if x.dim() == 1], "weight_decay": 0.0}],
@@ -209,7 +209,7 @@ def train_peer(folder, threads):
             loss.backward()
             torch.nn.utils.clip_grad_norm_(all_weights, 1.0)
             for group in optimizer.param_groups:
-                group["lr"] = how["learning_rate"] * min(1, (step + 1) / how["warmup"])
+                group["lr"] = how["learning_rate"] * min(1, (step + 1) / how["warmup_steps"])
             optimizer.step()
             losses.append(loss.item())
             step += 1
@@ -288,26 +288,26 @@ def measure(name, case, options):
             for who in both]
     rows[1]["ratio"] = rows[1]["median_ms"] / rows[0]["median_ms"]
     rows[1]["memory"] = rows[1]["extra_mb"] / rows[0]["extra_mb"]
-    rows[1]["bars"] = [(f"≥ {case.faster:g}×", rows[1]["ratio"] >= case.faster)] * (case.faster > 0)
+    rows[1]["goals"] = [(f"≥ {case.faster:g}×", rows[1]["ratio"] >= case.faster)] * (case.faster > 0)
     if case.memory:
-        rows[1]["bars"] += [(f"≤ 1/{1 / case.memory:g} memory", rows[1]["memory"] * case.memory >= 1)]
+        rows[1]["goals"] += [(f"≤ 1/{1 / case.memory:g} memory", rows[1]["memory"] * case.memory >= 1)]
     near = math.isfinite(max(differ)) and max(differ) <= case.close
-    rows[1]["bars"] += [(f"losses within {case.close:.0e}", near)]
+    rows[1]["goals"] += [(f"losses within {case.close:.0e}", near)]
     return rows
 
 
 def table(rows):
     yield ("| case | contestant | ms a step: median (least–most) | extra MB | torch / rapt | memory | "
-           "must reach | does | last loss (steps) | losses differ by |")
+           "goal | reached | last loss (steps) | losses differ by |")
     yield "|---|---|--:|--:|--:|--:|---|---|--:|--:|"
     for row in rows:
         peer = "ratio" in row
         ratio = f"{row['ratio']:.2f}× | {row['memory']:.1f}×" if peer else "|"
-        bars = row.get("bars", [])
+        goals = row.get("goals", [])
         yield (f"| {'' if peer else row['case']} | {row['who']} | {row['median_ms']:.0f} "
                f"({row['least_ms']:.0f}–{row['most_ms']:.0f}) | {row['extra_mb']:.0f} | {ratio} | "
-               f"{', '.join(text for text, _ in bars)} | "
-               f"{', '.join('yes' if reached else '**no**' for _, reached in bars)} | "
+               f"{', '.join(text for text, _ in goals)} | "
+               f"{', '.join('yes' if reached else '**no**' for _, reached in goals)} | "
                f"{row['loss']:.4f} ({row['steps']}) | "
                f"{row['difference']:.0e} |")
 
