@@ -105,7 +105,7 @@ void print_recall(const Json& row, bool first) {
 /// One more token: appended, attended, removed. Sixteen different ones in a row, so that their
 /// neighbours were not just read.
 double step_ms(const LshBenchOptions& o, KvCache& cache, const Attention& how,
-               const std::vector<Tensor>& some, const Context& context) {
+               const std::vector<Tensor>& some) {
   constexpr int steps = 16;
   const KvCache::Sequence sequence = 0;
   const Index tokens = cache.tokens(sequence);
@@ -134,7 +134,7 @@ Json measure_decode(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
   const auto time = [&](const CacheOptions& made, const Pattern& pattern) {
     KvCache cache(made, context);
     cache.append(cache.add(), x, x);
-    return step_ms(o, cache, {.pattern = pattern}, some, context) * 1e3;
+    return step_ms(o, cache, {.pattern = pattern}, some) * 1e3;
   };
   const double full_us = time(options, rapt::causal());
   const double hashed_us = time(hashed, lsh(leaf) & rapt::causal());

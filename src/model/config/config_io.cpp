@@ -14,7 +14,7 @@ enum class RopeScalingKind { none, linear, ntk, dynamic_ntk, yarn, llama3, longr
 
 template <>
 struct EnumNames<RopeScalingKind> {
-  static constexpr const char* what = "rope scaling";
+  [[maybe_unused]] static constexpr const char* what = "rope scaling";
   static constexpr std::string_view names[] = {"none", "linear", "ntk",     "dynamic_ntk",
                                                "yarn", "llama3", "longrope"};
 };
