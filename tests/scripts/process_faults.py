@@ -139,7 +139,7 @@ class Signals(Faults):
 
     def test_of_a_terminal_that_goes_away_save(self):
         process = self.begin(signal.SIG_DFL, "--set", "train.steps=1000000", "--set",
-                             "train.save_every=0")
+                             "train.save_every=none")
         for _ in range(2):  # the kernel sends one, and the shell another
             process.send_signal(signal.SIGHUP)
         _, errors = process.communicate(timeout=120)
