@@ -78,10 +78,6 @@ struct TruncatedTexts {
   }
 };
 
-void stop_if_signalled() {
-  if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
-}
-
 void run(EmbedCommand& command) {
   const StopSignals signals;
   Pretrained loaded = open_model(command.model, command.load);
@@ -105,7 +101,7 @@ void run(EmbedCommand& command) {
     const Index end = std::min(std::ssize(texts), first + batch);
     command.texts.assign(texts.begin() + first, texts.begin() + end);
     const EmbedEvents events{
-        .cancel_check = stop_if_signalled,
+        .cancel_check = StopSignals::throw_if_caught,
         .truncated = [&](Index text, Index tokens) { truncated.add(first + text, tokens); }};
     const Tensor vectors = embed_texts(loaded, command.texts, events, Context(command.threads));
     command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);

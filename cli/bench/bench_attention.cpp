@@ -60,7 +60,7 @@ void print_header() {
              "x f32", "extra");
 }
 
-void print_row(const Json& row) {
+void print_attention_row(const Json& row) {
   const Json& extra = row["extra_bytes"];
   const Json& times_f32 = row["times_f32"];
   fmt::print("{:<20}{:<30}{:>9}{:>6}{:>5}{:>4}  {:<9}{:>10.3f}{:>9.1f}{:>9.3f}{:>7}{:>10}\n",
@@ -110,7 +110,7 @@ void run(const BenchOptions& options) {
     results.push_back(bench.measure(job.pass, options.repeats, job.extra_bytes));
     end_progress();
     if (!options.json && results.size() == 1) print_header();
-    if (!options.json) print_row(results.back());
+    if (!options.json) print_attention_row(results.back());
   }
   end_progress();
   if (options.json) print_cases(results);

@@ -97,7 +97,7 @@ Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& 
           {"bytes", bytes}};
 }
 
-void print_row(const Json& row) {
+void print_decode_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.2f}{:>9.1f}{:>12.2f}{:>9.2f}{:>7.2f}-{:.2f}\n",
              row["keys"].get<Index>(), row["heads"].get<Index>(), row["kv_heads"].get<Index>(),
              row["dim"].get<Index>(), row["dtype"].get<std::string>(), row["threads"].get<Index>(),
@@ -123,7 +123,7 @@ void run(const DecodeOptions& options) {
           fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12}{:>9}{:>12}{:>9}{:>12}\n", "keys",
                      "heads", "kv", "dim", "cache", "thr", "time us", "GB/s",
                      options.against + " us", "speed", "from-to");
-        print_row(results.back());
+        print_decode_row(results.back());
       }
   if (options.json) print_cases(results);
 }

@@ -98,7 +98,7 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
           {"weight_gbytes", products * weight_bytes / timing.median_ms * 1e-6}};
 }
 
-void print_row(const Json& row) {
+void print_gemm_row(const Json& row) {
   fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12.1f}{:>11.1f}{:>11.1f}{:>9.2f}{:>12.1f}\n",
              row["rows"].get<Index>(), row["in"].get<Index>(), row["out"].get<Index>(),
              row["pass"].get<std::string>(), row["dtype"].get<std::string>(),
@@ -141,7 +141,7 @@ void run(const GemmBenchOptions& o) {
         fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
                    "out", "pass", "type", "thr", "time us", "GFLOP/s", "peak", "of peak",
                    "weight GB/s");
-      print_row(results.back());
+      print_gemm_row(results.back());
     }
   if (o.json) print_cases(results);
 }

@@ -80,7 +80,7 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
           {"bytes", 2 * bytes}};
 }
 
-void print_row(const Json& row) {
+void print_rope_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12.1f}{:>9.1f}{:>11.1f}{:>11.1f}{:>9.2f}\n",
              row["tokens"].get<Index>(), row["heads"].get<Index>(), row["dim"].get<Index>(),
              row["layout"].get<std::string>(), row["dtype"].get<std::string>(),
@@ -111,7 +111,7 @@ void run(const RopeBenchOptions& o) {
         fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12}{:>9}{:>11}{:>11}{:>9}\n", "tokens",
                    "heads", "dim", "layout", "type", "thr", "time us", "GB/s", "copy GB/s",
                    "read GB/s", "of copy");
-      print_row(results.back());
+      print_rope_row(results.back());
     }
   if (o.json) print_cases(results);
 }

@@ -9,6 +9,9 @@
 
 namespace rapt::detail {
 
+/// Bounds of sizes in config.json.
+inline constexpr Bounds<Index> size_bounds = {1, Index{1} << 31};
+
 /// How a tensor of a file is laid out, compared with the rows of our parameter that it fills.
 enum class TensorLayout {
   rows,             // the same

@@ -9,13 +9,11 @@
 #include "support/bound.h"
 #include "support/engine.h"
 #include "support/int8_bound.h"
+#include "support/special_values.h"
 
 // A few queries over whole pages of int8, where queries and probabilities become whole numbers.
 namespace rapt::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Makes rows such as an int8 cache gives back.
 void make_storable(Tensor& tensor) {
