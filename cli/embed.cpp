@@ -65,10 +65,9 @@ void print_vectors(const EmbedCommand& command, const Tensor& vectors) {
 
 /// Texts that were truncated: how many, and the first of them.
 struct TruncatedTexts {
-  std::size_t count = 0, first = 0;
-  Index tokens = 0;
+  Index count = 0, first = 0, tokens = 0;
 
-  void add(std::size_t text, Index has) {
+  void add(Index text, Index has) {
     if (count++ == 0) first = text, tokens = has;
   }
   void report(const Pretrained& loaded) const {
@@ -95,17 +94,15 @@ void run(EmbedCommand& command) {
       check_utf8(fmt::format("embed: text {}", i + 1), command.texts[i], *loaded.tokenizer);
   TruncatedTexts truncated;
   // In batches, so that vectors appear while others are computed.
-  constexpr std::size_t batch = 1024;
+  constexpr Index batch = 1024;
   std::vector<std::string> texts;
   texts.swap(command.texts);
-  for (std::size_t first = 0; first < texts.size(); first += batch) {
-    const std::size_t end = std::min(texts.size(), first + batch);
-    command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
-                         texts.begin() + static_cast<std::ptrdiff_t>(end));
-    const EmbedEvents events{.cancel_check = StopSignals::throw_if_caught,
-                             .truncated = [&](Index text, Index tokens) {
-                               truncated.add(first + static_cast<std::size_t>(text), tokens);
-                             }};
+  for (Index first = 0; first < std::ssize(texts); first += batch) {
+    const Index end = std::min(std::ssize(texts), first + batch);
+    command.texts.assign(texts.begin() + first, texts.begin() + end);
+    const EmbedEvents events{
+        .cancel_check = StopSignals::throw_if_caught,
+        .truncated = [&](Index text, Index tokens) { truncated.add(first + text, tokens); }};
     const Tensor vectors = embed_texts(loaded, command.texts, events, Context(command.threads));
     command.cosine ? print_cosines(command, vectors) : print_vectors(command, vectors);
   }

@@ -44,7 +44,7 @@ std::vector<std::int32_t> numbers_in(const std::string& text) {
   return ids;
 }
 
-std::string prompt_name(std::size_t prompt, std::size_t count) {
+std::string prompt_name(std::integral auto prompt, std::size_t count) {
   return count == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, count);
 }
 
@@ -90,8 +90,8 @@ class GenerationTimer {
   GenerationTimer(std::size_t prompts, bool streams) : prompts_(prompts), streams_(streams) {}
   void reading(Index prompt, Index read, Index tokens) const {
     if (tokens <= shortest_with_progress) return;
-    progress(fmt::format("reading {}: {} of {} tokens",
-                         prompt_name(static_cast<std::size_t>(prompt), prompts_), read, tokens));
+    progress(
+        fmt::format("reading {}: {} of {} tokens", prompt_name(prompt, prompts_), read, tokens));
   }
   void count() {
     if (count_++ == 0) {
@@ -147,8 +147,7 @@ void warn_long_prompts(const Pretrained& opened,
   const std::string written =
       count > *most ? "" : fmt::format(" and up to {} may follow", options.max_new_tokens);
   message("{} has {} tokens{}, the model was trained for {}",
-          prompt_name(static_cast<std::size_t>(longest - prompts.begin()), prompts.size()), count,
-          written, *most);
+          prompt_name(longest - prompts.begin(), prompts.size()), count, written, *most);
 }
 
 /// Several texts each get a header line, as in `head`.

@@ -24,8 +24,8 @@ struct InspectCommand {
 /// 1234567 as 1,234,567.
 std::string grouped(Index number) {
   std::string text = std::to_string(number);
-  for (auto place = static_cast<Index>(text.size()) - 3; place > 0; place -= 3)
-    text.insert(static_cast<std::size_t>(place), ",");
+  for (Index place = std::ssize(text) - 3; place > 0; place -= 3)
+    text.insert(text.begin() + place, ',');
   return text;
 }
 

@@ -24,7 +24,8 @@ class SharedBytes {
   /// `count` numbers from byte `begin` on.
   template <class T>
   std::span<T> numbers(Index begin, Index count) {
-    return {reinterpret_cast<T*>(data_ + begin), static_cast<std::size_t>(count)};
+    T* first = reinterpret_cast<T*>(data_ + begin);
+    return {first, first + count};
   }
 
  private:

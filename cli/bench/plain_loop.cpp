@@ -33,13 +33,13 @@ void plain_loop(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& out) 
     float most = -std::numeric_limits<float>::infinity();
     for (Index j = 0; j < keys; ++j) {
       const float score = dot(query, head_keys + j * dim, dim) * scale;
-      scores[static_cast<std::size_t>(j)] = score;
+      scores.data()[j] = score;
       most = std::max(most, score);
     }
     float sum = 0;
     std::fill_n(to, dim, 0.0f);
     for (Index j = 0; j < keys; ++j) {
-      const float p = std::exp(scores[static_cast<std::size_t>(j)] - most);
+      const float p = std::exp(scores.data()[j] - most);
       sum += p;
       for (Index c = 0; c < dim; ++c) to[c] += p * head_values[j * dim + c];
     }

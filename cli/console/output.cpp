@@ -47,7 +47,7 @@ class Unfinished {
       const ssize_t put = ::write(descriptor_, text.data(), text.size());
       if (put < 0 && errno == EINTR) continue;
       if (put <= 0) fail_to_write(path_, errno);
-      text.remove_prefix(static_cast<std::size_t>(put));
+      text = {text.begin() + put, text.end()};
     }
   }
   void finish() {
@@ -145,7 +145,7 @@ std::string read_all(std::istream& in, const std::string& name) {
   while (text.size() <= most) {
     in.read(part.data(), static_cast<std::streamsize>(part.size()));
     if (in.gcount() == 0) break;
-    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+    text.append(part.begin(), part.begin() + in.gcount());
   }
   if (in.bad()) throw std::runtime_error(name + ": cannot be read to its end");
   if (text.size() > most)

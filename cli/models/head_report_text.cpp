@@ -29,15 +29,14 @@ const KindLetter& letter_of(const HeadStats& head) {
 
 /// A layer by its number; in an encoder-decoder by its stack and number.
 std::string layer_label(const HeadReport& report, Index layer) {
-  const std::string& name = report.layers[static_cast<std::size_t>(layer)].name;
+  const std::string& name = report.layers.data()[layer].name;
   const std::string number = name.substr(name.rfind('.') + 1);
   return report.sources == 0 ? number : name.substr(0, 3) + " " + number;
 }
 
 std::span<const HeadStats> heads_of(const HeadReport& report, Index layer) {
-  return std::span(report.heads)
-      .subspan(static_cast<std::size_t>(layer * report.heads_per_layer),
-               static_cast<std::size_t>(report.heads_per_layer));
+  const HeadStats* first = report.heads.data() + layer * report.heads_per_layer;
+  return {first, first + report.heads_per_layer};
 }
 
 /// A letter for the kind of every head and, if lines stay short, its reach of 90 %.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -26,8 +25,8 @@ class RAPT_API Shape {
   Shape(std::initializer_list<Index> sizes);
 
   Index rank() const { return rank_; }
-  Index operator[](Index axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
-  Index& operator[](Index axis) { return sizes_[static_cast<std::size_t>(axis)]; }
+  Index operator[](Index axis) const { return sizes_[axis]; }
+  Index& operator[](Index axis) { return sizes_[axis]; }
   bool operator==(const Shape&) const = default;
 
   /// Number of elements. Throws std::invalid_argument on a negative size or if the product does not
@@ -38,7 +37,7 @@ class RAPT_API Shape {
   std::string text() const;
 
  private:
-  std::array<Index, max_rank> sizes_{};
+  Index sizes_[max_rank] = {};
   Index rank_ = 0;
 };
 
@@ -175,11 +174,13 @@ class RAPT_API Tensor {
   }
   template <Number T = float>
   std::span<T> numbers() {
-    return {data<T>(), static_cast<std::size_t>(elements_)};
+    T* first = data<T>();
+    return {first, first + elements_};
   }
   template <Number T = float>
   std::span<const T> numbers() const {
-    return {data<T>(), static_cast<std::size_t>(elements_)};
+    const T* first = data<T>();
+    return {first, first + elements_};
   }
   void* memory() { return memory_.get(); }
   const void* memory() const { return memory_.get(); }

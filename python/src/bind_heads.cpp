@@ -41,8 +41,7 @@ nb::object map_of(const HeadReport& report, Index layer, Index head) {
   if (layer < 0 || layer >= std::ssize(report.layers) || head < 0 || head >= report.heads_per_layer)
     wrong_value("map: layer ", layer, " and head ", head, ", expected layers below ",
                 report.layers.size(), " and heads below ", report.heads_per_layer);
-  const Tensor& map =
-      report.heads[static_cast<std::size_t>(layer * report.heads_per_layer + head)].map;
+  const Tensor& map = report.heads.data()[layer * report.heads_per_layer + head].map;
   if (map.empty()) wrong_value("map: none was made, expected heads(..., maps=True)");
   auto* copy = new Tensor(map.clone());
   const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<Tensor*>(p); });

@@ -25,11 +25,16 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using NumpyArray = nb::ndarray<nb::numpy, float>;
 
-/// Moves numbers into a numpy array.
-nb::object array_of(Tensor tensor) {
+std::vector<std::size_t> shape_of(const Tensor& tensor) {
   std::vector<std::size_t> shape;
   for (Index i = 0; i < tensor.shape().rank(); ++i)
     shape.push_back(static_cast<std::size_t>(tensor.shape()[i]));
+  return shape;
+}
+
+/// Moves numbers into a numpy array.
+nb::object array_of(Tensor tensor) {
+  const std::vector<std::size_t> shape = shape_of(tensor);
   auto* kept = new Tensor(std::move(tensor));
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
   return NumpyArray(kept->data(), shape.size(), shape.data(), owner).cast();
@@ -192,9 +197,7 @@ void check_framework(const std::string& framework, std::span<const Parameter> pa
 
 template <class Framework>
 nb::object view_of(Tensor& numbers, nb::dlpack::dtype type, nb::handle owner) {
-  std::vector<std::size_t> shape;
-  for (Index i = 0; i < numbers.shape().rank(); ++i)
-    shape.push_back(static_cast<std::size_t>(numbers.shape()[i]));
+  const std::vector<std::size_t> shape = shape_of(numbers);
   return nb::ndarray<Framework>(numbers.memory(), shape.size(), shape.data(), owner, nullptr, type)
       .cast();
 }

@@ -1,11 +1,12 @@
 #include "attention/results.h"
 
 #include "attention/stats.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 
 Attended make_results(const Shape& rows, bool stats) {
-  const auto count = static_cast<std::size_t>(rows.elements());
+  const auto count = to_size(rows.elements());
   Attended attended;
   attended.lse = Tensor(rows);
   attended.rows.max.resize(count);

@@ -19,8 +19,7 @@ class Buffer {
   Buffer() = default;
   /// Throws std::invalid_argument on a negative or overflowing size, std::bad_alloc if memory is
   /// short.
-  explicit Buffer(Index size)
-      : data_(allocate(size), {static_cast<std::size_t>(size) * sizeof(T)}), size_(size) {}
+  explicit Buffer(Index size) : data_(allocate(size), {to_size(size) * sizeof(T)}), size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -34,11 +33,11 @@ class Buffer {
   Index size() const { return size_; }
   T& operator[](Index i) {
     assert(0 <= i && i < size_);
-    return data_[static_cast<std::size_t>(i)];
+    return data()[i];
   }
   const T& operator[](Index i) const {
     assert(0 <= i && i < size_);
-    return data_[static_cast<std::size_t>(i)];
+    return data()[i];
   }
   T* begin() { return data(); }
   T* end() { return data() + size_; }
@@ -50,7 +49,7 @@ class Buffer {
     check(size >= 0, "a buffer cannot have ", size, " elements");
     const Index bytes = checked_product({size, Index{sizeof(T)}});
     if (bytes == 0) return nullptr;
-    return static_cast<T*>(allocate_memory(static_cast<std::size_t>(bytes)));
+    return static_cast<T*>(allocate_memory(to_size(bytes)));
   }
 
   std::unique_ptr<T[], ReleaseMemory> data_;

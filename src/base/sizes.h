@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cassert>
+#include <concepts>
+#include <cstddef>
 #include <initializer_list>
+#include <utility>
 
 #include "base/check.h"
 #include "rapt/tensor.h"
@@ -23,6 +27,12 @@ inline Index checked_sum(std::initializer_list<Index> terms) {
     check(!__builtin_add_overflow(sum, term, &sum), "size overflow: a sum with term ", term,
           " does not fit 64 bits");
   return sum;
+}
+
+/// A size for the standard library, which counts without a sign.
+constexpr std::size_t to_size(std::integral auto size) {
+  assert(std::in_range<std::size_t>(size));
+  return static_cast<std::size_t>(size);
 }
 
 /// Towards -infinity; part is positive.

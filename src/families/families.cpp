@@ -93,7 +93,7 @@ Activation activation_from(Fields& fields, const char* key, const char* otherwis
 
 std::string activation_name(Activation activation) {
   constexpr const char* names[] = {"relu", "gelu", "gelu_new", "silu"};
-  return names[static_cast<std::size_t>(activation)];
+  return names[static_cast<int>(activation)];
 }
 
 void must_be(Fields& fields, const char* key, const Json& value) {

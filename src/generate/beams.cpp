@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/sizes.h"
 #include "generate/continuation.h"
 
 namespace rapt::detail {
@@ -68,7 +69,7 @@ class BeamSearch {
   /// Whether no unfinished beam can overtake the best finished one: scores only fall.
   bool decided() const {
     if (best_.finish_reason != Generated::Finish::eos) return false;
-    const auto most = static_cast<std::size_t>(options_.max_new_tokens);
+    const auto most = to_size(options_.max_new_tokens);
     return std::all_of(beams_.begin(), beams_.end(), [&](const Beam& beam) {
       const std::size_t length = options_.length_penalty > 0 ? most : beam.ids.size() + 1;
       return rank(beam.score, length) <= best_rank_;
@@ -88,9 +89,8 @@ class BeamSearch {
 
   /// The best next tokens of all beams: enough of them even if each beam ends.
   std::vector<Step> steps(const Tensor& logits) const {
-    const auto vocab_size = static_cast<std::size_t>(logits.shape()[1]);
-    const std::size_t wanted =
-        static_cast<std::size_t>(options_.num_beams) * (1 + options_.stop_tokens.size());
+    const auto vocab_size = to_size(logits.shape()[1]);
+    const std::size_t wanted = to_size(options_.num_beams) * (1 + options_.stop_tokens.size());
     std::vector<Step> all;
     for (std::size_t b = 0; b < beams_.size(); ++b) {
       const std::span<const float> row =

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -107,7 +108,7 @@ class UncachedContinuation : public Continuation {
 std::span<const float> allowed_logits(std::span<const float> logits,
                                       const GenerateOptions& options) {
   if (!options.vocab_size || *options.vocab_size >= std::ssize(logits)) return logits;
-  return logits.first(static_cast<std::size_t>(*options.vocab_size));
+  return logits.first(to_size(*options.vocab_size));
 }
 
 std::unique_ptr<Continuation> make_continuation(const Transformer& model,

@@ -7,6 +7,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/enum_names.h"
+#include "base/indexed_vector.h"
 #include "base/random.h"
 #include "generate/beams.h"
 #include "generate/continuation.h"
@@ -94,9 +95,7 @@ class Generation {
 
  private:
   bool cancelled() const { return events_.cancelled && events_.cancelled(); }
-  Generated& result(const ActivePrompt& active) {
-    return results_[static_cast<std::size_t>(active.prompt)];
-  }
+  Generated& result(const ActivePrompt& active) { return results_[active.prompt]; }
 
   void begin(Index prompt, std::uint64_t stream, const std::vector<std::int32_t>& ids,
              bool translates) {
@@ -161,7 +160,7 @@ class Generation {
       sequences.push_back(active.sequence);
     }
     const Tensor logits = continuation_->extend(tokens, sequences);
-    const auto vocab_size = static_cast<std::size_t>(logits.shape()[1]);
+    const auto vocab_size = to_size(logits.shape()[1]);
     std::vector<ActivePrompt> unfinished;
     for (std::size_t i = 0; i < active_.size(); ++i) {
       if (choose_next(active_[i], logits.numbers().subspan(i * vocab_size, vocab_size))) {
@@ -178,7 +177,7 @@ class Generation {
   std::unique_ptr<Continuation> continuation_;
   Sampler sampler_;
   const ModelConfig& config_;
-  std::vector<Generated> results_;
+  IndexedVector<Generated> results_;
   std::vector<ActivePrompt> active_;
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/numerics.h"
 #include "base/random.h"
 #include "nn/rows.h"
@@ -55,15 +56,14 @@ void Sampler::penalize(std::span<const std::int32_t> so_far, const Sampling& sam
   const double penalty = sampling.repetition_penalty;
   if (penalty == 1) return;
   if (sampling.repetition_window && std::ssize(so_far) > *sampling.repetition_window)
-    so_far = so_far.last(static_cast<std::size_t>(*sampling.repetition_window));
+    so_far = so_far.last(to_size(*sampling.repetition_window));
   seen_.assign(so_far.begin(), so_far.end());
   std::sort(seen_.begin(), seen_.end());
   seen_.erase(std::unique(seen_.begin(), seen_.end()), seen_.end());
   for (const std::int32_t id : seen_) {
-    const auto at = static_cast<std::size_t>(id);
-    if (at >= numbers_.size()) continue;
-    const auto logit = static_cast<double>(numbers_[at]);
-    numbers_[at] = static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
+    if (id < 0 || id >= std::ssize(numbers_)) continue;
+    const auto logit = static_cast<double>(numbers_[id]);
+    numbers_[id] = static_cast<float>(logit > 0 ? logit / penalty : logit * penalty);
   }
 }
 
@@ -88,7 +88,7 @@ void Sampler::keep_down_to(const Kept& last) {
 void Sampler::keep_likeliest(Index count) {
   const std::size_t groups = numbers_.size() / group;
   float least = minus_infinity;
-  if (static_cast<std::size_t>(count) <= groups) {
+  if (std::cmp_less_equal(count, groups)) {
     most_.assign(numbers_.begin(), numbers_.begin() + static_cast<std::ptrdiff_t>(groups));
     for (std::size_t row = 1; row < group; ++row)
       for (std::size_t i = 0; i < groups; ++i)
@@ -246,8 +246,7 @@ double Sampler::log_probability(std::span<const float> logits, std::int32_t id) 
   const float most = kernels_.largest(logits.data(), std::ssize(logits));
   numbers_.assign(logits.begin(), logits.end());
   const double sum = kernels_.exponentials(numbers_.data(), std::ssize(numbers_), most);
-  return static_cast<double>(logits[static_cast<std::size_t>(id)]) - static_cast<double>(most) -
-         std::log(sum);
+  return static_cast<double>(element(logits, id)) - static_cast<double>(most) - std::log(sum);
 }
 
 std::int32_t draw_token(std::span<const float> logits, std::span<const std::int32_t> so_far,

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "kernels/network_kernels.h"
 #include "rapt/generate.h"
 
@@ -45,7 +46,7 @@ class Sampler {
   std::int32_t draw_among_kept(float most, const Sampling& sampling, double share);
 
   const NetworkKernels& kernels_;
-  std::vector<float> numbers_;      // of all tokens: logits, then weights
+  IndexedVector<float> numbers_;    // of all tokens: logits, then weights
   std::vector<double> block_sums_;  // of weights, block after block of numbers_
   std::vector<double> bin_sums_;    // of weights of about the same size
   std::vector<Kept> kept_;          // some of them, by id

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "base/indexed_vector.h"
 #include "head_report/pattern_trial.h"
 #include "lab/experiments/numbers.h"
 
@@ -76,16 +77,16 @@ std::string favourite(const HeadReport& report) {
   std::map<std::pair<bool, Index>, Index> heads;  // of an encoder or not, token: how many
   for (const HeadStats* head :
        those(report, [](const HeadStats& h) { return h.kind == HeadStats::Kind::one; })) {
-    const LayerPattern& layer = report.layers[static_cast<std::size_t>(head->layer)];
+    const LayerPattern& layer = element(report.layers, head->layer);
     ++heads[{report.sources > 0 && layer.name.starts_with("encoder"), head->favourite}];
   }
   if (heads.empty()) return "";
   const auto most =
       std::ranges::max_element(heads, {}, [](const auto& each) { return each.second; });
   const auto& [of_source, token] = most->first;
-  const auto place = static_cast<std::size_t>(token);
   const std::vector<std::string>& texts = of_source ? report.source_texts : report.texts;
-  const std::string text = place < texts.size() ? " (\"" + one_line(texts[place]) + "\")" : "";
+  const std::string text =
+      token < std::ssize(texts) ? " (\"" + one_line(element(texts, token)) + "\")" : "";
   return " That other token is number " + std::to_string(token) + " of " +
          std::to_string(of_source ? report.sources : report.tokens) + text + " for " +
          std::to_string(most->second) + " of them.";
@@ -137,7 +138,7 @@ std::string similarity(const HeadReport& report) {
   std::vector<Pair> pairs;
   for (const HeadStats& head : report.heads)
     for (Index other = head.head + 1; other < std::ssize(head.similarity); ++other)
-      if (const double cosine = head.similarity[static_cast<std::size_t>(other)]; cosine >= alike)
+      if (const double cosine = element(head.similarity, other); cosine >= alike)
         pairs.push_back({&head, &head + (other - head.head), cosine});
   if (pairs.empty())
     return "No two heads of a layer look at the same keys: the cosine of their probabilities stays "

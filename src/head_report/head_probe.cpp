@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "lab/experiments/numbers.h"
 
 namespace rapt::detail {
@@ -12,8 +13,6 @@ using lab::mean;
 using lab::numbers_of;
 
 constexpr Index near_distances = 64, max_distances = 252;
-
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
 View head_in(const View& x, Index head) {
   return View::unchecked(x.data() + head * x.strides()[1], {1, 1, x.tokens(), x.dim()},
@@ -67,7 +66,7 @@ OneHead head_of(const AttentionCall& call, Index head) {
                 .softcap = call.how.softcap,
                 .plan = call.how.plan}};
   if (call.how.bias.alibi)
-    made.how.bias = alibi(std::vector<float>{call.how.bias.alibi->slopes[at(head)]});
+    made.how.bias = alibi(std::vector<float>{element(call.how.bias.alibi->slopes, head)});
   if (call.how.bias.table) {
     RelativeTable table = *call.how.bias.table;
     table.values = View::unchecked(table.values.data() + head, {table.values.shape()[0], 1},

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/indexed_vector.h"
 #include "head_report/head_report_json.h"
 #include "head_report/page_assets.h"
 
@@ -39,7 +40,7 @@ char level_of(double p) {
 /// Joins this many cells along both sides.
 std::string map_text(const Tensor& map, Index join) {
   const Index side = map.shape()[0], cells = (side + join - 1) / join;
-  std::vector<double> row(static_cast<std::size_t>(cells));
+  IndexedVector<double> row(cells);
   std::string text;
   Index nothing = 0;
   for (Index first = 0; first < side; first += join) {
@@ -47,8 +48,7 @@ std::string map_text(const Tensor& map, Index join) {
     std::ranges::fill(row, 0.0);
     for (Index i = first; i < first + count; ++i)
       for (Index j = 0; j < side; ++j)
-        row[static_cast<std::size_t>(j / join)] +=
-            static_cast<double>(map.data()[i * side + j]) / static_cast<double>(count);
+        row[j / join] += static_cast<double>(map.data()[i * side + j]) / static_cast<double>(count);
     for (const double p : row) {
       if (!(p >= smallest)) {  // NaN too
         ++nothing;

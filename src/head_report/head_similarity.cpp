@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/indexed_vector.h"
 #include "kernels/kernels.h"
 
 namespace rapt::detail {
@@ -74,9 +75,7 @@ class HeadSimilarity {
   }
 
  private:
-  double lse(Index head, Index i) const {
-    return static_cast<double>(lse_[static_cast<std::size_t>(head)].data()[i]);
-  }
+  double lse(Index head, Index i) const { return static_cast<double>(lse_[head].data()[i]); }
   static Tensor sum_of(const View& a, const View& b) {
     Tensor made({a.shape()[0], 1});
     for (Index i = 0; i < a.shape()[0]; ++i)
@@ -93,20 +92,17 @@ class HeadSimilarity {
   Index queries_;
   std::shared_ptr<const Plan> plan_;
   Tensor values_;  // the output is not used
-  std::vector<Tensor> lse_;
+  IndexedVector<Tensor> lse_;
 };
 
 }  // namespace
 
 std::vector<double> similarities(const AttentionCall& call, const Context& context) {
   const Index heads = call.q.heads();
-  std::vector<double> cosines(static_cast<std::size_t>(heads * heads),
-                              std::numeric_limits<double>::quiet_NaN());
+  IndexedVector<double> cosines(heads * heads, std::numeric_limits<double>::quiet_NaN());
   if (call.how.softcap > 0 || 2 * call.q.dim() > max_dim) return cosines;
   const HeadSimilarity similarity(call, context);
-  const auto at = [&](Index a, Index b) -> double& {
-    return cosines[static_cast<std::size_t>(a * heads + b)];
-  };
+  const auto at = [&](Index a, Index b) -> double& { return cosines[a * heads + b]; };
   for (Index a = 0; a < heads; ++a) at(a, a) = similarity.product(a, a);
   for (Index a = 0; a < heads; ++a)
     for (Index b = a + 1; b < heads; ++b)

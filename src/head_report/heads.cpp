@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/enum_names.h"
+#include "base/indexed_vector.h"
 #include "head_report/head_advice.h"
 #include "head_report/head_probe.h"
 #include "head_report/head_similarity.h"
@@ -113,8 +114,8 @@ class ReportMaker {
     const std::vector<double> cosines = similarities(call, run_.context);
     const Index heads = call.q.heads();
     for (Index head = 0; head < heads; ++head)
-      report_.heads[static_cast<std::size_t>(first + head)].similarity.assign(
-          cosines.begin() + head * heads, cosines.begin() + (head + 1) * heads);
+      element(report_.heads, first + head)
+          .similarity.assign(cosines.begin() + head * heads, cosines.begin() + (head + 1) * heads);
     if (std::isnan(cosines.front()))
       warn(call.how.softcap > 0
                ? "heads are not compared with each other: logits with a softcap cannot be added"

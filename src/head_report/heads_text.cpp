@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/sizes.h"
 #include "families/pretrained.h"
 #include "head_report/head_advice.h"
 #include "rapt/heads.h"
@@ -38,7 +39,7 @@ class Reader {
       if (limit_ && std::ssize(ids) > *limit_) truncate_ids(ids, bare(text), *limit_);
     }
     check_ids(ids);
-    if (limit_) ids.resize(std::min(ids.size(), static_cast<std::size_t>(*limit_)));
+    if (limit_ && std::ssize(ids) > *limit_) ids.resize(to_size(*limit_));
     check_length(what, std::ssize(ids));
     return ids;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/indexed_vector.h"
 #include "rapt/inspect.h"
 
 namespace rapt::detail {
@@ -14,7 +15,7 @@ constexpr Index smallest_window = 8;
 bool from_encoder(const LayerPattern& layer) { return layer.name.starts_with("encoder"); }
 
 Index length_of(const HeadReport& report, Index layer) {
-  const bool source = from_encoder(report.layers[static_cast<std::size_t>(layer)]);
+  const bool source = from_encoder(element(report.layers, layer));
   return source && report.sources > 0 ? report.sources : report.tokens;
 }
 
@@ -27,7 +28,7 @@ std::vector<Index> first_tokens(const HeadReport& report, Index layer) {
 enum class Pinned { yes, no };
 
 Pattern narrowed(const HeadReport& report, Index layer, Index reach, Pinned pinned) {
-  const Pattern& whole = report.layers[static_cast<std::size_t>(layer)].pattern;
+  const Pattern& whole = element(report.layers, layer).pattern;
   if (pinned == Pinned::no) return whole & window(reach, reach);
   return whole & (window(reach, reach) | tokens(first_tokens(report, layer)));
 }
@@ -35,7 +36,7 @@ Pattern narrowed(const HeadReport& report, Index layer, Index reach, Pinned pinn
 std::size_t place_of(const HeadReport& report, Index distance) {
   const auto& grid = report.distances;
   const auto at = std::upper_bound(grid.begin(), grid.end(), distance) - grid.begin();
-  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, at - 1));
+  return to_size(std::max<std::ptrdiff_t>(0, at - 1));
 }
 
 /// Fills in what the heads keep.
@@ -87,13 +88,13 @@ PatternTrial window_trial(const HeadReport& report, Index reach, Pinned pinned) 
 /// Every layer with the window its most demanding head needs.
 std::optional<PatternTrial> fitted_trial(const HeadReport& report) {
   PatternTrial trial;
-  std::vector<std::optional<Index>> reaches;
+  IndexedVector<std::optional<Index>> reaches;
   double kept_share = 0, cached_layers = 0;
   for (Index i = 0; i < std::ssize(report.layers); ++i) {
     const std::optional<Index> reach = reaches.emplace_back(window_for(report, i));
     trial.patterns.push_back(reach ? narrowed(report, i, *reach, Pinned::yes)
-                                   : report.layers[static_cast<std::size_t>(i)].pattern);
-    if (report.sources > 0 && from_encoder(report.layers[static_cast<std::size_t>(i)])) continue;
+                                   : element(report.layers, i).pattern);
+    if (report.sources > 0 && from_encoder(element(report.layers, i))) continue;
     const Index kept = reach ? std::min(report.tokens, *reach + 1 + report.pinned) : report.tokens;
     cached_layers += 1;
     kept_share += static_cast<double>(kept) / static_cast<double>(report.tokens);
@@ -103,7 +104,7 @@ std::optional<PatternTrial> fitted_trial(const HeadReport& report) {
   trial.name = "windows by layer, in " + std::to_string(windows) + " of " +
                std::to_string(report.layers.size());
   fill_masses(report, trial, [&](const HeadStats& head) {
-    const std::optional<Index> reach = reaches[static_cast<std::size_t>(head.layer)];
+    const std::optional<Index> reach = reaches[head.layer];
     return reach ? head.within_pinned[place_of(report, *reach)] : 1.0;
   });
   fill_pairs(report, trial);
@@ -121,7 +122,7 @@ std::optional<PatternTrial> hashed_trial(const HeadReport& report, const ModelCo
   trial.name = "hashing, " + std::to_string(how.rounds) + " rounds";
   double all = 0, kept = 0;
   for (Index i = 0; i < std::ssize(report.layers); ++i) {
-    const Pattern& whole = report.layers[static_cast<std::size_t>(i)].pattern;
+    const Pattern& whole = element(report.layers, i).pattern;
     trial.patterns.push_back(whole & lsh(how));
     all += pairs_of(whole, length_of(report, i));
     kept += static_cast<double>(lsh_pairs(how, length_of(report, i)));

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/access.h"
+#include "base/indexed_vector.h"
 #include "base/threads/threads.h"
 #include "kernels/kernels.h"
 #include "rapt/context.h"
@@ -35,18 +35,17 @@ inline Index worker_count(const Context& context) { return threads_of(context).c
 template <class Worker>
 class Workers {
  public:
-  explicit Workers(const Context& context)
-      : workers_(static_cast<std::size_t>(threads_of(context).count())) {}
+  explicit Workers(const Context& context) : workers_(worker_count(context)) {}
 
   template <class... Arguments>
   Worker& get(Index worker, Arguments&&... arguments) {
-    std::unique_ptr<Worker>& place = workers_[static_cast<std::size_t>(worker)];
+    std::unique_ptr<Worker>& place = workers_[worker];
     if (!place) place = std::make_unique<Worker>(std::forward<Arguments>(arguments)...);
     return *place;
   }
 
  private:
-  std::vector<std::unique_ptr<Worker>> workers_;
+  IndexedVector<std::unique_ptr<Worker>> workers_;
 };
 
 inline void for_each_task(const Context& context, Index tasks,

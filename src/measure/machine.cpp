@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "kernels/bf16_kernels.h"
 #include "kernels/context.h"
 #include "kernels/cpu_features.h"
@@ -27,10 +28,10 @@ double best_rate(const Context& context, double seconds, const Work& work) {
   double best = 0;
   const Clock::time_point start = Clock::now();
   do {
-    std::vector<double> done(static_cast<std::size_t>(worker_count(context)));
+    IndexedVector<double> done(worker_count(context));
     const Clock::time_point begin = Clock::now();
     for_each_task(context, worker_count(context),
-                  [&](Index task, Index) { done[static_cast<std::size_t>(task)] = work(task); });
+                  [&](Index task, Index) { done[task] = work(task); });
     double total = 0;
     for (const double part : done) total += part;
     best = std::max(best, total / seconds_since(begin));
@@ -75,8 +76,7 @@ double measure_copy_gbytes(const Context& context, Index bytes, double seconds) 
   std::fill(from.begin(), from.end(), std::byte{1});
   std::fill(to.begin(), to.end(), std::byte{0});
   const double rate = best_rate(context, seconds, [&](Index task) {
-    std::memcpy(to.data() + task * share, from.data() + task * share,
-                static_cast<std::size_t>(share));
+    std::memcpy(to.data() + task * share, from.data() + task * share, to_size(share));
     return 2 * static_cast<double>(share);
   });
   return rate / 1e9;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/sizes.h"
 #include "model/transformer_impl.h"
 
 namespace rapt {
@@ -87,9 +88,7 @@ Tensor Transformer::extend(const Tokens& tokens, ModelCache& cache,
   Tensor all;
   Index row = 0;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto ids =
-        std::span(tokens.ids)
-            .subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(tokens.lengths[i]));
+    const auto ids = std::span(tokens.ids).subspan(to_size(row), to_size(tokens.lengths[i]));
     const Tensor one = impl_->extended_text(ids, cache, sequences[i], context);
     const Index width = one.shape()[1];
     if (all.empty()) all = Tensor::uninitialized({layout.rows(), width});

@@ -5,6 +5,7 @@
 #include "attention/lsh/lsh_cache.h"
 #include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
+#include "base/sizes.h"
 #include "model/transformer_impl.h"
 #include "rapt/lsh.h"
 
@@ -84,7 +85,7 @@ void ModelCache::remove(Index sequence) {
 
 void ModelCache::truncate(Index sequence, Index tokens) {
   for (KvCache& layer : impl_->layers) layer.truncate(sequence, tokens);
-  if (impl_->keeps_tokens) impl_->tokens.at(sequence).ids.resize(static_cast<std::size_t>(tokens));
+  if (impl_->keeps_tokens) impl_->tokens.at(sequence).ids.resize(to_size(tokens));
 }
 
 Index ModelCache::tokens(Index sequence) const { return impl_->layers.front().tokens(sequence); }

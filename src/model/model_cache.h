@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/access.h"
+#include "base/indexed_vector.h"
 #include "rapt/model.h"
 
 namespace rapt {
@@ -12,8 +13,8 @@ using namespace detail;
 
 struct ModelCache::Impl {
   Options options;
-  std::vector<KvCache> layers;   // of the decoder; all have the same sequences
-  std::vector<KvCache> sources;  // likewise, of an encoder-decoder: the source of each sequence
+  IndexedVector<KvCache> layers;   // of the decoder; all have the same sequences
+  IndexedVector<KvCache> sources;  // likewise, of an encoder-decoder: the source of each sequence
 
   /// The tokens of a sequence, if angles depend on its length: keys that were rotated for one
   /// length are wrong for another, and the layers above have read their results.

@@ -6,6 +6,7 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/memory_use.h"
 #include "model/initial_weights.h"
 
@@ -24,7 +25,7 @@ class Builder {
  public:
   Builder(const ModelConfig& config, ModelWeights& weights) : config_(config), weights_(weights) {
     const Index layers = config.layers + config.encoder_layers;
-    weights_.parameters.reserve(static_cast<std::size_t>(32 + 32 * layers));
+    weights_.parameters.reserve(to_size(32 + 32 * layers));
   }
 
   Parameter* matrix(const std::string& name, Index rows, Index columns, double deviation) {
@@ -111,7 +112,7 @@ class Builder {
     const double additions = static_cast<double>((cross ? 3 : 2) * std::max<Index>(1, layers));
     for (Index i = 0; i < layers; ++i)
       made.layers.push_back(layer(name + ".layers." + std::to_string(i),
-                                  patterns[static_cast<std::size_t>(i) % patterns.size()], cross,
+                                  element(patterns, i % std::ssize(patterns)), cross,
                                   1 / std::sqrt(additions)));
     if (config_.final_norm && config_.norm_position == ModelConfig::NormPosition::pre)
       made.final_norm = norm(name + ".norm", stream_width());
@@ -183,7 +184,7 @@ std::optional<Index> window_of(const Pattern& pattern) {
 
 Shape ModelWeights::shape_of(const Parameter* parameter) const {
   if (parameter == nullptr) return {};
-  return plans[static_cast<std::size_t>(parameter - parameters.data())].shape;
+  return plans[parameter - parameters.data()].shape;
 }
 
 ModelWeights plan_weights(const ModelConfig& config) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/model.h"
 
 namespace rapt::detail {
@@ -41,7 +42,7 @@ struct LayerWeights {
 
 struct StackWeights {
   std::string name;
-  std::vector<LayerWeights> layers;
+  IndexedVector<LayerWeights> layers;
   NormWeights final_norm;
   Parameter* table = nullptr;  // T5's relative positions, shared by its layers
 };
@@ -56,7 +57,7 @@ struct ParameterPlan {
 /// All weights of a model.
 struct ModelWeights {
   std::vector<Parameter> parameters;
-  std::vector<ParameterPlan> plans;  // one for each parameter
+  IndexedVector<ParameterPlan> plans;  // one for each parameter
   Parameter* embedding = nullptr;
   Parameter* positions = nullptr;  // learned
   Parameter* types = nullptr;

@@ -37,9 +37,7 @@ Variable Pass::drop(Tape& tape, Variable x, const DropoutKey& key) {
   return dropout(tape, std::move(x), config_.dropout, key);
 }
 
-Index Pass::first_position(Index sequence) const {
-  return firsts_.empty() ? 0 : firsts_[static_cast<std::size_t>(sequence)];
-}
+Index Pass::first_position(Index sequence) const { return firsts_.empty() ? 0 : firsts_[sequence]; }
 
 std::vector<Index> Pass::positions_of(const SequenceLayout& layout) const {
   std::vector<Index> positions;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/indexed_vector.h"
 #include "model/model_cache.h"
 #include "model/model_weights.h"
 #include "model/sequence_layout.h"
@@ -17,9 +18,7 @@ struct StackInput {
   Index first_layer = 0;                  // counted over all stacks, for dropout
   std::vector<std::uint8_t> global = {};  // of Longformer's tokens; empty: none is
 
-  const LayerWeights& layer(Index index) const {
-    return weights->layers[static_cast<std::size_t>(index)];
-  }
+  const LayerWeights& layer(Index index) const { return weights->layers[index]; }
 };
 
 /// Keys and values that a pass continues, one sequence of the cache for each of its own.
@@ -122,7 +121,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
   ModelWeights& weights_;
   PassOptions options_;
   CacheUse use_;
-  std::vector<Index> firsts_;  // tokens that the cache knew of each sequence
+  IndexedVector<Index> firsts_;  // tokens that the cache knew of each sequence
   bool trains_ = false;
   PlanBook plans_;
 };

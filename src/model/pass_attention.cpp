@@ -4,6 +4,7 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/random.h"
 #include "model/pass.h"
 #include "rapt/lsh.h"
@@ -101,7 +102,7 @@ void Pass::keep_stats(const std::string& layer, const Attended& attended, Index&
     stats.entropy += static_cast<double>(attended.stats->entropy.data()[r]);
     stats.largest += static_cast<double>(largest.data()[r]);
     stats.saturated += largest.data()[r] > 0.99f ? 1 : 0;
-    const float max = attended.rows.max[static_cast<std::size_t>(r)];
+    const float max = element(attended.rows.max, r);
     if (std::isfinite(max))
       stats.largest_logit =
           std::max(stats.largest_logit, std::fabs(static_cast<double>(max)) * std::numbers::ln2);
@@ -139,7 +140,7 @@ Variable Pass::attended(Tape& tape, const Variable& x, const StackInput& in, con
     return linear(tape, over_longformer_rows(tape, x, qkv, in, at), weights.out);
   const Heads heads = heads_of(tape, std::move(qkv), in, at);
   if (use_.cache != nullptr) {
-    KvCache& cache = impl_of(*use_.cache).layers[static_cast<std::size_t>(at.layer)];
+    KvCache& cache = impl_of(*use_.cache).layers[at.layer];
     Attention how = score(in, at);
     how.pattern = impl_of(*use_.cache).pattern(in.layer(at.layer).pattern);
     append(cache, heads.k, heads.v, *in.layout);
@@ -241,7 +242,7 @@ Variable Pass::crossed(Tape& tape, const Variable& x, const StackInput& in, cons
     q = head_norm(tape, {q, 0}, shape, *weights.query_norm.gain, config_.norm_epsilon);
   const Attention how = cross_score(at);
   if (use_.cache != nullptr) {
-    const KvCache& cache = impl_of(*use_.cache).sources[static_cast<std::size_t>(at.layer)];
+    const KvCache& cache = impl_of(*use_.cache).sources[at.layer];
     return linear(tape, over_cache(tape, {q, 0}, cache, how, queries), weights.out);
   }
   check(!in.sources.empty(), "forward: an encoder-decoder without sources");

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "kernels/context.h"
 #include "nn/elementwise.h"
 #include "rapt/nn.h"
@@ -61,7 +62,7 @@ struct LayerCall {
 /// What backward needs of an operation.
 struct Kept {
   HeadColumns q, k, v;
-  std::vector<LayerCall> calls;
+  IndexedVector<LayerCall> calls;
   Parameter* table;
   Variable out = {};
 };
@@ -123,11 +124,10 @@ void undo_call(const Kept& kept, const LayerCall& call, Tensor& gradient, Column
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
   if (extras.before_call)
     for (LayerCall& call : given.calls) extras.before_call(call.q, call.k, call.v, call.how);
-  std::vector<Attended> attended(given.calls.size());
+  IndexedVector<Attended> attended(given.calls.size());
   for_each_task(tape.context(), std::ssize(given.calls), [&](Index task, Index) {
-    const auto i = static_cast<std::size_t>(task);
-    const LayerCall& call = given.calls[i];
-    attended[i] = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
+    const LayerCall& call = given.calls[task];
+    attended[task] = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
   });
   for (std::size_t i = 0; i < attended.size(); ++i) {
     if (extras.after_call) extras.after_call(attended[i]);

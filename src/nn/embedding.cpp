@@ -1,6 +1,6 @@
 #include <cstddef>
-#include <vector>
 
+#include "base/indexed_vector.h"
 #include "kernels/context.h"
 #include "nn/matmul/packed_matrix.h"
 #include "nn/matmul/weight.h"
@@ -12,7 +12,7 @@ namespace rapt {
 using namespace detail;
 namespace {
 
-using Ids = std::vector<std::int32_t>;
+using Ids = IndexedVector<std::int32_t>;
 
 void check_ids(const Parameter& table, const Ids& ids) {
   check(table.shape().rank() == 2, "embed: ", table.name, " has shape ", table.shape(),
@@ -54,7 +54,7 @@ Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> given
   Tensor y = Tensor::uninitialized({static_cast<Index>(ids.size()), width});
   for_each_row_block(tape.context(), y.shape()[0], width, [&](Index first, Index count) {
     for (Index row = first; row < first + count && width > 0; ++row)
-      copy_row(table, ids[static_cast<std::size_t>(row)], y.data() + row * width, tape.context());
+      copy_row(table, ids[row], y.data() + row * width, tape.context());
   });
   return tape.made(std::move(y),
                    [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "nn/elementwise.h"
 #include "nn/matmul/weight.h"
 #include "nn/row_shape.h"
@@ -56,7 +57,7 @@ class LossRun {
   const Tensor& x_;
   const Parameter& head_;
   const Parameter* bias_;
-  const std::vector<Target> targets_;
+  const IndexedVector<Target> targets_;
   const Index vocab_size_, width_;
   const double smoothing_, divisor_;
   const Index chunk_;
@@ -93,12 +94,12 @@ TokenLoss LossRun::run() {
     run_chunk(first, std::min(chunk_, count - first));
   TokenLoss result;
   result.counted = count;
-  result.likeliest.assign(static_cast<std::size_t>(x_.shape()[0]), -1);
+  result.likeliest.assign(to_size(x_.shape()[0]), -1);
   for (Index i = 0; i < count; ++i) {
-    const Target& target = targets_[static_cast<std::size_t>(i)];
+    const Target& target = targets_[i];
     result.total += losses_[i].loss;
     result.correct += losses_[i].likeliest == target.entry ? 1 : 0;
-    result.likeliest[static_cast<std::size_t>(target.row)] = losses_[i].likeliest;
+    element(result.likeliest, target.row) = losses_[i].likeliest;
   }
   return result;
 }
@@ -112,8 +113,8 @@ void LossRun::run_chunk(Index first, Index count) {
                   context_);
   for_each_row_block(context_, count, vocab_size_, [&](Index begin, Index some) {
     for (Index row = begin; row < begin + some; ++row)
-      losses_[first + row] = take_row(logits_.data() + row * vocab_size_,
-                                      targets_[static_cast<std::size_t>(first + row)].entry);
+      losses_[first + row] =
+          take_row(logits_.data() + row * vocab_size_, targets_[first + row].entry);
   });
   if (!dhead_.empty()) add_gradients(rows, first, count);
 }

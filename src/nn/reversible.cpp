@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt {
 using namespace detail;
@@ -41,7 +42,7 @@ const Tensor& fitting(const Tensor& y, const char* part, const char* what, Index
 
 void check_layers(const char* where, std::span<const ReversibleLayer> layers, bool backward) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Residual &f = layers[i].f, &g = layers[i].g;
+    const Residual &f = element(layers, i).f, &g = element(layers, i).g;
     check(backward ? f.backward && g.backward : f.forward && g.forward, where, ": a part of layer ",
           i, " has no ", backward ? "backward" : "forward",
           " function, expected one in f and in g");
@@ -63,7 +64,7 @@ ReversibleStreams reversible_forward(std::span<const ReversibleLayer> layers, Re
   check_streams("reversible_forward", x);
   check_layers("reversible_forward", layers, false);
   for (Index i = 0; i < std::ssize(layers); ++i) {
-    const ReversibleLayer& layer = layers[static_cast<std::size_t>(i)];
+    const ReversibleLayer& layer = element(layers, i);
     const Tensor f = layer.f.forward(x.x2, key_of(key, i, site_f));
     add(x.x1, fitting(f, "f", "y", i, x.x1.shape()));
     const Tensor g = layer.g.forward(x.x1, key_of(key, i, site_g));
@@ -81,7 +82,7 @@ ReversibleGradients reversible_backward(std::span<const ReversibleLayer> layers,
   check(y.x1.shape() == dy.x1.shape(), "reversible_backward: gradients have shape ", dy.x1.shape(),
         ", expected ", y.x1.shape(), " as the streams have");
   for (Index i = std::ssize(layers) - 1; i >= 0; --i) {
-    const ReversibleLayer& layer = layers[static_cast<std::size_t>(i)];
+    const ReversibleLayer& layer = element(layers, i);
     undo(layer.g, "g", key_of(key, i, site_g), i, y.x1, dy.x2, y.x2, dy.x1);
     undo(layer.f, "f", key_of(key, i, site_f), i, y.x2, dy.x1, y.x1, dy.x2);
   }

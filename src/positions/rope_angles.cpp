@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
@@ -148,14 +149,14 @@ std::vector<Index> axis_of_pairs(const RopeOptions& options) {
     const auto count = static_cast<Index>(sections.size());
     for (Index i = 0; i < paired_channels(options) / 2; ++i) {
       const Index axis = count == 0 ? 0 : i % count;
-      const bool left = axis > 0 && i < count * sections[static_cast<std::size_t>(axis)];
+      const bool left = axis > 0 && i < count * element(sections, axis);
       axes.push_back(left ? axis : 0);
     }
     return axes;
   }
   for (std::size_t axis = 0; axis < sections.size(); ++axis)
-    axes.insert(axes.end(), static_cast<std::size_t>(sections[axis]), static_cast<Index>(axis));
-  axes.resize(static_cast<std::size_t>(paired_channels(options) / 2));
+    axes.insert(axes.end(), to_size(sections[axis]), static_cast<Index>(axis));
+  axes.resize(to_size(paired_channels(options) / 2));
   return axes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/rope.h"
 
 namespace rapt::detail {
@@ -16,7 +17,7 @@ Index paired_channels(const RopeOptions& options);
 Index length_class(const RopeOptions& options, Index tokens);
 
 struct RopeAngles {
-  std::vector<double> frequencies;  // of each pair, radians per position
+  IndexedVector<double> frequencies;  // of each pair, radians per position
   double attention_factor = 1;
 };
 /// For sequences of a class of lengths.

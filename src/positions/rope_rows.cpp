@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/indexed_vector.h"
+
 namespace rapt::detail {
 
 RopeRows::RopeRows(const RopeTable& table, std::span<const Index> axes,
@@ -17,7 +19,7 @@ RopeRows::RopeRows(const RopeTable& table, std::span<const Index> axes,
 }
 
 void RopeRows::make_pages(const Context& context) const {
-  std::vector<Index> missing;
+  IndexedVector<Index> missing;
   Index last = -1;  // neighbours mostly share a page
   for (Index axis = 0; axis < positions_.axes(); ++axis) {
     for (Index item = 0; item < grid_.batch; ++item) {
@@ -31,9 +33,8 @@ void RopeRows::make_pages(const Context& context) const {
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  for_each_task(context, static_cast<Index>(missing.size()), [&](Index task, Index) {
-    table_.make_page(missing[static_cast<std::size_t>(task)]);
-  });
+  for_each_task(context, std::ssize(missing),
+                [&](Index task, Index) { table_.make_page(missing[task]); });
 }
 
 void RopeRows::load(Index item, Index first, Index count, Index worker, const float** cos_sin) {
@@ -53,7 +54,7 @@ const float* RopeRows::row(Index position, float* scratch) const {
 const float* RopeRows::joined_row(Index item, Index token, float* scratch) const {
   const Index pairs = table_.pairs();
   for (Index i = 0; i < pairs; ++i) {
-    const Index position = positions_.at(item, token, axes_[static_cast<std::size_t>(i)]);
+    const Index position = positions_.at(item, token, element(axes_, i));
     if (!RopeTable::keeps(position)) {
       table_.rotations().write_pair(position, i, scratch);
       continue;

@@ -9,13 +9,13 @@
 namespace rapt::detail {
 
 double PairRotations::angle(Index pair, Index position) const {
-  return static_cast<double>(position) * frequencies[static_cast<std::size_t>(pair)];
+  return static_cast<double>(position) * frequencies[pair];
 }
 
 double PairRotations::size(Index pair, Index position) const {
   if (growth.empty()) return factor;
   const auto distance = static_cast<double>(position - center);
-  return factor * std::exp(growth[static_cast<std::size_t>(pair)] * distance);
+  return factor * std::exp(growth[pair] * distance);
 }
 
 void PairRotations::write_pair(Index position, Index pair, float* row) const {
@@ -48,7 +48,7 @@ RopeTable::~RopeTable() {
 }
 
 std::size_t RopeTable::page_bytes() const {
-  return static_cast<std::size_t>(page_rows * row_numbers()) * sizeof(float);
+  return to_size(page_rows * row_numbers()) * sizeof(float);
 }
 
 /// The rotation of a page's first position times the steps within a page: one sine for 128 rows,

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <memory>
-#include <vector>
 
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {
@@ -12,10 +12,10 @@ namespace rapt::detail {
 /// How pairs rotate with the position. A row holds all cosines and then all sines, each times the
 /// size of its pair.
 struct PairRotations {
-  std::vector<double> frequencies;  // radians per position
-  std::vector<double> growth;       // logarithm of the growth per position, xPos only; else empty
-  Index center = 0;                 // the position without growth
-  double factor = 1;                // of every cosine and sine
+  IndexedVector<double> frequencies;  // radians per position
+  IndexedVector<double> growth;       // logarithm of the growth per position, xPos only; else empty
+  Index center = 0;                   // the position without growth
+  double factor = 1;                  // of every cosine and sine
 
   Index pairs() const { return static_cast<Index>(frequencies.size()); }
   double angle(Index pair, Index position) const;
@@ -54,7 +54,7 @@ class RopeTable {
 
  private:
   using Slot = std::atomic<float*>;
-  Slot& slot(Index page) const { return slots_[static_cast<std::size_t>(page)]; }
+  Slot& slot(Index page) const { return slots_.get()[page]; }
   std::size_t page_bytes() const;
 
   PairRotations rotations_;

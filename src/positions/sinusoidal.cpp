@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/fpmode.h"
+#include "base/indexed_vector.h"
 #include "positions/token_positions.h"
 #include "rapt/positions.h"
 
@@ -56,7 +57,7 @@ Tensor sinusoidal(const Sinusoidal& how, std::span<const Index> positions) {
 Tensor sinusoidal(const Sinusoidal& how, Index first, Index tokens) {
   check(tokens >= 0, "sinusoidal: ", tokens, " tokens given, expected 0 or more");
   const TokenPositions at("sinusoidal", first, {1, tokens});
-  std::vector<Index> positions(static_cast<std::size_t>(tokens));
+  IndexedVector<Index> positions(tokens);
   std::iota(positions.begin(), positions.end(), at.lowest());
   return sinusoidal(how, positions);
 }

@@ -1,9 +1,9 @@
 #include "positions/table_rows.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/views.h"
 
 namespace rapt::detail {
@@ -39,7 +39,7 @@ void look_up(const View& table, const RowOfToken& row, Index first, Tensor& out)
 
 Tensor add_up(const View& dout, const RowOfToken& row, Index first, const Shape& table) {
   const Index width = table[1];
-  std::vector<double> sums(static_cast<std::size_t>(table.elements()));
+  IndexedVector<double> sums(table.elements());
   for (Index item = 0; item < dout.size(0); ++item) {
     for (Index token = 0; token < dout.size(1); ++token) {
       const float* from = dout.data() + item * dout.stride(0) + token * dout.stride(1);

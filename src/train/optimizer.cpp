@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "nn/rows.h"
 
 namespace rapt::detail {
@@ -20,11 +21,10 @@ void check_options(const AdamW& how) {
 
 /// In f64, stretch by stretch and then in their order.
 double sum_of_squares(const Tensor& x, const Context& context) {
-  std::vector<double> parts(static_cast<std::size_t>(divide_up(x.elements(), numbers_per_task)));
+  IndexedVector<double> parts(divide_up(x.elements(), numbers_per_task));
   const NetworkKernels& kernels = network_kernels_of(context);
   for_each_stretch(context, x.elements(), [&](Index first, Index count) {
-    parts[static_cast<std::size_t>(first / numbers_per_task)] =
-        kernels.sum_squares(x.data() + first, count);
+    parts[first / numbers_per_task] = kernels.sum_squares(x.data() + first, count);
   });
   double sum = 0;
   for (const double part : parts) sum += part;

@@ -7,32 +7,32 @@
 
 #include "attention/backward/key_group.h"
 #include "attention/backward/shared_sums.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
 
 /// Tables of the score are summed per task and joined in the order of the tasks: same bits for any
 /// number of threads.
-void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& parts, Index groups,
-                          Gradients& gradients) {
+void join_score_gradients(const Call& call, const IndexedVector<ScoreGradients>& parts,
+                          Index groups, Gradients& gradients) {
   const Index tasks = static_cast<Index>(parts.size());
   const auto head_of = [&](Index task, Index member) {
     return task / groups % call.kv_heads * call.group + member;
   };
-  std::vector<double> slopes(static_cast<std::size_t>(gradients.dslopes.elements()));
-  std::vector<double> kerple(static_cast<std::size_t>(gradients.dkerple.elements()));
-  std::vector<double> table(static_cast<std::size_t>(gradients.dtable.elements()));
+  IndexedVector<double> slopes(gradients.dslopes.elements());
+  IndexedVector<double> kerple(gradients.dkerple.elements());
+  IndexedVector<double> table(gradients.dtable.elements());
   const Index buckets = gradients.dtable.empty() ? 0 : gradients.dtable.shape()[0];
   for (Index task = 0; task < tasks; ++task) {
-    const ScoreGradients& part = parts[static_cast<std::size_t>(task)];
+    const ScoreGradients& part = parts[task];
     for (Index member = 0; member < call.group; ++member) {
       const Index head = head_of(task, member);
-      if (!slopes.empty()) slopes[static_cast<std::size_t>(head)] += part.slopes[member];
+      if (!slopes.empty()) slopes[head] += part.slopes[member];
       for (Index i = 0; i < (kerple.empty() ? 0 : 2); ++i)
-        kerple[static_cast<std::size_t>(i * call.heads + head)] += part.kerple[2 * member + i];
-      for (Index b = 0; b < buckets; ++b) {
-        table[static_cast<std::size_t>(b * call.heads + head)] += part.table[member * buckets + b];
-      }
+        kerple[i * call.heads + head] += part.kerple[2 * member + i];
+      for (Index b = 0; b < buckets; ++b)
+        table[b * call.heads + head] += part.table[member * buckets + b];
     }
   }
   const auto write = [](const std::vector<double>& sums, Tensor& gradient) {
@@ -46,7 +46,7 @@ void join_score_gradients(const Call& call, const std::vector<ScoreGradients>& p
 
 /// Zeros, whatever the type.
 void clear_row(const AnyMutableView& out, Index item, Index head, Index i) {
-  std::memset(out.row(item, head, i), 0, static_cast<std::size_t>(out.dim()) * size_of(out.type()));
+  std::memset(out.row(item, head, i), 0, to_size(out.dim()) * size_of(out.type()));
 }
 
 /// Queries that see nothing have no task that writes their gradient.
@@ -99,7 +99,7 @@ KeyGroup group_of_task(Index task, Index batch_heads, Index groups, Index togeth
 /// Every key group of every key head, each by one worker at a time.
 template <class T>
 void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& sums,
-                    std::vector<ScoreGradients>& parts, const GradientViews& operands) {
+                    IndexedVector<ScoreGradients>& parts, const GradientViews& operands) {
   Workers<KeyGroupWorker<T>> workers(call.context);
   const Index batch_heads = call.batch * call.kv_heads;
   const Index groups = static_cast<Index>(parts.size()) / batch_heads;
@@ -109,7 +109,7 @@ void run_key_groups(const Call& call, const BackwardInput& input, SharedSums& su
   const Index together = tables ? batch_heads : std::min(batch_heads, 2 * call.context.threads());
   for_each_task(call.context, batch_heads * groups, [&](Index task, Index number) {
     const auto [batch_head, key_group] = group_of_task(task, batch_heads, groups, together);
-    ScoreGradients& part = parts[static_cast<std::size_t>(batch_head * groups + key_group)];
+    ScoreGradients& part = parts[batch_head * groups + key_group];
     const ProductSession<T> session(call.kernels);
     try {
       KeyGroupWorker<T>& worker = workers.get(number, call, input, sums.queries);
@@ -134,7 +134,7 @@ void run_backward_tiles(const Call& call, const BackwardInput& input, const Grad
   }
   SharedSums sums(call, packed_width<T>(call.kernels, call.dim));
   const Index groups = divide_up(call.key_tiles(), KeyGroupWorker<T>::group_tiles(call));
-  std::vector<ScoreGradients> parts;
+  IndexedVector<ScoreGradients> parts;
   for (Index i = 0; i < call.batch * call.kv_heads * groups; ++i) parts.emplace_back(call);
   run_key_groups<T>(call, input, sums, parts, operands);
   clear_unseeing(call, operands.dq);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/call.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -30,7 +31,7 @@ struct BackwardInput {
   Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
   Buffer<float> delta;         // sum(dout * out) / denominator
   // With the denominator in the running max, neither of the last two has it.
-  std::vector<double> dsinks;  // per head, empty without sinks
+  IndexedVector<double> dsinks;  // per head, empty without sinks
 };
 
 /// All gradients of a call, products multiplying numbers of type T.

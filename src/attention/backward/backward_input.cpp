@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "attention/backward/backward.h"
+#include "base/indexed_vector.h"
 
 #include "base/numerics.h"
 
@@ -43,8 +44,7 @@ struct RowInput {
 };
 
 RowInput row_input(const Rows& rows, Index row, double mean) {
-  const auto at = static_cast<std::size_t>(row);
-  return {static_cast<double>(rows.max[at]), rows.sum[at], mean};
+  return {static_cast<double>(element(rows.max, row)), element(rows.sum, row), mean};
 }
 
 void set_row(BackwardInput& input, Denominators denominators, Index row, const RowInput& from) {
@@ -90,9 +90,9 @@ BackwardInput::BackwardInput(const BackwardTask& task, Denominators denominators
     }
   });
   if (!sinks) return;
-  dsinks.assign(static_cast<std::size_t>(call.heads), 0.0);
+  dsinks.assign(call.heads, 0.0);
   for (Index row = 0; row < call.rows(); ++row) {
-    dsinks[static_cast<std::size_t>(row / call.queries % call.heads)] += sink_parts[row];
+    dsinks[row / call.queries % call.heads] += sink_parts[row];
   }
 }
 

@@ -11,7 +11,7 @@ KeyGradients<Bf16>::KeyGradients(const Call& call, Index key_tiles)
       value_depth_(packed_depth<Bf16>(call.kernels, call.value_dim)),
       width_(packed_width<Bf16>(call.kernels, call.dim)),
       value_width_(packed_width<Bf16>(call.kernels, call.value_dim)),
-      tiles_(at(key_tiles)),
+      tiles_(key_tiles),
       query_columns_(tile * width_),
       dout_columns_(tile * value_width_),
       query_scales_(call.score_rule.scale_varies() ? tile : 0),
@@ -31,7 +31,7 @@ KeyGradients<Bf16>::KeyGradients(const Call& call, Index key_tiles)
 
 void KeyGradients<Bf16>::load_keys(Index i, const InputRows& keys, const InputRows& values,
                                    const double*) {
-  Tile& t = tiles_[at(i)];
+  Tile& t = tiles_[i];
   kernels_.pack_panels(keys, call_.dim, depth_ / 2, t.key_panels.data());
   t.keys_finite = kernels_.pack_rows(keys, call_.dim, width_, t.key_rows.data());
   kernels_.pack_panels(values, call_.value_dim, value_depth_ / 2, t.value_panels.data());
@@ -50,7 +50,7 @@ void KeyGradients<Bf16>::load_queries(const GradientTile<Bf16>&, const InputRows
 }
 
 void KeyGradients<Bf16>::products(Index i, GradientTile<Bf16>& from, float* dqueries) {
-  Tile& t = tiles_[at(i)];
+  Tile& t = tiles_[i];
   const float *probabilities = from.probabilities(), *dlogits = from.dlogits();
   const TileMask& mask = from.mask();
   kernels_.pack_interleaved(probabilities, rows_, nullptr, interleaved_.data());
@@ -75,7 +75,7 @@ bool KeyGradients<Bf16>::visit_fused(Index i, GradientTile<Bf16>& from, Index ke
   if (!from.is_plain()) return false;
   from.load_mask(key_tile, mask_id);
   if (!is_safe(i, from.mask())) return false;
-  Tile& t = tiles_[at(i)];
+  Tile& t = tiles_[i];
   Bf16BackwardTile visit = from.fused_tile();
   visit.keys = t.key_panels.data();
   visit.values = t.value_panels.data();
@@ -95,8 +95,8 @@ bool KeyGradients<Bf16>::visit_fused(Index i, GradientTile<Bf16>& from, Index ke
 }
 
 void KeyGradients<Bf16>::flush(Index i) {
-  tiles_[at(i)].dkeys.flush(call_.kernels.vectors);
-  tiles_[at(i)].dvalues.flush(call_.kernels.vectors);
+  tiles_[i].dkeys.flush(call_.kernels.vectors);
+  tiles_[i].dvalues.flush(call_.kernels.vectors);
 }
 
 /// [width][64] to [64][width], times the factor; valid until the next call.
@@ -113,8 +113,8 @@ void KeyGradients<Bf16>::write(Index i, const KeyRange& range, const GradientVie
                                   to.row(range.item, range.kv_head, range.first + r));
   };
   const double key_factor = query_scales_.size() == 0 ? call_.score_rule.scale(0) : 1;
-  copy(rows_of_sums(tiles_[at(i)].dkeys, key_factor), width_, gradients.dk, call_.dim);
-  copy(rows_of_sums(tiles_[at(i)].dvalues, 1), value_width_, gradients.dv, call_.value_dim);
+  copy(rows_of_sums(tiles_[i].dkeys, key_factor), width_, gradients.dk, call_.dim);
+  copy(rows_of_sums(tiles_[i].dvalues, 1), value_width_, gradients.dv, call_.value_dim);
 }
 
 }  // namespace rapt::detail

@@ -6,7 +6,7 @@ KeyGradients<float>::KeyGradients(const Call& call, Index key_tiles)
     : call_(call),
       width_(packed_width<float>(call.kernels, call.dim)),
       value_width_(packed_width<float>(call.kernels, call.value_dim)),
-      tiles_(at(key_tiles)),
+      tiles_(key_tiles),
       query_rows_(tile * width_),
       dout_rows_(tile * value_width_) {}
 
@@ -19,7 +19,7 @@ KeyGradients<float>::Tile::Tile(const Call& call)
 
 void KeyGradients<float>::load_keys(Index i, const InputRows& keys, const InputRows& values,
                                     const double* factors) {
-  std::unique_ptr<Tile>& place = tiles_[at(i)];
+  std::unique_ptr<Tile>& place = tiles_[i];
   if (idle_.empty()) {
     place = std::make_unique<Tile>(call_);
   } else {
@@ -43,7 +43,7 @@ void KeyGradients<float>::load_queries(const GradientTile<float>& from, const In
 }
 
 void KeyGradients<float>::products(Index i, GradientTile<float>& from, float* dqueries) {
-  Tile& t = *tiles_[at(i)];
+  Tile& t = *tiles_[i];
   const TileKernels<float>& kernels = call_.kernels.tiles;
   const TileMask& mask = from.mask();
   const Index rows = from.rows();
@@ -54,8 +54,8 @@ void KeyGradients<float>::products(Index i, GradientTile<float>& from, float* dq
 }
 
 void KeyGradients<float>::flush(Index i) {
-  tiles_[at(i)]->dkeys.flush(call_.kernels.vectors);
-  tiles_[at(i)]->dvalues.flush(call_.kernels.vectors);
+  tiles_[i]->dkeys.flush(call_.kernels.vectors);
+  tiles_[i]->dvalues.flush(call_.kernels.vectors);
 }
 
 void KeyGradients<float>::write(Index i, const KeyRange& range, const GradientViews& gradients) {
@@ -67,9 +67,9 @@ void KeyGradients<float>::write(Index i, const KeyRange& range, const GradientVi
                     sums.narrow(call_.kernels.vectors, r * width, to.dim(), factor, out);
                   });
   };
-  copy(tiles_[at(i)]->dkeys, call_.score_rule.key_gradient_factor(), gradients.dk);
-  copy(tiles_[at(i)]->dvalues, 1, gradients.dv);
-  idle_.push_back(std::move(tiles_[at(i)]));
+  copy(tiles_[i]->dkeys, call_.score_rule.key_gradient_factor(), gradients.dk);
+  copy(tiles_[i]->dvalues, 1, gradients.dv);
+  idle_.push_back(std::move(tiles_[i]));
 }
 
 }  // namespace rapt::detail

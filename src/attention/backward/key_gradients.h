@@ -6,6 +6,7 @@
 #include "attention/backward/flushed_sums.h"
 #include "attention/backward/gradient_tile.h"
 #include "attention/forward/nonfinite_products.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -35,8 +36,8 @@ class KeyGradients<float> {
                     const InputRows& douts, Index first_query);
 
   /// Panels.
-  const float* keys(Index i) const { return tiles_[at(i)]->key_panels.data(); }
-  const float* values(Index i) const { return tiles_[at(i)]->value_panels.data(); }
+  const float* keys(Index i) const { return tiles_[i]->key_panels.data(); }
+  const float* values(Index i) const { return tiles_[i]->value_panels.data(); }
 
   /// dV += P' dO, dK += dS' Q of key tile i, and dQ += dS K.
   void products(Index i, GradientTile<float>& from, float* dqueries);
@@ -56,11 +57,11 @@ class KeyGradients<float> {
     FlushedSums dkeys, dvalues;  // [64][width]
     bool keys_finite = true;
   };
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
   const Call& call_;
   Index width_, value_width_;
-  std::vector<std::unique_ptr<Tile>> tiles_;  // null before they are loaded, after they are written
+  IndexedVector<std::unique_ptr<Tile>>
+      tiles_;  // null before they are loaded, after they are written
   std::vector<std::unique_ptr<Tile>> idle_;
   Buffer<float> query_rows_, dout_rows_;
   bool queries_finite_ = true, douts_finite_ = true;
@@ -80,8 +81,8 @@ class KeyGradients<Bf16> {
   void load_queries(const GradientTile<Bf16>& from, const InputRows& queries,
                     const InputRows& douts, Index first_query);
 
-  const Bf16* keys(Index i) const { return tiles_[at(i)].key_panels.data(); }
-  const Bf16* values(Index i) const { return tiles_[at(i)].value_panels.data(); }
+  const Bf16* keys(Index i) const { return tiles_[i].key_panels.data(); }
+  const Bf16* values(Index i) const { return tiles_[i].value_panels.data(); }
 
   void products(Index i, GradientTile<Bf16>& from, float* dqueries);
   bool visit_fused(Index i, GradientTile<Bf16>& from, Index key_tile, std::int32_t mask_id,
@@ -95,10 +96,9 @@ class KeyGradients<Bf16> {
     FlushedSums dkeys, dvalues;  // [width][64]
     bool keys_finite = true;
   };
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   /// Whether no number that is not finite could reach the gradient of a hidden key.
   bool is_safe(Index i, const TileMask& mask) const {
-    return mask.whole() || (tiles_[at(i)].keys_finite && queries_finite_ && douts_finite_);
+    return mask.whole() || (tiles_[i].keys_finite && queries_finite_ && douts_finite_);
   }
   const float* query_scales() const;  // [64], null: they are the same
   const float* rows_of_sums(const FlushedSums& sums, double factor);
@@ -106,7 +106,7 @@ class KeyGradients<Bf16> {
   const Call& call_;
   const TileKernels<Bf16>& kernels_;
   Index depth_, value_depth_, width_, value_width_;
-  std::vector<Tile> tiles_;
+  IndexedVector<Tile> tiles_;
   Buffer<Bf16> query_columns_, dout_columns_;  // [width][64]
   bool queries_finite_ = true, douts_finite_ = true;
   Index rows_ = 0;

@@ -97,7 +97,7 @@ void KeyGroupWorker<T>::visit_members(Index item, Index kv_head, Index key_group
   const bool at_once = alone_ || call_.query_order == nullptr;
   Index passed = 0;  // query tiles
   for (Index member = 0; member < call_.group; ++member) {
-    const std::span<VisitCursor> cursors(cursors_, static_cast<std::size_t>(count_));
+    const std::span<VisitCursor> cursors(cursors_, cursors_ + count_);
     for (Index i = 0; i < count_; ++i) cursors_[i] = VisitCursor(call_.plan->visitors(first_ + i));
     const Index head = kv_head * call_.group + member;
     for (Index t = next_tile(cursors, 0); t >= 0; t = next_tile(cursors, t + 1)) {
@@ -182,9 +182,9 @@ void KeyGroupWorker<T>::write_queries(const QueryPlace& place, const SplitSums& 
                   [&](float* out) { row(r, out); });
     return;
   }
-  const std::size_t first = waiting_numbers_.size();
+  const Index first = std::ssize(waiting_numbers_);
   waiting_.push_back(place.query_tile);
-  waiting_numbers_.resize(first + static_cast<std::size_t>(tile * call_.dim));
+  waiting_numbers_.resize(first + tile * call_.dim);
   for (Index r = 0; r < tile_.rows(); ++r) row(r, waiting_numbers_.data() + first + r * call_.dim);
 }
 

@@ -4,6 +4,7 @@
 #include "attention/backward/shared_sums.h"
 #include "attention/plan/visit_cursor.h"
 #include "attention/score/relative_band.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -84,7 +85,7 @@ class KeyGroupWorker {
   VisitCursor cursors_[max_tiles];  // over the query tiles that visit each key tile
   Buffer<float> dqueries_;
   std::vector<Index> waiting_;  // query tiles whose gradients are complete, if tokens have an order
-  std::vector<float> waiting_numbers_;  // [waiting][64][dim]
+  IndexedVector<float> waiting_numbers_;  // [waiting][64][dim]
   RelativeBandGradient key_band_, value_band_;
   RelativeGradient relative_keys_, relative_values_;
 };

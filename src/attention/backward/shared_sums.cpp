@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/indexed_vector.h"
+
 namespace rapt::detail {
 
 double* SumScratch::acquire() {
@@ -24,7 +26,7 @@ void SumScratch::release(double* sums) {
 QuerySums::QuerySums(const Call& call, Index width)
     : call_(call),
       scratch_(tile * width),
-      sums_of_(static_cast<std::size_t>(call.batch * call.heads * call.query_tiles())),
+      sums_of_(call.batch * call.heads * call.query_tiles()),
       additions_(call.batch * call.heads * call.query_tiles()),
       deliveries_(1) {}
 
@@ -64,7 +66,7 @@ void RelativeSums::add(Index task, const RelativeGradient& part) {
 void RelativeSums::write(double factor, Tensor& gradient) const {
   if (table_ == nullptr) return;
   const Index dim = table_->dim();
-  std::vector<double> totals(static_cast<std::size_t>(gradient.elements()));
+  IndexedVector<double> totals(gradient.elements());
   for (Index t = 0; t < table_->count(); ++t) {
     for (Index r = 0; r < tile; ++r) {
       const double* from = sums_.data() + (t * tile + r) * table_->width();

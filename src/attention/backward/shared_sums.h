@@ -7,6 +7,7 @@
 
 #include "attention/call.h"
 #include "attention/score/relative_band.h"
+#include "base/indexed_vector.h"
 #include "base/threads/ordered_section.h"
 
 namespace rapt::detail {
@@ -66,7 +67,7 @@ class QuerySums {
 
   const Call& call_;
   SumScratch scratch_;
-  std::vector<double*> sums_of_;  // by (item, head) and query tile; guarded by additions_
+  IndexedVector<double*> sums_of_;  // by (item, head) and query tile; guarded by additions_
   OrderedSection additions_, deliveries_;
 };
 
@@ -75,7 +76,7 @@ void QuerySums::add(const Share& share, const Take& take) {
   const Index place = share.batch_head * call_.query_tiles() + share.query_tile;
   const Visitors visitors = visitors_of(share);
   additions_.enter(place, visitors.before);
-  double*& sums = sums_of_[static_cast<std::size_t>(place)];
+  double*& sums = sums_of_[place];
   if (visitors.before + 1 < visitors.all) {
     widen(share, sums, visitors.before == 0);
   } else {

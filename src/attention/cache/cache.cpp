@@ -60,7 +60,7 @@ void KvCache::append(Sequence sequence, AnyView k, AnyView v) {
   float key[max_dim], value[max_dim];
   for (Index i = 0; i < count; ++i) {
     const Index position = tokens.count + i;
-    const Index page = tokens.pages[static_cast<std::size_t>(position / tile)];
+    const Index page = tokens.pages[position / tile];
     for (Index head = 0; head < heads; ++head) {
       impl_->kernels.vectors.load(k.row(0, head, i), k.type(), layout.dim, key);
       if (impl_->hash) impl_->hash->normalize(key);
@@ -86,8 +86,7 @@ void KvCache::append_padding(Sequence sequence, Index count) {
   const float zeros[max_dim] = {};
   for (Index i = tokens.count; i < tokens.count + count; ++i)
     for (Index head = 0; head < impl_->options.kv_heads; ++head)
-      impl_->write_token(tokens.pages[static_cast<std::size_t>(i / tile)], head, i % tile, zeros,
-                         zeros);
+      impl_->write_token(tokens.pages[i / tile], head, i % tile, zeros, zeros);
   tokens.count += count;
 }
 
@@ -96,17 +95,16 @@ void KvCache::truncate(Sequence sequence, Index count) {
   check(0 <= count && count <= tokens.count, "truncate: ", count,
         " tokens asked for, expected 0 to ", tokens.count);
   const Index kept = divide_up(count, tile);
-  check(count == 0 || tokens.pages[static_cast<std::size_t>(kept - 1)] != Impl::gone,
-        "truncate: token ", count - 1, " has left the window of ",
-        impl_->options.window.value_or(0), "; expected more tokens, or 0");
+  check(count == 0 || tokens.pages[kept - 1] != Impl::gone, "truncate: token ", count - 1,
+        " has left the window of ", impl_->options.window.value_or(0),
+        "; expected more tokens, or 0");
   if (tokens.places.use_count() > 1) tokens.places = std::make_shared<LshPlaces>(*tokens.places);
-  if (count % tile != 0 && !impl_->is_partial(tokens.pages[static_cast<std::size_t>(kept - 1)])) {
+  if (count % tile != 0 && !impl_->is_partial(tokens.pages[kept - 1])) {
     Buffer<std::byte> scratch(impl_->head_scratch_bytes());
     impl_->make_partial(impl_->own_page(tokens, kept - 1), count % tile, scratch.data());
   }
-  for (auto t = static_cast<std::size_t>(kept); t < tokens.pages.size(); ++t)
-    impl_->drop(tokens.pages[t]);
-  tokens.pages.resize(static_cast<std::size_t>(kept));
+  for (Index t = kept; t < std::ssize(tokens.pages); ++t) impl_->drop(tokens.pages[t]);
+  tokens.pages.resize(kept);
   if (tokens.places) tokens.places->truncate(count);
   tokens.count = count;
 }

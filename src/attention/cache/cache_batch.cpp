@@ -2,6 +2,7 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
@@ -49,7 +50,7 @@ CacheBatch::CacheBatch(const AnyView& q, const KvCache& cache,
   const KvCache::Impl& impl = impl_of(cache);
   jobs_.reserve(sequences.size());
   for (Index item = 0; item < std::ssize(sequences); ++item) {
-    const KvCache::Sequence number = sequences[static_cast<std::size_t>(item)];
+    const KvCache::Sequence number = element(sequences, item);
     const KvCache::Impl::Tokens& tokens = impl.tokens_of(number, where_of(how));
     ForwardOutput to = output;
     to.out = item_of(output.out, item);

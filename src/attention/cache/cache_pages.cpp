@@ -106,8 +106,8 @@ void PageLayout::read(const PageHead& from, Index slot, T* key, T* value) const 
 void PageLayout::arrange(const Kernels& kernels, const PageHead& rows, Index count,
                          Index key_columns, const PageHead& to) const {
   if (type == CacheType::int8) {
-    std::memset(to.keys, 0, static_cast<std::size_t>(key_bytes));
-    std::memset(to.values, 0, static_cast<std::size_t>(value_bytes));
+    std::memset(to.keys, 0, to_size(key_bytes));
+    std::memset(to.values, 0, to_size(value_bytes));
     const auto* keys = reinterpret_cast<const std::int8_t*>(rows.keys);
     const auto* values = reinterpret_cast<const std::int8_t*>(rows.values);
     for (Index slot = 0; slot < count; ++slot)
@@ -160,7 +160,7 @@ void KvCache::Impl::place(Tokens& tokens, const AnyView* k, Index count) {
 }
 
 PageHead KvCache::Impl::head(Index page, Index kv_head) const {
-  std::byte* base = pages[static_cast<std::size_t>(page)].memory + kv_head * layout.head_bytes;
+  std::byte* base = pages[page].memory + kv_head * layout.head_bytes;
   std::byte* values = base + layout.key_bytes;
   return {
       base, values,
@@ -182,24 +182,24 @@ KvCache::Impl::Tokens& KvCache::Impl::tokens_of(Sequence sequence, const char* w
 void KvCache::Impl::make_slab() {
   constexpr Index most_bytes = Index{8} << 20;
   const Index most = std::max<Index>(1, most_bytes / layout.page_bytes);
-  const Index count = std::clamp(static_cast<Index>(pages.size()), Index{1}, most);
+  const Index count = std::clamp(std::ssize(pages), Index{1}, most);
   constexpr Index behind = max_lanes * Index{sizeof(float)};  // the last scales in whole vectors
   slabs.emplace_back(checked_product({count, layout.page_bytes}) + behind);
-  const std::size_t total = pages.size() + static_cast<std::size_t>(count);
+  const Index total = std::ssize(pages) + count;
   pages.reserve(total);
   free_pages.reserve(total);  // so that giving a page back cannot fail
   for (Index i = count - 1; i >= 0; --i) {
     pages.push_back({.memory = slabs.back().data() + (count - 1 - i) * layout.page_bytes});
-    free_pages.push_back(static_cast<Index>(total) - count + i);
+    free_pages.push_back(total - count + i);
   }
 }
 
 Index KvCache::Impl::make_page() {
   if (free_pages.empty()) make_slab();
   const Index at = free_pages.back();
-  Page& page = pages[static_cast<std::size_t>(at)];
+  Page& page = pages[at];
   // Values of tokens that do not exist yet are multiplied by 0: they must be numbers.
-  std::memset(page.memory, 0, static_cast<std::size_t>(layout.page_bytes));
+  std::memset(page.memory, 0, to_size(layout.page_bytes));
   page.references = 1;
   page.finite = true;
   page.partial = true;
@@ -209,31 +209,27 @@ Index KvCache::Impl::make_page() {
 
 void KvCache::Impl::share(const Tokens& tokens) {
   for (const Index page : tokens.pages)
-    if (page != gone) ++pages[static_cast<std::size_t>(page)].references;
+    if (page != gone) ++pages[page].references;
 }
 
 void KvCache::Impl::drop(Index page) {
-  if (page != gone && --pages[static_cast<std::size_t>(page)].references == 0)
-    free_pages.push_back(page);
+  if (page != gone && --pages[page].references == 0) free_pages.push_back(page);
 }
 
 Index KvCache::Impl::own_page(Tokens& tokens, Index tile_index) {
-  const auto at = static_cast<std::size_t>(tile_index);
-  if (at == tokens.pages.size()) {
-    tokens.pages.reserve(at + 1);
+  if (tile_index == std::ssize(tokens.pages)) {
+    tokens.pages.reserve(tile_index + 1);
     tokens.pages.push_back(make_page());
-    return tokens.pages[at];
+    return tokens.pages[tile_index];
   }
-  const Index old = tokens.pages[at];
-  if (pages[static_cast<std::size_t>(old)].references == 1) return old;
+  const Index old = tokens.pages[tile_index];
+  if (pages[old].references == 1) return old;
   const Index copy = make_page();
-  std::memcpy(pages[static_cast<std::size_t>(copy)].memory,
-              pages[static_cast<std::size_t>(old)].memory,
-              static_cast<std::size_t>(layout.page_bytes));
-  pages[static_cast<std::size_t>(copy)].finite = pages[static_cast<std::size_t>(old)].finite;
-  pages[static_cast<std::size_t>(copy)].partial = pages[static_cast<std::size_t>(old)].partial;
+  std::memcpy(pages[copy].memory, pages[old].memory, to_size(layout.page_bytes));
+  pages[copy].finite = pages[old].finite;
+  pages[copy].partial = pages[old].partial;
   drop(old);
-  return tokens.pages[at] = copy;
+  return tokens.pages[tile_index] = copy;
 }
 
 void KvCache::Impl::write_token(Index page, Index kv_head, Index slot, const float* key,
@@ -257,17 +253,17 @@ void KvCache::Impl::write_token(Index page, Index kv_head, Index slot, const flo
     to.scales[tile + slot] = quantize(value, layout.value_dim, values);
     layout.write_row(to, slot, keys, values);
   }
-  if (!finite) pages[static_cast<std::size_t>(page)].finite = false;
+  if (!finite) pages[page].finite = false;
 }
 
 void KvCache::Impl::make_full(Index page, std::byte* scratch) {
   const PageHead rows{scratch, scratch + layout.key_bytes, nullptr};
   for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
     const PageHead to = head(page, kv_head);
-    std::memcpy(scratch, to.keys, static_cast<std::size_t>(head_scratch_bytes()));
+    std::memcpy(scratch, to.keys, to_size(head_scratch_bytes()));
     layout.arrange(kernels, rows, tile, layout.dim, to);
   }
-  pages[static_cast<std::size_t>(page)].partial = false;
+  pages[page].partial = false;
 }
 
 void KvCache::Impl::make_partial(Index page, Index count, std::byte* scratch) {
@@ -281,8 +277,8 @@ void KvCache::Impl::make_partial(Index page, Index count, std::byte* scratch) {
   };
   for (Index kv_head = 0; kv_head < options.kv_heads; ++kv_head) {
     const PageHead to = head(page, kv_head);
-    std::memcpy(scratch, to.keys, static_cast<std::size_t>(head_scratch_bytes()));
-    std::memset(to.keys, 0, static_cast<std::size_t>(head_scratch_bytes()));
+    std::memcpy(scratch, to.keys, to_size(head_scratch_bytes()));
+    std::memset(to.keys, 0, to_size(head_scratch_bytes()));
     switch (options.type) {
       case CacheType::f32:
         read_rows(to, static_cast<float*>(nullptr));
@@ -294,14 +290,14 @@ void KvCache::Impl::make_partial(Index page, Index count, std::byte* scratch) {
         read_rows(to, static_cast<std::int8_t*>(nullptr));
     }
   }
-  pages[static_cast<std::size_t>(page)].partial = true;
+  pages[page].partial = true;
 }
 
 void KvCache::Impl::release_pages(Tokens& tokens, Index oldest_query) {
   if (!options.window) return;
   const Index first_kept = (oldest_query + 1 - *options.window) / tile;
   for (Index t = divide_up(options.pinned, tile); t < first_kept; ++t) {
-    Index& page = tokens.pages[static_cast<std::size_t>(t)];
+    Index& page = tokens.pages[t];
     drop(page);
     page = gone;
   }

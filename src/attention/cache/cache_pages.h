@@ -7,6 +7,7 @@
 #include "attention/lsh/lsh_cache.h"
 #include "base/access.h"
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "kernels/context.h"
 #include "rapt/cache.h"
 
@@ -84,13 +85,13 @@ struct KvCache::Impl {
   static constexpr Index gone = -1;
   struct Tokens {
     Index count = 0;
-    std::vector<Index> pages;  // by tile of 64 tokens; `gone` where the window passed
+    IndexedVector<Index> pages;  // by tile of 64 tokens; `gone` where the window passed
     std::shared_ptr<LshPlaces> places =
         nullptr;  // of hashed caches; forks share it until one grows
   };
 
   PageHead head(Index page, Index kv_head) const;
-  bool is_partial(Index page) const { return pages[static_cast<std::size_t>(page)].partial; }
+  bool is_partial(Index page) const { return pages[page].partial; }
   const Tokens& tokens_of(Sequence sequence, const char* where) const;
   Tokens& tokens_of(Sequence sequence, const char* where);
 
@@ -121,8 +122,8 @@ struct KvCache::Impl {
   PageLayout layout;
   std::unique_ptr<const LshCacheHash> hash;  // null: not a hashed cache
   std::vector<Buffer<std::byte>> slabs;      // several pages each, large enough for huge ones
-  std::vector<Page> pages;
-  std::vector<Index> free_pages;
+  IndexedVector<Page> pages;
+  IndexedVector<Index> free_pages;
   std::map<Sequence, Tokens> sequences;
   Sequence next_sequence = 0;
 };

@@ -26,9 +26,9 @@ PageHead CachedKeys<T>::arranged(const PageHead& head, Index key_tile, std::byte
 /// Full pages where they are, or their keys with zeros up to a depth of bf16 products.
 template <>
 PackedTile<Bf16> CachedKeys<Bf16>::get(Index, Index kv_head, Index key_tile, Bf16* scratch) {
-  const Index page = tokens_.pages[static_cast<std::size_t>(key_tile)];
+  const Index page = tokens_.pages[key_tile];
   const PageHead head = cache_.head(page, kv_head);
-  const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
+  const bool finite = cache_.pages[page].finite;
   const Index wanted = tile * packed_depth<Bf16>(cache_.kernels, layout().dim);
   if (cache_.is_partial(page)) {
     const PageHead full = arranged(head, key_tile, reinterpret_cast<std::byte*>(scratch),
@@ -46,10 +46,10 @@ PackedTile<Bf16> CachedKeys<Bf16>::get(Index, Index kv_head, Index key_tile, Bf1
 
 template <>
 PackedTile<float> CachedKeys<float>::get(Index, Index kv_head, Index key_tile, float* scratch) {
-  const Index page = tokens_.pages[static_cast<std::size_t>(key_tile)];
+  const Index page = tokens_.pages[key_tile];
   const PageKernels& pages = cache_.kernels.pages;
   PageHead head = cache_.head(page, kv_head);
-  const bool finite = cache_.pages[static_cast<std::size_t>(page)].finite;
+  const bool finite = cache_.pages[page].finite;
   Buffer<std::byte> between;  // a partial page that is arranged first and then unpacked
   if (cache_.is_partial(page)) {
     auto* to = reinterpret_cast<std::byte*>(scratch);
@@ -85,11 +85,10 @@ void check_visits(const char* where, const KvCache::Impl& cache,
   for (Index t = 0; t < plan.query_tiles(); ++t) {
     for (const Visit& visit : plan.visits(t)) {
       for (Index j = visit.first; j < visit.first + visit.count; ++j) {
-        check(tokens.pages[static_cast<std::size_t>(j)] != KvCache::Impl::gone, where,
-              ": the pattern asks for keys among ", j * tile, " to ", j * tile + tile - 1,
-              ", which the cache's window of ", *cache.options.window,
-              " has released; expected a pattern of at most window(", *cache.options.window - 1,
-              ", 0), or a cache with a larger window");
+        check(tokens.pages[j] != KvCache::Impl::gone, where, ": the pattern asks for keys among ",
+              j * tile, " to ", j * tile + tile - 1, ", which the cache's window of ",
+              *cache.options.window, " has released; expected a pattern of at most window(",
+              *cache.options.window - 1, ", 0), or a cache with a larger window");
       }
     }
   }

@@ -5,12 +5,12 @@
 #include <deque>
 #include <limits>
 #include <memory_resource>
-#include <vector>
 
 #include "attention/cache/cached_keys.h"
 #include "attention/decode/decode_worker.h"
 #include "attention/forward/row_result.h"
 #include "attention/route_trace.h"
+#include "base/indexed_vector.h"
 #include "base/numerics.h"
 
 namespace rapt::detail {
@@ -58,13 +58,12 @@ class DecodeRun {
                     [&](const Task& task) { run(worker, task); });
       return;
     }
-    std::vector<Task> tasks;
+    IndexedVector<Task> tasks;
     for_each_part(part_count_ / (tasks_each * worker_count(context)),
                   [&](const Task& task) { tasks.push_back(task); });
     Workers<DecodeWorker> all(context);
-    for_each_task_at_home(context, std::ssize(tasks), [&](Index index, Index worker) {
-      run(all.get(worker), tasks[static_cast<std::size_t>(index)]);
-    });
+    for_each_task_at_home(context, std::ssize(tasks),
+                          [&](Index index, Index worker) { run(all.get(worker), tasks[index]); });
   }
 
   void write() {
@@ -138,7 +137,7 @@ class DecodeRun {
   static bool saw_key(const DecodePart& part, Index r) { return (part.saw_key >> r & 1) != 0; }
 
   RowSum join(const Call& call, Index first, Index splits, Index r, double* wide) {
-    const std::span<const DecodePart> parts(parts_ + first, static_cast<std::size_t>(splits));
+    const std::span<const DecodePart> parts(parts_ + first, parts_ + first + splits);
     RowSum row{-std::numeric_limits<double>::infinity(), 0, false};
     for (const DecodePart& part : parts) {
       row.max = std::max(row.max, static_cast<double>(part.running_max[r]));
@@ -146,7 +145,7 @@ class DecodeRun {
     }
     std::fill_n(wide, call.value_dim, 0.0);
     for (Index i = 0; i < splits; ++i) {
-      const DecodePart& part = parts[static_cast<std::size_t>(i)];
+      const DecodePart& part = element(parts, i);
       if (part.running_max[r] == minus_infinity && part.sum[r] == 0) continue;
       const double factor = std::exp2(static_cast<double>(part.running_max[r]) - row.max);
       row.sum += part.sum[r] * factor;
@@ -156,7 +155,7 @@ class DecodeRun {
     return row;
   }
 
-  const DecodeItem& item(Index i) const { return items_[static_cast<std::size_t>(i)]; }
+  const DecodeItem& item(Index i) const { return element(items_, i); }
   Index first_part(Index i, Index kv_head) const {
     return places_[i].first + kv_head * places_[i].splits;
   }
@@ -184,11 +183,11 @@ class DecodeBatch {
         items_(&memory_) {
     Index count = 0;
     for (const Job& job : jobs) count += job.request.q.batch();
-    items_.reserve(static_cast<std::size_t>(count));
+    items_.reserve(to_size(count));
     if (jobs.front().request.cached) {
       cached_.reserve(jobs.size());
     } else {
-      operands_.reserve(static_cast<std::size_t>(count));
+      operands_.reserve(to_size(count));
     }
     for (const Job& job : jobs) add(job);
   }

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "attention/forward/row_result.h"
+#include "base/indexed_vector.h"
 #include "base/numerics.h"
 
 namespace rapt::detail {
@@ -113,7 +114,7 @@ void DecodeWorker::load_mask(const Call& call, std::int32_t mask_id) {
   } else {
     const auto words = call.plan->mask(mask_id);
     for (Index r = 0, query = 0; r < max_query_rows; ++r) {
-      words_[r] = words[static_cast<std::size_t>(query)];
+      words_[r] = element(words, query);
       query = query + 1 < call.queries ? query + 1 : 0;
     }
     std::uint64_t any = 0;

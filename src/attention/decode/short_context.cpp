@@ -6,6 +6,7 @@
 #include "attention/decode/decode.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/route_trace.h"
+#include "base/indexed_vector.h"
 #include "kernels/context.h"
 
 namespace rapt::detail {
@@ -62,7 +63,7 @@ bool in_partial_page(const CachedSequence& cached, Range range, Index tokens) {
   const Index first = range.begin / tile;
   if (first != (range.end - 1) / tile) return false;
   if (cached.tokens == nullptr) return first == tokens / tile;
-  const Index page = cached.tokens->pages[static_cast<std::size_t>(first)];
+  const Index page = cached.tokens->pages[first];
   return page != KvCache::Impl::gone && cached.cache->is_partial(page);
 }
 
@@ -100,7 +101,7 @@ void set_operands(ShortContextHeads& heads, const Request& request, Index item,
 /// Of a partial page.
 void set_page(ShortContextHeads& heads, const CachedSequence& cached, const Range& range) {
   const KvCache::Impl& cache = *cached.cache;
-  const Index page = cached.tokens->pages[static_cast<std::size_t>(range.begin / tile)];
+  const Index page = cached.tokens->pages[range.begin / tile];
   const PageHead head = cache.head(page, 0);
   const Index slot = range.begin % tile, count = range.end - range.begin;
   heads.keys = cache.layout.key_rows(head, slot, count);
@@ -137,8 +138,7 @@ void run(std::span<Item> items, const Context& context) {
   } else {
     const Index heads = items.front().heads.heads;
     for_each_task(context, std::ssize(items) * heads, [&](Index task, Index) {
-      attend_short_context(
-          head_of(items[static_cast<std::size_t>(task / heads)].heads, task % heads));
+      attend_short_context(head_of(element(items, task / heads).heads, task % heads));
     });
   }
   for (const Item& item : items)

@@ -7,6 +7,7 @@
 #include "attention/cache/cached_keys.h"
 #include "attention/decode/decode.h"
 #include "attention/forward/nonfinite_products.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
@@ -45,12 +46,12 @@ bool multiplies_int8(CacheType type, const Kernels& kernels) {
 }
 
 const Page& PageKeys::page(Index key_tile) const {
-  const Index index = tokens_.pages[static_cast<std::size_t>(key_tile)];
-  return cache_.pages[static_cast<std::size_t>(index)];
+  const Index index = tokens_.pages[key_tile];
+  return cache_.pages[index];
 }
 
 PageHead PageKeys::head(Index kv_head, Index key_tile) const {
-  return cache_.head(tokens_.pages[static_cast<std::size_t>(key_tile)], kv_head);
+  return cache_.head(tokens_.pages[key_tile], kv_head);
 }
 
 void PageKeys::scores(const KeyTilePlace& place, const QueryRows& rows, const float* queries,
@@ -156,13 +157,12 @@ void RowKeys::accumulate_values(const KeyTilePlace& place, const QueryRows& rows
                                                 call_.value_dim, out + row * width, width);
   };
   if (rows.mask.whole()) return add(0, rows.count, 0, tile);
-  const std::span<const std::uint64_t> words(rows.mask.words(),
-                                             static_cast<std::size_t>(rows.count));
+  const std::span<const std::uint64_t> words(rows.mask.words(), to_size(rows.count));
   std::uint64_t all = ~std::uint64_t{0};
   for (const std::uint64_t word : words) all &= word;
   for_each_run(all, [&](Index first, Index count) { add(0, rows.count, first, count); });
   for (Index r = 0; r < rows.count; ++r)
-    for_each_run(words[static_cast<std::size_t>(r)] & ~all,
+    for_each_run(element(words, r) & ~all,
                  [&](Index first, Index count) { add(r, 1, first, count); });
 }
 

@@ -13,6 +13,7 @@
 #include "attention/score/table_band.h"
 #include "attention/score/tile_logits.h"
 #include "attention/stats.h"
+#include "base/indexed_vector.h"
 #include "base/numerics.h"
 
 namespace rapt::detail {
@@ -239,7 +240,7 @@ class ForwardWorker {
     const Index first = group * group_;
     const Index count = std::min(group_, call_.query_tiles() - first);
     VisitCursor storage[max_forward_group], behind[max_forward_group];
-    const std::span<VisitCursor> cursors(storage, static_cast<std::size_t>(count));
+    const std::span<VisitCursor> cursors(storage, storage + count);
     for (Index i = 0; i < count; ++i) {
       storage[i] = behind[i] = VisitCursor(call_.plan->visits(first + i));
       query(i).begin(item, head, first + i);
@@ -258,8 +259,7 @@ class ForwardWorker {
           prefetch_rows(call_.query_rows(call_.q, item, head, soon++), call_.dim);
         if (output.rounds != nullptr && due < first + count) output.rounds->prefetch(due++);
       }
-      for (Index i = 0; i < count; ++i)
-        visit(i, behind[i], {some, static_cast<std::size_t>(taken)});
+      for (Index i = 0; i < count; ++i) visit(i, behind[i], {some, some + taken});
     }
     if (output.rounds != nullptr) output.rounds->enter(group);
     for (Index i = 0; i < count; ++i) query(i).finish(output);
@@ -275,7 +275,7 @@ class ForwardWorker {
     PackedTile<T> packed;
   };
 
-  QueryTile<T>& query(Index i) { return *queries_[static_cast<std::size_t>(i)]; }
+  QueryTile<T>& query(Index i) { return *queries_[i]; }
 
   void visit(Index i, VisitCursor& cursor, std::span<const KeyTile> keys) {
     for (const KeyTile& key_tile : keys) {
@@ -289,24 +289,21 @@ class ForwardWorker {
   Index group_;
   Index packed_size_;  // of a tile of keys and values
   Buffer<T> packed_;
-  std::vector<std::unique_ptr<QueryTile<T>>> queries_;
+  IndexedVector<std::unique_ptr<QueryTile<T>>> queries_;
   Buffer<float> scores_;
 };
 
 /// Groups of query tiles by falling number of visits, so that the last task to end is a short one;
 /// as they are where results are added in that order.
-std::vector<Index> order_of_groups(const Plan& plan, Index group, bool ascending) {
-  std::vector<Index> cost(static_cast<std::size_t>(divide_up(plan.query_tiles(), group)));
-  std::vector<Index> order(cost.size());
+IndexedVector<Index> order_of_groups(const Plan& plan, Index group, bool ascending) {
+  IndexedVector<Index> cost(divide_up(plan.query_tiles(), group));
+  IndexedVector<Index> order(cost.size());
   std::iota(order.begin(), order.end(), Index{0});
   if (ascending) return order;
   for (Index t = 0; t < plan.query_tiles(); ++t) {
-    for (const Visit& visit : plan.visits(t))
-      cost[static_cast<std::size_t>(t / group)] += visit.count;
+    for (const Visit& visit : plan.visits(t)) cost[t / group] += visit.count;
   }
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
-    return cost[static_cast<std::size_t>(a)] > cost[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return cost[a] > cost[b]; });
   return order;
 }
 
@@ -316,18 +313,17 @@ template <class T>
 void run_forward(const Call& call, KeySource<T>& keys, const ForwardOutput& output) {
   if (call.rows() == 0) return;
   Workers<ForwardWorker<T>> workers(call.context);
-  const std::vector<Index> order =
+  const IndexedVector<Index> order =
       order_of_groups(*call.plan, forward_group(call), output.rounds != nullptr);
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
-  const Index groups = static_cast<Index>(order.size());
+  const Index groups = std::ssize(order);
   for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
     const Index batch_head = task / groups;
     const ProductSession<T> session(call.kernels);
     try {
       workers.get(worker, call, keys)
-          .run(batch_head / call.heads, batch_head % call.heads,
-               order[static_cast<std::size_t>(task % groups)], output);
+          .run(batch_head / call.heads, batch_head % call.heads, order[task % groups], output);
     } catch (...) {
       if (output.rounds != nullptr) output.rounds->abort(std::current_exception());
       throw;

@@ -91,8 +91,7 @@ void accumulate_transposed(const TileKernels<float>& tiles, const float* scores,
     return tiles.accumulate_transposed(scores, rows.numbers, rows.width,
                                        row_count == tile ? nullptr : clips, out);
   }
-  clip_columns(std::span<const std::uint64_t, tile>(mask.words(), static_cast<std::size_t>(tile)),
-               row_count, clips);
+  clip_columns(std::span<const std::uint64_t, tile>(mask.words(), tile), row_count, clips);
   if (rows.finite) return tiles.accumulate_transposed(scores, rows.numbers, rows.width, clips, out);
   tiles.accumulate_transposed(scores, without_special(rows).data(), rows.width, clips, out);
   for_each_special(tiles, rows, [&](Index r, Index column, float x) {

@@ -35,15 +35,15 @@ PackedKeys<T>::PackedKeys(const Call& call, Index tasks)
       width_(packed_width<T>(call.kernels, call.value_dim)),
       key_size_(tile * depth_),
       value_size_(tile * width_),
-      states_(static_cast<std::size_t>(checked_product({call.batch, call.kv_heads, tiles_}))),
-      heads_(static_cast<std::size_t>(call.batch * call.kv_heads)) {
+      states_(checked_product({call.batch, call.kv_heads, tiles_})),
+      heads_(call.batch * call.kv_heads) {
   for (std::atomic<State>& state : states_) state.store(State::raw, std::memory_order_relaxed);
   for (Head& head : heads_) head.tasks.store(tasks, std::memory_order_relaxed);
 }
 
 template <class T>
 typename PackedKeys<T>::HeadTiles& PackedKeys<T>::tiles_of(Index batch_head) {
-  Head& head = heads_[static_cast<std::size_t>(batch_head)];
+  Head& head = heads_[batch_head];
   if (HeadTiles* tiles = head.tiles.load(std::memory_order_acquire)) return *tiles;
   const std::lock_guard lock(mutex_);
   if (HeadTiles* tiles = head.tiles.load(std::memory_order_relaxed)) return *tiles;
@@ -63,7 +63,7 @@ typename PackedKeys<T>::HeadTiles& PackedKeys<T>::tiles_of(Index batch_head) {
 
 template <class T>
 void PackedKeys<T>::release(Index item, Index kv_head) {
-  Head& head = heads_[static_cast<std::size_t>(item * kv_heads_ + kv_head)];
+  Head& head = heads_[item * kv_heads_ + kv_head];
   if (head.tasks.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   const std::lock_guard lock(mutex_);
   if (HeadTiles* tiles = head.tiles.exchange(nullptr)) free_tiles_.push_back(tiles);
@@ -73,7 +73,7 @@ template <class T>
 PackedTile<T> PackedKeys<T>::get(Index item, Index kv_head, Index key_tile, T*) {
   const Index batch_head = item * kv_heads_ + kv_head;
   HeadTiles& tiles = tiles_of(batch_head);
-  std::atomic<State>& state = states_[static_cast<std::size_t>(batch_head * tiles_ + key_tile)];
+  std::atomic<State>& state = states_[batch_head * tiles_ + key_tile];
   State seen = state.load(std::memory_order_acquire);
   if (seen == State::raw && state.compare_exchange_strong(seen, State::busy)) {
     seen = pack(item, kv_head, key_tile, tiles);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/call.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -69,8 +70,8 @@ class PackedKeys : public KeySource<T> {
   Index kv_heads_, tiles_;
   Index depth_, width_;          // of a packed key and value
   Index key_size_, value_size_;  // numbers in a tile
-  std::vector<std::atomic<State>> states_;
-  std::vector<Head> heads_;
+  IndexedVector<std::atomic<State>> states_;
+  IndexedVector<Head> heads_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<HeadTiles>> all_tiles_;
   std::vector<HeadTiles*> free_tiles_;

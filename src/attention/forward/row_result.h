@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/forward/forward.h"
+#include "base/indexed_vector.h"
 #include "base/numerics.h"
 
 namespace rapt::detail {
@@ -73,8 +74,8 @@ Denominator write_row_result(const Call& call, const RowPlace& place, const RowS
             call.value_dim, [&](float* out) { result(1, out); });
   if (output.rows == nullptr) return all;
   const Index at = output.first_row + call.row(place.item, place.head, place.query);
-  output.rows->max[static_cast<std::size_t>(at)] = static_cast<float>(all.max);
-  output.rows->sum[static_cast<std::size_t>(at)] = all.sum;
+  element(output.rows->max, at) = static_cast<float>(all.max);
+  element(output.rows->sum, at) = all.sum;
   output.lse->data()[at] = static_cast<float>((all.max + std::log2(all.sum)) * ln_2);
   return all;
 }

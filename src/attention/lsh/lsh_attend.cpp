@@ -14,6 +14,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "attention/route_trace.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/views.h"
 
 namespace rapt::detail {
@@ -68,8 +69,8 @@ class ForwardHeads {
         output_.first_row + (lsh_.item() * lsh_.heads() + lsh_.head()) * lsh_.tokens() + token;
     output_.lse->data()[at] = static_cast<float>(lse);
     const RowStatistics statistics = row_statistics(lse, lsh_.shared_keys());
-    output_.rows->max[static_cast<std::size_t>(at)] = statistics.max;
-    output_.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
+    element(output_.rows->max, at) = statistics.max;
+    element(output_.rows->sum, at) = statistics.sum;
   }
 
   LshCall lsh_;
@@ -212,9 +213,10 @@ void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& requ
   const Shape shape{lsh.batch(), lsh.heads(), lsh.tokens(), lsh.value_dim()};
   check_operand(request.where, "dout", dout, shape);
   check_operand(request.where, "out", out, shape);
-  const auto count = static_cast<std::size_t>(lsh.batch() * lsh.heads() * lsh.tokens());
-  check(rows.max.size() == count && rows.sum.size() == count, request.where, ": rows have ",
-        rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count, " of each");
+  const Index count = lsh.batch() * lsh.heads() * lsh.tokens();
+  check(std::ssize(rows.max) == count && std::ssize(rows.sum) == count, request.where,
+        ": rows have ", rows.max.size(), " max and ", rows.sum.size(), " sum, expected ", count,
+        " of each");
   const AnyView exact_out = unrounded(request.where, {out, rows});
   for_each_head<BackwardHeads>(lsh, dout, request.k, exact_out, rows, to);
 }

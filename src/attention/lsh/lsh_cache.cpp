@@ -72,8 +72,7 @@ void LshCacheHash::hash(const AnyView& k, Index head, Index first, Index count, 
 
 std::vector<std::uint16_t> LshCacheHash::buckets_of(const AnyView& k) const {
   const Index tokens = k.tokens();
-  std::vector<std::uint16_t> buckets(
-      static_cast<std::size_t>(checked_product({tokens, head_rounds()})));
+  std::vector<std::uint16_t> buckets(to_size(checked_product({tokens, head_rounds()})));
   Buffer<float> scratch(tile * dim_ + tile * tile + round_up(columns_, tile) * tile);
   std::fill(scratch.begin(), scratch.end(),
             0.0f);  // columns of tokens that do not exist are looked at
@@ -85,9 +84,8 @@ std::vector<std::uint16_t> LshCacheHash::buckets_of(const AnyView& k) const {
 }
 
 std::vector<std::uint16_t> LshCacheHash::padding(Index tokens) const {
-  return std::vector<std::uint16_t>(
-      static_cast<std::size_t>(checked_product({tokens, head_rounds()})),
-      static_cast<std::uint16_t>(bucket_count_));
+  return std::vector<std::uint16_t>(to_size(checked_product({tokens, head_rounds()})),
+                                    static_cast<std::uint16_t>(bucket_count_));
 }
 
 void LshCacheHash::normalize(float* key) const {

@@ -6,6 +6,7 @@
 #include "attention/lsh/lsh_hash.h"
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -18,9 +19,9 @@ Pattern ring_of_chunks(const Lsh& lsh, Index sorted_count) {
   const Index steps = std::min(chunks, lsh.before + lsh.after + 1);  // once round the ring is all
   check(chunks <= most / steps, "lsh: ", chunks, " chunks that see ", steps,
         " each, expected at most ", most, " meetings; larger chunks have fewer");
-  std::vector<std::vector<Index>> table(static_cast<std::size_t>(chunks));
+  IndexedVector<std::vector<Index>> table(chunks);
   for (Index c = 0; c < chunks; ++c) {
-    std::vector<Index>& seen = table[static_cast<std::size_t>(c)];
+    std::vector<Index>& seen = table[c];
     for (Index step = 0; step < steps; ++step)
       seen.push_back(((c - lsh.before + step) % chunks + chunks) % chunks);
     std::sort(seen.begin(), seen.end());

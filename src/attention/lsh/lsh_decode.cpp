@@ -12,6 +12,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "attention/route_trace.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
@@ -52,7 +53,6 @@ class HashedQuery {
   }
 
  private:
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   const LshPlaces& places() const { return *tokens_->places; }
 
   bool visible(Index key) const {
@@ -68,7 +68,7 @@ class HashedQuery {
   /// Positions of the visible keys, each as often as it counts; itself apart, by round.
   void find_keys(Index head) {
     positions_.clear();
-    selves_.assign(at(lsh_.rounds), 0);
+    selves_.assign(lsh_.rounds, 0);
     if (tokens_->count <= lsh_.chunk) {  // nothing is hashed yet
       selves_.assign(1, 1);
       for (Index key = 0; key < tokens_->count; ++key)
@@ -98,13 +98,13 @@ class HashedQuery {
       places().read(first_round + chunk / per_round, first, first + lsh_.chunk, near_);
     }
     for (const std::int32_t key : near_) {
-      selves_[at(round)] += key == position_;
+      selves_[round] += key == position_;
       if (visible(key)) positions_.push_back(key);
     }
   }
 
   PageHead page_head(Index key, Index head) const {
-    return cache_.head(tokens_->pages[at(key / tile)], head);
+    return cache_.head(tokens_->pages[key / tile], head);
   }
 
   /// The token itself and no other, at Reformer's logit.
@@ -130,12 +130,11 @@ class HashedQuery {
     rows_.resize(positions_.size());
     logits_.resize(positions_.size());
     for (Index i = 0; i < count; ++i)
-      rows_[at(i)] =
-          cache_.layout.key_row(page_head(positions_[at(i)], head), positions_[at(i)] % tile);
+      rows_[i] = cache_.layout.key_row(page_head(positions_[i], head), positions_[i] % tile);
     scattered_.scores(vector, rows_.data(), count, cache_.layout.dim, logits_.data());
     if (cache_.layout.scale_bytes > 0)
       for (Index i = 0; i < count; ++i)
-        logits_[at(i)] *= page_head(positions_[at(i)], head).scales[positions_[at(i)] % tile];
+        logits_[i] *= page_head(positions_[i], head).scales[positions_[i] % tile];
     if (softcap_ == 0) return;
     cache_.kernels.vectors.tanh(logits_.data(), count, logits_.data());
     for (float& z : logits_) z *= softcap_;
@@ -161,9 +160,9 @@ class HashedQuery {
   void sum_values(Index head, double inverse, float* out) {
     const Index count = std::ssize(positions_), numbers = cache_.layout.value_dim;
     for (Index i = 0; i < count; ++i) {
-      const PageHead page = page_head(positions_[at(i)], head);
-      rows_[at(i)] = cache_.layout.value_row(page, positions_[at(i)] % tile);
-      if (page.scales != nullptr) logits_[at(i)] *= page.scales[tile + positions_[at(i)] % tile];
+      const PageHead page = page_head(positions_[i], head);
+      rows_[i] = cache_.layout.value_row(page, positions_[i] % tile);
+      if (page.scales != nullptr) logits_[i] *= page.scales[tile + positions_[i] % tile];
     }
     double wide[max_dim] = {};
     float narrow[max_dim] = {};
@@ -184,10 +183,10 @@ class HashedQuery {
   const Ranges* seen_ = nullptr;
   Range first_;  // of them: mostly all there is
   bool padded_ = false;
-  std::vector<std::int32_t> positions_, near_;
-  std::vector<double> selves_;  // meetings with itself, by round
-  std::vector<const void*> rows_;
-  std::vector<float> logits_;
+  IndexedVector<std::int32_t> positions_, near_;
+  IndexedVector<double> selves_;  // meetings with itself, by round
+  IndexedVector<const void*> rows_;
+  IndexedVector<float> logits_;
 };
 
 /// Requests over one hashed cache that look up each query by itself.
@@ -207,7 +206,7 @@ class HashedBatch {
     Workers<HashedQuery> workers(first_.context);
     for_each_task(first_.context, std::ssize(jobs_) * heads * blocks,
                   [&](Index task, Index worker) {
-                    const Job& job = jobs_[static_cast<std::size_t>(task / heads / blocks)];
+                    const Job& job = element(jobs_, task / heads / blocks);
                     const Index first = task / heads % blocks * lsh_query_block;
                     run_block(workers.get(worker, cache_, call_), job, task % heads, first);
                   });
@@ -237,8 +236,8 @@ class HashedBatch {
       const Index at = job.output.first_row + head * r.queries() + i;
       const RowStatistics statistics = row_statistics(lse, true);
       job.output.lse->data()[at] = static_cast<float>(lse);
-      job.output.rows->max[static_cast<std::size_t>(at)] = statistics.max;
-      job.output.rows->sum[static_cast<std::size_t>(at)] = statistics.sum;
+      element(job.output.rows->max, at) = statistics.max;
+      element(job.output.rows->sum, at) = statistics.sum;
     }
   }
 
@@ -265,10 +264,9 @@ void run_lsh_prompt(const Job& job) {
   Tensor values = Tensor::uninitialized({1, r.q.heads(), tokens.count, numbers});
   for (Index head = 0; head < r.q.heads(); ++head)
     for (Index i = 0; i < tokens.count; ++i) {
-      const PageHead page = cache.head(tokens.pages[static_cast<std::size_t>(i / tile)], head);
+      const PageHead page = cache.head(tokens.pages[i / tile], head);
       std::memcpy(values.data() + (head * tokens.count + i) * numbers,
-                  cache.layout.value_row(page, i % tile),
-                  static_cast<std::size_t>(numbers) * sizeof(float));
+                  cache.layout.value_row(page, i % tile), to_size(numbers) * sizeof(float));
     }
   Attention how = r.how;
   how.order = order_of({r.q, r.q, cache.hash->lsh(), how.rotations, {}, r.context}, *tokens.places);

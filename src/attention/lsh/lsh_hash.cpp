@@ -47,7 +47,7 @@ SharedNumbers drawn_rotations(std::uint64_t seed, Index count) {
   const std::lock_guard lock(mutex);
   if (last == nullptr || last_seed != seed || last->size() != count) {
     Buffer<float> numbers(count);
-    TorchRandom(seed).normal({numbers.data(), static_cast<std::size_t>(count)});
+    TorchRandom(seed).normal({numbers.begin(), numbers.end()});
     last = std::make_shared<const Buffer<float>>(std::move(numbers));
     last_seed = seed;
   }

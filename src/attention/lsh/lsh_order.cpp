@@ -6,6 +6,7 @@
 #include "attention/call.h"
 #include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -104,8 +105,7 @@ class LshSorter {
     find_buckets(kernels_, factors_, rotated_.data() + round * half_ * tile, count, to);
     if (input_.padding.empty()) return;
     for (Index i = 0; i < count; ++i) {
-      if (input_.padding[static_cast<std::size_t>(first + i)])
-        to[i] = static_cast<std::int32_t>(bucket_count_ - 1);
+      if (input_.padding[first + i]) to[i] = static_cast<std::int32_t>(bucket_count_ - 1);
     }
   }
 
@@ -113,11 +113,10 @@ class LshSorter {
   void sort(Index round, std::int32_t* order, Index sorted_count) {
     const Index tokens = input_.q.tokens();
     const std::int32_t* buckets = buckets_.data() + round * tokens;
-    begins_.assign(static_cast<std::size_t>(bucket_count_ + 1), 0);
-    for (Index i = 0; i < tokens; ++i) ++begins_[static_cast<std::size_t>(buckets[i] + 1)];
+    begins_.assign(bucket_count_ + 1, 0);
+    for (Index i = 0; i < tokens; ++i) ++begins_[buckets[i] + 1];
     std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
-    for (Index i = 0; i < tokens; ++i)
-      order[begins_[static_cast<std::size_t>(buckets[i])]++] = static_cast<std::int32_t>(i);
+    for (Index i = 0; i < tokens; ++i) order[begins_[buckets[i]]++] = static_cast<std::int32_t>(i);
     std::fill(order + tokens, order + sorted_count, LshOrder::none);
   }
 
@@ -128,7 +127,7 @@ class LshSorter {
   Index half_, bucket_count_;
   Buffer<float> rows_, strips_, panels_, rotated_;
   Buffer<std::int32_t> buckets_;
-  std::vector<Index> begins_;
+  IndexedVector<Index> begins_;
 };
 
 std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
@@ -154,12 +153,12 @@ std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input) {
 std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places) {
   if (input.q.tokens() <= input.lsh.chunk) return LshSorter::unsorted(input);
   const std::shared_ptr<LshOrder> order = LshSorter::allocate(input);
-  std::vector<std::int32_t> round;
+  IndexedVector<std::int32_t> round;
   for (Index batch_head = 0; batch_head < order->batch_heads(); ++batch_head)
     for (Index r = 0; r < order->rounds(); ++r) {
       round.clear();
       places.read(batch_head * order->rounds() + r, 0, order->tokens(), round);
-      round.resize(static_cast<std::size_t>(order->sorted_per_round()), LshOrder::none);
+      round.resize(order->sorted_per_round(), LshOrder::none);
       std::copy(round.begin(), round.end(),
                 LshSorter::queries(*order, batch_head) + r * order->sorted_per_round());
     }

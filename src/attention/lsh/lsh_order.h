@@ -1,9 +1,8 @@
 #pragma once
 
-#include <vector>
-
 #include "attention/lsh/lsh_places.h"
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "kernels/context.h"
 #include "rapt/attention.h"
 #include "rapt/lsh.h"
@@ -57,7 +56,7 @@ struct LshInput {
   const AnyView& k;
   const Lsh& lsh;
   const std::optional<View>& rotations;
-  const std::vector<bool>& padding;  // by position
+  const IndexedVector<bool>& padding;  // by position
   const Context& context;
 };
 

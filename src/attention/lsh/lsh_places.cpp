@@ -10,8 +10,8 @@ namespace rapt::detail {
 LshPlaces::LshPlaces(Index head_rounds, Index buckets)
     : head_rounds_(head_rounds),
       bucket_count_(buckets),
-      lists_(static_cast<std::size_t>(checked_product({head_rounds, buckets}))),
-      sums_(static_cast<std::size_t>(checked_product({head_rounds, buckets + 1}))) {}
+      lists_(checked_product({head_rounds, buckets})),
+      sums_(checked_product({head_rounds, buckets + 1})) {}
 
 void LshPlaces::count(Index head_round, Index bucket, std::int32_t change) {
   for (Index i = bucket + 1; i <= bucket_count_; i += i & -i) sums(head_round)[i] += change;
@@ -31,7 +31,7 @@ void LshPlaces::add(const std::uint16_t* buckets) {
       list(done, buckets[done]).push_back(static_cast<std::int32_t>(tokens_));
   } catch (...) {
     while (done > 0) --done, list(done, buckets[done]).pop_back();
-    buckets_.resize(buckets_.size() - static_cast<std::size_t>(head_rounds_));
+    buckets_.resize(std::ssize(buckets_) - head_rounds_);
     throw;
   }
   for (Index head_round = 0; head_round < head_rounds_; ++head_round)
@@ -45,7 +45,7 @@ void LshPlaces::drop_last() {
     list(head_round, bucket(head_round, tokens_)).pop_back();
     count(head_round, bucket(head_round, tokens_), -1);
   }
-  buckets_.resize(static_cast<std::size_t>(tokens_ * head_rounds_));
+  buckets_.resize(tokens_ * head_rounds_);
 }
 
 void LshPlaces::truncate(Index tokens) {

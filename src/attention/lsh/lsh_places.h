@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {
@@ -21,7 +22,7 @@ class LshPlaces {
   void truncate(Index tokens);
 
   std::uint16_t bucket(Index head_round, Index position) const {
-    return buckets_[static_cast<std::size_t>(position * head_rounds_ + head_round)];
+    return buckets_[position * head_rounds_ + head_round];
   }
   Index tokens_in(Index head_round, Index bucket) const {
     return std::ssize(list(head_round, bucket));
@@ -45,17 +46,17 @@ class LshPlaces {
   };
   Found find(Index head_round, Index sorted_index) const;
   const std::vector<std::int32_t>& list(Index head_round, Index bucket) const {
-    return lists_[static_cast<std::size_t>(head_round * bucket_count_ + bucket)];
+    return lists_[head_round * bucket_count_ + bucket];
   }
   std::vector<std::int32_t>& list(Index head_round, Index bucket) {
-    return lists_[static_cast<std::size_t>(head_round * bucket_count_ + bucket)];
+    return lists_[head_round * bucket_count_ + bucket];
   }
   void drop_last();
 
   Index head_rounds_, bucket_count_, tokens_ = 0;
-  std::vector<std::vector<std::int32_t>> lists_;  // [head_rounds][buckets] positions, ascending
-  std::vector<std::int32_t> sums_;                // [head_rounds][buckets + 1]
-  std::vector<std::uint16_t> buckets_;            // [tokens][head_rounds]
+  IndexedVector<std::vector<std::int32_t>> lists_;  // [head_rounds][buckets] positions, ascending
+  IndexedVector<std::int32_t> sums_;                // [head_rounds][buckets + 1]
+  IndexedVector<std::uint16_t> buckets_;            // [tokens][head_rounds]
 };
 
 }  // namespace rapt::detail

@@ -10,6 +10,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt {
 using namespace detail;
@@ -44,9 +45,9 @@ class RecallHead {
         tokens_(task.q.tokens()),
         dim_(task.q.dim()),
         keys_(checked_product({tokens_, dim_})),
-        rows_(static_cast<std::size_t>(tokens_)),
-        met_(static_cast<std::size_t>(tokens_), -1),
-        logits_(static_cast<std::size_t>(tokens_)) {
+        rows_(tokens_),
+        met_(tokens_, -1),
+        logits_(tokens_) {
     load_keys();
     find_sorted();
   }
@@ -59,7 +60,6 @@ class RecallHead {
   }
 
  private:
-  static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   bool shared() const { return t_.lsh.keys == Lsh::Keys::shared; }
 
   void load_keys() {
@@ -68,17 +68,17 @@ class RecallHead {
       t_.kernels.vectors.load(t_.k.row(item_, head_, j), t_.k.type(), dim_, row);
       const auto factor = static_cast<float>(shared() ? inverse_rms(row, dim_) : 1);
       for (Index c = 0; c < dim_; ++c) row[c] *= factor;
-      rows_[at(j)] = row;
+      rows_[j] = row;
     }
   }
 
   /// Where each token is sorted as a query, round after round.
   void find_sorted() {
-    sorted_count_.resize(at(t_.order.rounds() * tokens_));
+    sorted_count_.resize(t_.order.rounds() * tokens_);
     const std::int32_t* positions = t_.order.queries(batch_head_);
     for (Index s = 0; s < t_.order.sorted_count(); ++s)
       if (positions[s] >= 0)
-        sorted_count_[at(s / t_.order.sorted_per_round() * tokens_ + positions[s])] = s;
+        sorted_count_[s / t_.order.sorted_per_round() * tokens_ + positions[s]] = s;
   }
 
   /// Marks the keys that a query meets in any round.
@@ -91,11 +91,11 @@ class RecallHead {
     const Index chunk = t_.lsh.chunk, chunks = t_.order.sorted_count() / chunk;
     const Index steps = std::min(chunks, t_.lsh.before + t_.lsh.after + 1);
     for (Index round = 0; round < t_.order.rounds(); ++round) {
-      const Index here = sorted_count_[at(round * tokens_ + query)] / chunk;
+      const Index here = sorted_count_[round * tokens_ + query] / chunk;
       for (Index step = 0; step < steps; ++step) {
         const Index first = ((here - t_.lsh.before + step) % chunks + chunks) % chunks * chunk;
         for (Index s = first; s < first + chunk; ++s)
-          if (keys[s] >= 0) met_[at(keys[s])] = query;
+          if (keys[s] >= 0) met_[keys[s]] = query;
       }
     }
   }
@@ -122,14 +122,14 @@ class RecallHead {
     score(query);
     const Index top = std::min(t_.options.top, std::ssize(seen_));
     std::partial_sort(seen_.begin(), seen_.begin() + top, seen_.end(), [&](Index a, Index b) {
-      const float x = rank_of(logits_[at(a)]), y = rank_of(logits_[at(b)]);
+      const float x = rank_of(logits_[a]), y = rank_of(logits_[b]);
       return x > y || (x == y && a < b);
     });
-    const auto most = static_cast<double>(logits_[at(seen_[0])]);
+    const auto most = static_cast<double>(logits_[seen_[0]]);
     double all = 0, found = 0, keys = 0, near = 0;
     for (Index i = 0; i < std::ssize(seen_); ++i) {
-      const bool here = met_[at(seen_[at(i)])] == query;
-      const double p = std::exp(static_cast<double>(logits_[at(seen_[at(i)])]) - most);
+      const bool here = met_[seen_[i]] == query;
+      const double p = std::exp(static_cast<double>(logits_[seen_[i]]) - most);
       all += p;
       found += here ? p : 0;
       keys += here;
@@ -144,9 +144,9 @@ class RecallHead {
   const Task& t_;
   Index item_, head_, batch_head_, tokens_, dim_;
   Buffer<float> keys_;
-  std::vector<const void*> rows_;
-  std::vector<Index> sorted_count_, met_, seen_;  // met: the query that met the key last
-  std::vector<float> logits_;
+  IndexedVector<const void*> rows_;
+  IndexedVector<Index> sorted_count_, met_, seen_;  // met: the query that met the key last
+  IndexedVector<float> logits_;
   Ranges ranges_;
 };
 
@@ -181,9 +181,9 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
                   options,
                   *order,
                   kernels_of(context)};
-  std::vector<LshRecall> heads(static_cast<std::size_t>(order->batch_heads()));
+  IndexedVector<LshRecall> heads(order->batch_heads());
   for_each_task(context, order->batch_heads(), [&](Index batch_head, Index) {
-    heads[static_cast<std::size_t>(batch_head)] = RecallHead(task, batch_head).run();
+    heads[batch_head] = RecallHead(task, batch_head).run();
   });
   LshRecall all;
   for (const LshRecall& head : heads) {

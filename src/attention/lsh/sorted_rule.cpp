@@ -5,31 +5,31 @@
 #include "attention/lsh/lsh_order.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/score/score_rule.h"
+#include "base/indexed_vector.h"
 #include "base/sizes.h"
 
 namespace rapt::detail {
 
-PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths)
-    : first_(at(lengths.queries)) {
+PositionRanges::PositionRanges(const Pattern& pattern, Lengths lengths) : first_(lengths.queries) {
   pattern.check(lengths);
   std::vector<Ranges> scratch = scratch_for(*node_of(pattern));
-  std::vector<Index> steps(at(lengths.keys + 1));  // +1 where a range begins, -1 where one ends
+  IndexedVector<Index> steps(lengths.keys + 1);  // +1 where a range begins, -1 where one ends
   Ranges ranges;
   for (Index query = 0; query < lengths.queries; ++query) {
     node_of(pattern)->keys_of(query_position(query, lengths), scratch, ranges);
     if (ranges.empty()) continue;
-    first_[at(query)] = {static_cast<std::int32_t>(ranges[0].begin),
-                         static_cast<std::int32_t>(ranges[0].end)};
+    first_[query] = {static_cast<std::int32_t>(ranges[0].begin),
+                     static_cast<std::int32_t>(ranges[0].end)};
     if (ranges.size() > 1) {
-      if (more_.empty()) more_.resize(at(lengths.queries));
-      more_[at(query)].assign(ranges.begin() + 1, ranges.end());
+      if (more_.empty()) more_.resize(lengths.queries);
+      more_[query].assign(ranges.begin() + 1, ranges.end());
     }
-    for (const Range& range : ranges) ++steps[at(range.begin)], --steps[at(range.end)];
+    for (const Range& range : ranges) ++steps[range.begin], --steps[range.end];
   }
   find_padding(steps);
 }
 
-void PositionRanges::find_padding(const std::vector<Index>& steps) {
+void PositionRanges::find_padding(const IndexedVector<Index>& steps) {
   padding_.resize(steps.size() - 1);
   bool any = false;
   Index seen = 0;
@@ -70,14 +70,14 @@ double SortedRule::in_log2(double natural_number) {
 
 void SortedRule::load(const std::int32_t* queries, const std::int32_t* keys, Index sorted_count) {
   weights_.load(queries, keys);
-  const auto padded = static_cast<std::size_t>(round_up(sorted_count, tile));
+  const Index padded = round_up(sorted_count, tile);
   queries_.assign(padded, LshOrder::none);
   keys_.assign(padded, LshOrder::none);
   lows_.assign(padded, 0);
   highs_.assign(padded, 0);
   std::copy_n(queries, sorted_count, queries_.begin());
   std::copy_n(keys, sorted_count, keys_.begin());
-  for (std::size_t s = 0; s < static_cast<std::size_t>(sorted_count); ++s) {
+  for (Index s = 0; s < sorted_count; ++s) {
     if (queries_[s] < 0) continue;
     lows_[s] = ranges_.low(queries_[s]);
     highs_[s] = ranges_.high(queries_[s]);
@@ -85,7 +85,7 @@ void SortedRule::load(const std::int32_t* queries, const std::int32_t* keys, Ind
 }
 
 void SortedRule::add_more(Index sorted_index, const std::int32_t* keys, std::uint64_t& word) const {
-  const std::int32_t position = queries_[static_cast<std::size_t>(sorted_index)];
+  const std::int32_t position = queries_[sorted_index];
   const Ranges* more = position < 0 ? nullptr : ranges_.more(position);
   if (more == nullptr || more->empty()) return;
   for (Index c = 0; c < tile; ++c) {

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "attention/lsh/sorted_weights.h"
+#include "base/indexed_vector.h"
 #include "kernels/kernels.h"
 #include "rapt/pattern.h"
 
@@ -14,24 +14,21 @@ class PositionRanges {
  public:
   PositionRanges(const Pattern& pattern, Lengths lengths);
 
-  std::int32_t low(Index position) const { return first_[at(position)].low; }
-  std::int32_t high(Index position) const { return first_[at(position)].high; }
+  std::int32_t low(Index position) const { return first_[position].low; }
+  std::int32_t high(Index position) const { return first_[position].high; }
   /// The ranges after the first; null if no query has more than one.
-  const Ranges* more(Index position) const {
-    return more_.empty() ? nullptr : &more_[at(position)];
-  }
+  const Ranges* more(Index position) const { return more_.empty() ? nullptr : &more_[position]; }
   /// By position: true where no query may see the key. Empty if there is none.
-  const std::vector<bool>& padding() const { return padding_; }
+  const IndexedVector<bool>& padding() const { return padding_; }
 
  private:
-  void find_padding(const std::vector<Index>& steps);
-  static std::size_t at(Index position) { return static_cast<std::size_t>(position); }
+  void find_padding(const IndexedVector<Index>& steps);
   struct First {
     std::int32_t low = 0, high = 0;
   };
-  std::vector<First> first_;
-  std::vector<Ranges> more_;
-  std::vector<bool> padding_;
+  IndexedVector<First> first_;
+  IndexedVector<Ranges> more_;
+  IndexedVector<bool> padding_;
 };
 
 /// Which sorted queries of one head see which sorted keys, where a plan knows chunks only. The
@@ -65,7 +62,7 @@ class SortedRule {
   const PositionRanges& ranges_;
   bool rewrite_self_;
   SortedWeights weights_;
-  std::vector<std::int32_t> queries_, keys_, lows_, highs_;
+  IndexedVector<std::int32_t> queries_, keys_, lows_, highs_;
 };
 
 }  // namespace rapt::detail

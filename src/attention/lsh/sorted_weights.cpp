@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "base/sizes.h"
 
 namespace rapt::detail {
@@ -20,10 +21,10 @@ SortedWeights::SortedWeights(const Lsh& lsh, const LshOrder& order)
       repeats_(order.sorted() && !once_ && before_ + after_ + 1 > chunks_) {}
 
 std::vector<std::int32_t> SortedWeights::chunks_by_position(const std::int32_t* positions) const {
-  std::vector<std::int32_t> chunks(static_cast<std::size_t>(tokens_ * rounds_));
+  IndexedVector<std::int32_t> chunks(tokens_ * rounds_);
   for (Index s = 0; s < sorted_count_; ++s) {
     if (positions[s] >= 0)
-      chunks[static_cast<std::size_t>(positions[s] * rounds_ + s / sorted_per_round_)] =
+      chunks[positions[s] * rounds_ + s / sorted_per_round_] =
           static_cast<std::int32_t>(s / chunk_);
   }
   return chunks;

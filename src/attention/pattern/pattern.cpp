@@ -4,6 +4,7 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt {
 using namespace detail;
@@ -68,7 +69,7 @@ class Operator : public Pattern::Node {
  protected:
   // Operands are lower than their operator, so buffers numbered by height never meet.
   Ranges& buffer(std::span<Ranges> scratch, Index number) const {
-    return scratch[static_cast<std::size_t>(buffers_per_level * (height_ - 1) + number)];
+    return element(scratch, buffers_per_level * (height_ - 1) + number);
   }
 
  private:

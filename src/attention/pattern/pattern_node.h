@@ -10,6 +10,7 @@
 
 #include "attention/pattern/ranges.h"
 #include "base/access.h"
+#include "base/sizes.h"
 #include "rapt/lsh.h"
 #include "rapt/pattern.h"
 
@@ -117,8 +118,7 @@ Pattern leaf_pattern(Leaf leaf) {
 
 /// Buffers for repeated calls of keys_of.
 inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
-  return std::vector<Ranges>(
-      static_cast<std::size_t>(Pattern::Node::buffers_per_level * node.height()));
+  return std::vector<Ranges>(to_size(Pattern::Node::buffers_per_level * node.height()));
 }
 
 /// The pattern for so many keys or fewer: tokens(...) that are not there are left out, as nobody

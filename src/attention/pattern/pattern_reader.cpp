@@ -4,6 +4,8 @@
 #include <charconv>
 #include <vector>
 
+#include "base/sizes.h"
+
 namespace rapt::detail {
 
 namespace {
@@ -24,7 +26,7 @@ std::size_t word_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto is_word = [](char c) { return is_letter(c) || is_digit(c); };
   const auto first = text.begin() + (text[0] == '-' ? 1 : 0);
-  return static_cast<std::size_t>(std::find_if_not(first, text.end(), is_word) - text.begin());
+  return to_size(std::find_if_not(first, text.end(), is_word) - text.begin());
 }
 
 /// The text around a column and a caret below it; one character per byte, so that the caret meets
@@ -89,7 +91,7 @@ Index PatternReader::integer(std::string_view expected) {
   if (error == std::errc::result_out_of_range)
     fail(at_, found(at_) + " does not fit a signed 64-bit integer");
   if (error != std::errc()) fail_expecting(at_, expected);
-  at_ += static_cast<std::size_t>(end - first);
+  at_ += to_size(end - first);
   skip_space();
   return number;
 }

@@ -2,6 +2,7 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/sizes.h"
 
 namespace rapt {
@@ -36,13 +37,12 @@ Index document_at(std::span<const Index> starts, Index position) {
 }
 
 struct Documents {
-  std::vector<Index> starts;
+  IndexedVector<Index> starts;
   bool operator==(const Documents&) const = default;
   void keys_of(const QueryPosition& at, Ranges& out) const {
     const Index document = document_at(starts, at.position);
     if (document < 0) return;
-    const auto number = static_cast<std::size_t>(document);
-    append_clipped(out, starts[number], starts[number + 1], at.keys);
+    append_clipped(out, starts[document], starts[document + 1], at.keys);
   }
   void fit(Lengths lengths) const {
     check(starts.back() <= lengths.keys, "documents: the lengths add up to ", starts.back(),
@@ -52,14 +52,13 @@ struct Documents {
 };
 
 struct CrossDocuments {
-  std::vector<Index> query_starts;
-  std::vector<Index> key_starts;
+  IndexedVector<Index> query_starts;
+  IndexedVector<Index> key_starts;
   bool operator==(const CrossDocuments&) const = default;
   void keys_of(const QueryPosition& at, Ranges& out) const {
     const Index document = document_at(query_starts, at.query);
     if (document < 0) return;
-    const auto number = static_cast<std::size_t>(document);
-    append_clipped(out, key_starts[number], key_starts[number + 1], at.keys);
+    append_clipped(out, key_starts[document], key_starts[document + 1], at.keys);
   }
   void fit(Lengths lengths) const {
     check(query_starts.back() <= lengths.queries, "documents: the query lengths add up to ",
@@ -75,14 +74,13 @@ struct CrossDocuments {
 
 /// Ranges of many rows, one after another.
 struct Table {
-  std::vector<Index> begins = {0};
+  IndexedVector<Index> begins = {0};
   Ranges ranges;
   bool operator==(const Table&) const = default;
 
   Index rows() const { return static_cast<Index>(begins.size()) - 1; }
   std::span<const Range> row(Index number) const {
-    const auto at = static_cast<std::size_t>(number);
-    return {ranges.data() + begins[at], ranges.data() + begins[at + 1]};
+    return {ranges.data() + begins[number], ranges.data() + begins[number + 1]};
   }
   /// Closes the row whose ranges have been pushed.
   void end_row() { begins.push_back(static_cast<Index>(ranges.size())); }
@@ -204,9 +202,8 @@ Pattern mask(std::span<const bool> may_see, Index queries, Index keys) {
   check(std::ssize(may_see) == checked_product({queries, keys}), "mask: ", may_see.size(),
         " values given for ", queries, " queries and ", keys, " keys, expected their product");
   MaskRows leaf{keys, {}};
-  const auto width = static_cast<std::size_t>(keys);
-  for (std::size_t query = 0; query < static_cast<std::size_t>(queries); ++query)
-    push_true_runs(leaf.table, may_see.subspan(query * width, width));
+  for (Index query = 0; query < queries; ++query)
+    push_true_runs(leaf.table, may_see.subspan(to_size(query * keys), to_size(keys)));
   return leaf_pattern(std::move(leaf));
 }
 

@@ -77,7 +77,7 @@ std::span<const Visit> Plan::visitors(Index key_tile) const {
 
 std::span<const std::uint64_t, Plan::tile> Plan::mask(std::int32_t id) const {
   check(id >= 0 && id < masks(), "plan: mask ", id, " asked for, expected one of ", masks());
-  return impl_->masks[static_cast<std::size_t>(id)].rows;
+  return impl_->masks[id].rows;
 }
 
 Index Plan::masks() const { return std::ssize(impl_->masks); }
@@ -85,7 +85,7 @@ Index Plan::masks() const { return std::ssize(impl_->masks); }
 Index Plan::keys_seen(Index query) const {
   check(query >= 0 && query < lengths().queries, "plan: query ", query,
         " asked for, expected one of ", lengths().queries);
-  return impl_->keys_seen[static_cast<std::size_t>(query)];
+  return impl_->keys_seen[query];
 }
 
 Index Plan::pairs() const { return impl_->pairs; }

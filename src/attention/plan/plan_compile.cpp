@@ -6,6 +6,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "attention/plan/plan_impl.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -28,7 +29,7 @@ std::uint64_t hash_of(const MaskWords& mask) {
 /// Gives equal masks one number.
 class MaskStore {
  public:
-  explicit MaskStore(std::vector<MaskWords>& masks)
+  explicit MaskStore(IndexedVector<MaskWords>& masks)
       : masks_(masks), ids_(0, Hash{&masks}, Equal{&masks}) {}
 
   std::int32_t id_of(const MaskWords& mask) {
@@ -47,19 +48,19 @@ class MaskStore {
   }
 
  private:
-  static const MaskWords& at(const std::vector<MaskWords>* masks, std::int32_t id) {
-    return (*masks)[static_cast<std::size_t>(id)];
+  static const MaskWords& at(const IndexedVector<MaskWords>* masks, std::int32_t id) {
+    return (*masks)[id];
   }
   struct Hash {
-    const std::vector<MaskWords>* masks;
+    const IndexedVector<MaskWords>* masks;
     std::size_t operator()(std::int32_t id) const { return hash_of(at(masks, id)); }
   };
   struct Equal {
-    const std::vector<MaskWords>* masks;
+    const IndexedVector<MaskWords>* masks;
     bool operator()(std::int32_t a, std::int32_t b) const { return at(masks, a) == at(masks, b); }
   };
 
-  std::vector<MaskWords>& masks_;
+  IndexedVector<MaskWords>& masks_;
   std::unordered_set<std::int32_t, Hash, Equal> ids_;
 };
 
@@ -70,7 +71,7 @@ class Compiler {
   Compiler(const Pattern& pattern, Plan::Impl& impl)
       : pattern_(node_of(pattern)),
         scratch_(scratch_for(*pattern_)),
-        rows_(static_cast<std::size_t>(std::min(Plan::tile, impl.lengths.queries))),
+        rows_(std::min(Plan::tile, impl.lengths.queries)),
         impl_(impl),
         masks_(impl.masks) {
     edges_.reserve(8);  // as many as a range or two have
@@ -78,8 +79,7 @@ class Compiler {
 
   void add_query_tile() {
     const Index first_query = std::ssize(impl_.keys_seen);
-    row_count_ =
-        static_cast<std::size_t>(std::min(Plan::tile, impl_.lengths.queries - first_query));
+    row_count_ = to_size(std::min(Plan::tile, impl_.lengths.queries - first_query));
     for (std::size_t row = 0; row < row_count_; ++row)
       ask(row, first_query + static_cast<Index>(row));
     find_edges();
@@ -169,7 +169,7 @@ class Compiler {
 
   std::shared_ptr<const Pattern::Node> pattern_;
   std::vector<Ranges> scratch_;
-  std::vector<Ranges> rows_;  // the ranges of each query of the tile; storage is reused
+  IndexedVector<Ranges> rows_;  // the ranges of each query of the tile; storage is reused
   std::array<std::size_t, Plan::tile> cursors_;  // set when a row is asked
   std::size_t row_count_ = 0;
   std::vector<Index> edges_;
@@ -206,8 +206,8 @@ void add_query(const Range& range, Plan::Impl& impl) {
 }  // namespace
 
 void compile(const Pattern& pattern, Plan::Impl& impl) {
-  impl.keys_seen.reserve(static_cast<std::size_t>(impl.lengths.queries));
-  impl.forward.begins.reserve(static_cast<std::size_t>(impl.query_tiles) + 1);
+  impl.keys_seen.reserve(impl.lengths.queries);
+  impl.forward.begins.reserve(impl.query_tiles + 1);
   impl.forward.begins.push_back(0);
   if (impl.lengths.queries == 1) {
     if (const auto range = node_of(pattern)->range_of(query_position(0, impl.lengths)))

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <vector>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "rapt/plan.h"
 
 namespace rapt {
@@ -47,13 +47,13 @@ struct Cell {
 };
 
 /// Adds the part of a run that is in each cell.
-void add_run(const Visit& run, const Axis& columns, std::vector<Cell>& cells) {
+void add_run(const Visit& run, const Axis& columns, IndexedVector<Cell>& cells) {
   const Index run_end = Index{run.first} + run.count;
   Index at = run.first * columns.cells / columns.tiles;  // no earlier cell reaches the run
   for (; at < columns.cells && columns.begin(at) < run_end; ++at) {
     const Index shared =
         std::min(run_end, columns.end(at)) - std::max<Index>(run.first, columns.begin(at));
-    Cell& cell = cells[static_cast<std::size_t>(at)];
+    Cell& cell = cells[at];
     (run.mask == Visit::whole ? cell.whole : cell.masked) += std::max<Index>(0, shared);
   }
 }
@@ -71,13 +71,12 @@ std::string Plan::drawing(Index columns) const {
   const Canvas canvas = canvas_for(query_tiles(), key_tiles(), columns);
   std::string picture;
   for (Index line = 0; line < canvas.rows.cells; ++line) {
-    std::vector<Cell> cells(static_cast<std::size_t>(canvas.columns.cells));
+    IndexedVector<Cell> cells(canvas.columns.cells);
     for (Index row = canvas.rows.begin(line); row < canvas.rows.end(line); ++row)
       for (const Visit& run : visits(row)) add_run(run, canvas.columns, cells);
     const Index height = canvas.rows.end(line) - canvas.rows.begin(line);
     for (Index at = 0; at < canvas.columns.cells; ++at)
-      picture += character(cells[static_cast<std::size_t>(at)],
-                           height * (canvas.columns.end(at) - canvas.columns.begin(at)));
+      picture += character(cells[at], height * (canvas.columns.end(at) - canvas.columns.begin(at)));
     picture += '\n';
   }
   return picture;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
-#include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/plan.h"
 
 namespace rapt {
@@ -15,12 +15,11 @@ using namespace detail;
 
 /// The runs of many tiles, one tile after another.
 struct RunLists {
-  std::vector<Index> begins;  // one more than tiles
-  std::vector<Visit> visits;
+  IndexedVector<Index> begins;  // one more than tiles
+  IndexedVector<Visit> visits;
 
   std::span<const Visit> of(Index tile) const {
-    const auto at = static_cast<std::size_t>(tile);
-    return {visits.data() + begins[at], visits.data() + begins[at + 1]};
+    return {visits.data() + begins[tile], visits.data() + begins[tile + 1]};
   }
   Index bytes() const;
 };
@@ -37,8 +36,8 @@ struct Plan::Impl {
   Index query_tiles = 0;
   Index key_tiles = 0;
   RunLists forward;
-  std::vector<MaskWords> masks;
-  std::vector<Index> keys_seen;  // per query
+  IndexedVector<MaskWords> masks;
+  IndexedVector<Index> keys_seen;  // per query
   Index pairs = 0;
   Index whole_tiles = 0;
   Index masked_tiles = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "attention/plan/plan_impl.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 
@@ -36,8 +37,7 @@ class Steps {
 /// continues costs nothing.
 class Transposer {
  public:
-  explicit Transposer(Index key_tiles)
-      : open_(static_cast<std::size_t>(key_tiles), Visit{0, 0, absent}) {}
+  explicit Transposer(Index key_tiles) : open_(key_tiles, Visit{0, 0, absent}) {}
 
   /// What changes from the runs `before` to the runs `after`, which are those of `query_tile`.
   void change(std::span<const Visit> before, std::span<const Visit> after, Index query_tile) {
@@ -62,9 +62,8 @@ class Transposer {
     for (std::size_t tile = 0; tile < open_.size(); ++tile)
       lists.begins[tile + 1] += lists.begins[tile];
     lists.visits.resize(closed_.size());
-    std::vector<Index> next = lists.begins;
-    for (const Closed& closed : closed_)
-      lists.visits[static_cast<std::size_t>(next[closed.key_tile]++)] = closed.run;
+    IndexedVector<Index> next = lists.begins;
+    for (const Closed& closed : closed_) lists.visits[next[closed.key_tile]++] = closed.run;
     return lists;
   }
 
@@ -76,7 +75,7 @@ class Transposer {
 
   /// Ends the run that is open at a key tile and begins another.
   void set_mask(Index key_tile, Index query_tile, std::int32_t mask) {
-    Visit& run = open_[static_cast<std::size_t>(key_tile)];
+    Visit& run = open_[key_tile];
     const auto now = static_cast<std::int32_t>(query_tile);
     if (run.mask != absent)
       closed_.push_back(
@@ -84,7 +83,7 @@ class Transposer {
     run = {now, 0, mask};
   }
 
-  std::vector<Visit> open_;     // per key tile, its count not yet known
+  IndexedVector<Visit> open_;   // per key tile, its count not yet known
   std::vector<Closed> closed_;  // in the order of their ends
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/indexed_vector.h"
 #include "base/sizes.h"
 
 namespace rapt::detail {
@@ -21,7 +22,7 @@ void clip_strips(const std::uint64_t* mask, Index row_strips, Index lanes, Clips
 
 void clip_columns(std::span<const std::uint64_t, tile> mask, Index rows, Clips& clips) {
   std::uint64_t any[tile / clip_rows] = {};  // of a few rows each
-  for (Index r = 0; r < rows; ++r) any[r / clip_rows] |= mask[static_cast<std::size_t>(r)];
+  for (Index r = 0; r < rows; ++r) any[r / clip_rows] |= element(mask, r);
   for (Index s = 0; s < strips; ++s) {
     const std::uint64_t columns = std::uint64_t{0xF} << (s * strip);
     Index begin = 0, end = divide_up(rows, clip_rows);

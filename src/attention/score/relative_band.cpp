@@ -98,8 +98,7 @@ void RelativeBandGradient::multiply(Half& half, const Queries& queries,
                                     RelativeGradient& gradient) {
   if (half.table_tile == none) return;
   TileMask seen;
-  seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
-           kernels_.lanes);
+  seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), tile), kernels_.lanes);
   if (queries.dqueries != nullptr) {
     accumulate_values(kernels_.tiles, half.sums.data(),
                       {table_->rows(half.table_tile), table_->width(), table_->finite()}, seen,

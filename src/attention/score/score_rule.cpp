@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/indexed_vector.h"
+
 namespace rapt::detail {
 namespace {
 
@@ -36,7 +38,7 @@ double for_keys(const Scale& scale, double constant, Index seen) {
 
 /// KERPLE's bias is -amplitude times this.
 double kerple_growth(const Kerple& kerple, Index head, double distance) {
-  const auto rate = static_cast<double>(kerple.rates[static_cast<std::size_t>(head)]);
+  const auto rate = static_cast<double>(element(kerple.rates, head));
   return kerple.kind == Kerple::Kind::power ? std::pow(distance, rate)
                                             : std::log1p(rate * distance);
 }
@@ -81,7 +83,7 @@ double ScoreRule::table_number(Index head, Index bucket) const {
 float ScoreRule::diagonal_at(Index head, Index relative, Index bucket) const {
   const auto distance = static_cast<double>(std::abs(relative));
   const auto of_head = [&](const std::vector<float>& numbers) {
-    return static_cast<double>(numbers[static_cast<std::size_t>(head)]);
+    return static_cast<double>(element(numbers, head));
   };
   double bias = 0;
   if (how_->bias.alibi) bias -= of_head(how_->bias.alibi->slopes) * distance;
@@ -92,15 +94,15 @@ float ScoreRule::diagonal_at(Index head, Index relative, Index bucket) const {
 
 void ScoreRule::make_tables() const {
   if (how_->bias.table) {
-    buckets_.resize(static_cast<std::size_t>(diagonal_length_));
+    buckets_.resize(diagonal_length_);
     for (Index i = 0; i < diagonal_length_; ++i)
-      buckets_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(bucket_of(i - offset_));
+      buckets_[i] = static_cast<std::int32_t>(bucket_of(i - offset_));
   }
   diagonals_ = Buffer<float>(checked_product({heads_, diagonal_length_}));
   for (Index head = 0; head < heads_; ++head)
     for (Index i = 0; i < diagonal_length_; ++i)
-      diagonals_[head * diagonal_length_ + i] = diagonal_at(
-          head, i - offset_, buckets_.empty() ? 0 : buckets_[static_cast<std::size_t>(i)]);
+      diagonals_[head * diagonal_length_ + i] =
+          diagonal_at(head, i - offset_, buckets_.empty() ? 0 : buckets_[i]);
 }
 
 void ScoreRule::diagonal_part(Index head, Index first, Index count, float* out) const {
@@ -108,9 +110,7 @@ void ScoreRule::diagonal_part(Index head, Index first, Index count, float* out) 
   const Index bucket = bucket_of(first);
   const Index last_bucket = bucket_of(first + count - 1);
   const double slope =
-      how_->bias.alibi
-          ? static_cast<double>(how_->bias.alibi->slopes[static_cast<std::size_t>(head)])
-          : 0;
+      how_->bias.alibi ? static_cast<double>(element(how_->bias.alibi->slopes, head)) : 0;
   const double constant = table_number(head, bucket);
   const auto farthest = static_cast<double>(std::max(std::abs(first), std::abs(first + count - 1)));
   const double largest = (std::abs(slope) * farthest + std::abs(constant)) * log2_e;
@@ -131,8 +131,8 @@ void ScoreRule::diagonal_part(Index head, Index first, Index count, float* out) 
 ScoreRule::KerpleSlopes ScoreRule::kerple_slopes(Index head, Index relative) const {
   const Kerple& kerple = *how_->bias.kerple;
   const auto distance = static_cast<double>(std::abs(relative));
-  const auto amplitude = static_cast<double>(kerple.amplitudes[static_cast<std::size_t>(head)]);
-  const auto rate = static_cast<double>(kerple.rates[static_cast<std::size_t>(head)]);
+  const auto amplitude = static_cast<double>(element(kerple.amplitudes, head));
+  const auto rate = static_cast<double>(element(kerple.rates, head));
   const double growth = kerple_growth(kerple, head, distance);
   if (kerple.kind == Kerple::Kind::logarithmic)
     return {-growth, -amplitude * distance / (1 + rate * distance)};
@@ -180,7 +180,7 @@ bool ScoreRule::dense_tile(Index item, Index head, Index query_tile, Index key_t
 }
 
 double ScoreRule::sink_log2(Index head) const {
-  return static_cast<double>(how_->sinks[static_cast<std::size_t>(head)]) * log2_e;
+  return static_cast<double>(element(how_->sinks, head)) * log2_e;
 }
 
 double ScoreRule::kept_factor() const {

@@ -3,9 +3,9 @@
 #include <cassert>
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "base/buffer.h"
+#include "base/indexed_vector.h"
 #include "kernels/kernels.h"
 #include "rapt/attention.h"
 
@@ -53,7 +53,7 @@ class ScoreRule {
   /// T5 bucket of a relative position, looked up; only after diagonal().
   std::int32_t bucket(Index relative) const {
     assert(!buckets_.empty());
-    return buckets_[static_cast<std::size_t>(relative + offset_)];
+    return buckets_[relative + offset_];
   }
 
   /// Dense bias of a tile in units of log2, zero outside the rows and keys that exist. A bias of
@@ -87,7 +87,7 @@ class ScoreRule {
   Index heads_ = 0;
   mutable std::once_flag tables_made_;
   mutable Buffer<float> diagonals_;  // [heads][diagonal_length]
-  mutable std::vector<std::int32_t> buckets_;
+  mutable IndexedVector<std::int32_t> buckets_;
 };
 
 }  // namespace rapt::detail

@@ -56,8 +56,7 @@ void TableAccumulator::add(const float* scores, const TileMask& mask, Index rows
   skew(scores, mask, rows);
   const auto multiply = [&](const Half& half, Index table_tile) {
     TileMask seen;
-    seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), static_cast<std::size_t>(tile)),
-             kernels_.lanes);
+    seen.set(std::span<const std::uint64_t, tile>(half.seen.data(), tile), kernels_.lanes);
     accumulate_values(kernels_.tiles, half.sums.data(),
                       {table_->rows(table_tile), table_->width(), table_->finite()}, seen, rows,
                       out);

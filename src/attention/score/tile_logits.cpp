@@ -64,8 +64,7 @@ void TileLogits<T>::copy_mask() {
 
 template <class T>
 void TileLogits<T>::set_mask() {
-  mask_.set(std::span<const std::uint64_t, tile>(own_mask_.data(), static_cast<std::size_t>(tile)),
-            call_.kernels.lanes);
+  mask_.set(std::span<const std::uint64_t, tile>(own_mask_.data(), tile), call_.kernels.lanes);
 }
 
 /// The plan's mask, without the keys that a dense bias or the order of sorted tokens hides.

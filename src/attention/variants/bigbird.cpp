@@ -9,6 +9,7 @@
 #include "attention/validate.h"
 #include "attention/variants/parts.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt {
 using namespace detail;
@@ -30,22 +31,22 @@ void check_blocks(const char* where, const BigBird& how, Index tokens) {
 }
 
 /// Which blocks see which, in one head.
-std::vector<std::vector<Index>> block_table(const BigBird& how, Index tokens, Index head) {
+IndexedVector<std::vector<Index>> block_table(const BigBird& how, Index tokens, Index head) {
   const Index count = divide_up(tokens, how.block);
-  std::vector<std::vector<Index>> table(static_cast<std::size_t>(count));
+  IndexedVector<std::vector<Index>> table(count);
   for (Index row = 0; row < count; ++row) {
-    std::vector<Index>& seen = table[static_cast<std::size_t>(row)];
+    std::vector<Index>& seen = table[row];
     if (row == 0 || row == count - 1) {
       for (Index block = 0; block < count; ++block) seen.push_back(block);
       continue;
     }
     seen = {0, row - 1, row, row + 1, count - 1};
     if (!how.random.empty()) {
-      const BigBird::RandomBlocks& random =
-          how.random[how.random.size() == 1 ? 0 : static_cast<std::size_t>(head)];
-      if (row < std::ssize(random))
-        seen.insert(seen.end(), random[static_cast<std::size_t>(row)].begin(),
-                    random[static_cast<std::size_t>(row)].end());
+      const BigBird::RandomBlocks& random = element(how.random, how.random.size() == 1 ? 0 : head);
+      if (row < std::ssize(random)) {
+        const std::vector<Index>& of_row = element(random, row);
+        seen.insert(seen.end(), of_row.begin(), of_row.end());
+      }
     }
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
@@ -124,7 +125,7 @@ class BigBirdCall {
   bool is_real(const BigBird& how, Index tokens, Index token) const {
     if (how.real.empty()) return true;
     const Index item = std::ssize(how.real) > tokens ? slice_.part.item : 0;
-    return how.real[static_cast<std::size_t>(item * tokens + token)] != 0;
+    return element(how.real, item * tokens + token) != 0;
   }
 
   Pattern pattern_of(const BigBird& how, Index tokens) const {
@@ -133,11 +134,11 @@ class BigBirdCall {
     Ranges real, near;
     for (Index j = 0; j < tokens; ++j)
       if (is_real(how, tokens, j)) append_clipped(real, j, j + 1, tokens);
-    std::vector<Ranges> keys(static_cast<std::size_t>(slice_.count));
+    IndexedVector<Ranges> keys(slice_.count);
     for (Index i = 0; i < slice_.count; ++i) {
       if (!is_real(how, tokens, slice_.first + i)) continue;
       everyone.keys_of(slice_.first + i, {tokens, tokens}, near);
-      intersect(near, real, keys[static_cast<std::size_t>(i)]);
+      intersect(near, real, keys[i]);
     }
     return rows(tokens, std::move(keys));
   }
@@ -154,7 +155,7 @@ void for_each_row(const Slice& slice, const AnyView& q, const With& with) {
   for (Index item = slice.part.item; item < slice.part.item + slice.part.items; ++item)
     for (Index head = slice.part.head; head < slice.part.head + slice.part.heads; ++head)
       for (Index i = slice.first; i < slice.first + slice.count; ++i)
-        with(static_cast<std::size_t>((item * q.heads() + head) * q.tokens() + i), own++);
+        with(to_size((item * q.heads() + head) * q.tokens() + i), own++);
 }
 
 /// Calls with(item, head, token) for all rows of a view.
@@ -245,8 +246,8 @@ Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
   Attended attended;
   attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
   attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
-  attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
-  attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
+  attended.rows.max.resize(to_size(attended.lse.elements()));
+  attended.rows.sum.resize(to_size(attended.lse.elements()));
   UnroundedOut unrounded_out(attended.out, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   for (const Slice& slice : slices_of(how, q)) {

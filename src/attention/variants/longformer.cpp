@@ -8,6 +8,7 @@
 #include "attention/variants/longformer_tokens.h"
 #include "attention/variants/parts.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/views.h"
 
 namespace rapt {
@@ -59,29 +60,27 @@ Attention part_how(const Longformer& how, Pattern pattern, Index part) {
 }
 
 Index dilation_of(const Longformer& how, Index head) {
-  return how.dilation[how.dilation.size() == 1 ? 0 : static_cast<std::size_t>(head)];
+  return element(how.dilation, how.dilation.size() == 1 ? 0 : head);
 }
 
 /// Rows of all heads of an item at some positions, [1, heads, positions, dim].
 Tensor rows_at(const AnyView& from, Index item, const std::vector<Index>& positions) {
   Tensor to({1, from.heads(), std::ssize(positions), from.dim()}, from.type());
   const AnyMutableView out = to;
-  const auto bytes = static_cast<std::size_t>(from.dim()) * size_of(from.type());
+  const auto bytes = to_size(from.dim()) * size_of(from.type());
   for (Index head = 0; head < from.heads(); ++head)
     for (Index i = 0; i < std::ssize(positions); ++i)
-      std::memcpy(out.row(0, head, i), from.row(item, head, positions[static_cast<std::size_t>(i)]),
-                  bytes);
+      std::memcpy(out.row(0, head, i), from.row(item, head, element(positions, i)), bytes);
   return to;
 }
 
 void put_rows(const Tensor& from, const AnyMutableView& to, Index item,
               const std::vector<Index>& positions) {
   const AnyView in = from;
-  const auto bytes = static_cast<std::size_t>(to.dim()) * size_of(to.type());
+  const auto bytes = to_size(to.dim()) * size_of(to.type());
   for (Index head = 0; head < to.heads(); ++head)
     for (Index i = 0; i < std::ssize(positions); ++i)
-      std::memcpy(to.row(item, head, positions[static_cast<std::size_t>(i)]), in.row(0, head, i),
-                  bytes);
+      std::memcpy(to.row(item, head, element(positions, i)), in.row(0, head, i), bytes);
 }
 
 void check_rows(const AttendedView& attended, const AnyView& q, const Longformer& how) {
@@ -100,7 +99,7 @@ void check_rows(const AttendedView& attended, const AnyView& q, const Longformer
 }
 
 void clear_item(const AnyMutableView& out, Index item) {
-  const auto bytes = static_cast<std::size_t>(out.dim()) * size_of(out.type());
+  const auto bytes = to_size(out.dim()) * size_of(out.type());
   for (Index head = 0; head < out.heads(); ++head)
     for (Index i = 0; i < out.tokens(); ++i) std::memset(out.row(item, head, i), 0, bytes);
 }

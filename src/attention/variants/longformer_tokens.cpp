@@ -3,16 +3,17 @@
 #include <algorithm>
 
 #include "attention/pattern/ranges.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
 
 /// The positions whose class passes the test.
 template <class Test>
-Ranges ranges_of(const std::vector<TokenClass>& classes, const Test& test) {
+Ranges ranges_of(const IndexedVector<TokenClass>& classes, const Test& test) {
   Ranges ranges;
   for (Index i = 0; i < std::ssize(classes); ++i) {
-    if (!test(classes[static_cast<std::size_t>(i)])) continue;
+    if (!test(classes[i])) continue;
     if (!ranges.empty() && ranges.back().end == i) {
       ++ranges.back().end;
     } else {
@@ -32,7 +33,7 @@ Ranges before(const Ranges& ranges, Index end) {
 }  // namespace
 
 LongformerTokens::LongformerTokens(const Longformer& how, Index item, Index tokens)
-    : how_(how), tokens_(tokens), classes_(static_cast<std::size_t>(tokens), TokenClass::local) {
+    : how_(how), tokens_(tokens), classes_(tokens, TokenClass::local) {
   if (!how.classes.empty()) {
     const bool one_for_all = std::ssize(how.classes) == tokens;
     std::copy_n(how.classes.begin() + (one_for_all ? 0 : item * tokens), tokens, classes_.begin());
@@ -61,11 +62,11 @@ Ranges LongformerTokens::window_of(Index position, Index dilation) const {
 }
 
 Pattern LongformerTokens::local(Index dilation) const {
-  std::vector<Ranges> keys(static_cast<std::size_t>(tokens_));
+  IndexedVector<Ranges> keys(tokens_);
   for (Index i = 0; i < tokens_; ++i) {
-    if (classes_[static_cast<std::size_t>(i)] != TokenClass::local) continue;
+    if (classes_[i] != TokenClass::local) continue;
     unite(window_of(i, dilation), how_.causal ? before(global_ranges_, i + 1) : global_ranges_,
-          keys[static_cast<std::size_t>(i)]);
+          keys[i]);
   }
   return rows(tokens_, std::move(keys));
 }

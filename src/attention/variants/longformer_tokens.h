@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/pattern/pattern_node.h"
+#include "base/indexed_vector.h"
 #include "rapt/longformer.h"
 
 namespace rapt::detail {
@@ -21,7 +22,7 @@ class LongformerTokens {
 
   const Longformer& how_;
   Index tokens_;
-  std::vector<TokenClass> classes_;
+  IndexedVector<TokenClass> classes_;
   std::vector<Index> globals_;
   Ranges global_ranges_, real_ranges_;  // real: all but padding
 };

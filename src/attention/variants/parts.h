@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/sizes.h"
 #include "base/views.h"
 #include "rapt/attention.h"
 
@@ -35,7 +36,7 @@ BasicAnyView<V> tokens_of(const BasicAnyView<V>& view, Index first, Index count)
 
 /// The numbers of a part, written to where they belong.
 inline void copy_into(const AnyView& from, const AnyMutableView& to) {
-  const auto bytes = static_cast<std::size_t>(to.dim()) * size_of(to.type());
+  const auto bytes = to_size(to.dim()) * size_of(to.type());
   for (Index item = 0; item < to.batch(); ++item)
     for (Index head = 0; head < to.heads(); ++head)
       for (Index i = 0; i < to.tokens(); ++i)

@@ -9,6 +9,7 @@
 #include "attention/validate.h"
 #include "attention/variants/parts.h"
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt {
 using namespace detail;
@@ -53,7 +54,7 @@ struct LocalPart {
 Ranges real_ranges(std::span<const std::uint8_t> real) {
   Ranges ranges;
   for (Index i = 0; i < std::ssize(real); ++i)
-    if (real[static_cast<std::size_t>(i)] != 0) append_clipped(ranges, i, i + 1, std::ssize(real));
+    if (element(real, i) != 0) append_clipped(ranges, i, i + 1, std::ssize(real));
   return ranges;
 }
 
@@ -64,12 +65,12 @@ LocalPart part_with(const ReformerLocal& how, std::span<const std::uint8_t> real
   if (real.empty()) return {.pattern = unmasked};
   LocalPart part;
   const Ranges seen = real_ranges(real);
-  std::vector<Ranges> keys(static_cast<std::size_t>(tokens));
+  IndexedVector<Ranges> keys(tokens);
   Ranges near;
   for (Index i = 0; i < tokens; ++i) {
     unmasked.keys_of(i, {tokens, tokens}, near);
-    intersect(near, seen, keys[static_cast<std::size_t>(i)]);
-    if (keys[static_cast<std::size_t>(i)].empty()) part.blind.push_back(i);
+    intersect(near, seen, keys[i]);
+    if (keys[i].empty()) part.blind.push_back(i);
   }
   part.pattern = rows(tokens, std::move(keys));
   return part;
@@ -80,9 +81,7 @@ std::vector<LocalPart> parts_of(const ReformerLocal& how, Index batch, Index tok
   const bool apart = !real.empty() && std::ssize(real) != tokens;
   std::vector<LocalPart> parts;
   for (Index item = 0; item < (apart ? batch : 1); ++item) {
-    const auto of_item = apart ? real.subspan(static_cast<std::size_t>(item * tokens),
-                                              static_cast<std::size_t>(tokens))
-                               : real;
+    const auto of_item = apart ? real.subspan(to_size(item * tokens), to_size(tokens)) : real;
     parts.push_back(part_with(how, of_item, tokens));
     parts.back().item = item;
     parts.back().items = apart ? 1 : batch;
@@ -150,9 +149,9 @@ class LocalCall {
 };
 
 /// Sums of the rows of each chunk, [chunks][numbers]: of all tokens, or of those listed.
-std::vector<double> chunk_sums(const Kernels& kernels, const AnyView& from, const Part& at,
-                               const Ring& ring, const std::vector<Index>& tokens) {
-  std::vector<double> sums(static_cast<std::size_t>(ring.chunks() * from.dim()));
+IndexedVector<double> chunk_sums(const Kernels& kernels, const AnyView& from, const Part& at,
+                                 const Ring& ring, const std::vector<Index>& tokens) {
+  IndexedVector<double> sums(ring.chunks() * from.dim());
   float row[max_dim];
   for (const Index i : tokens) {
     kernels.vectors.load(from.row(at.item, at.head, i), from.type(), from.dim(), row);
@@ -165,14 +164,13 @@ std::vector<double> chunk_sums(const Kernels& kernels, const AnyView& from, cons
 /// Blind rows: each gets the values of its neighbourhood.
 void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& out, const Part& at,
                 const Ring& ring, const std::vector<Index>& blind) {
-  std::vector<Index> all(static_cast<std::size_t>(v.tokens()));
-  for (Index i = 0; i < v.tokens(); ++i) all[static_cast<std::size_t>(i)] = i;
-  const std::vector<double> sums = chunk_sums(kernels, v, at, ring, all);
+  IndexedVector<Index> all(v.tokens());
+  for (Index i = 0; i < v.tokens(); ++i) all[i] = i;
+  const IndexedVector<double> sums = chunk_sums(kernels, v, at, ring, all);
   for (const Index i : blind) {
     double total[max_dim] = {};
     ring.for_each_met(ring.chunk_of(i), [&](Index chunk) {
-      for (Index c = 0; c < v.dim(); ++c)
-        total[c] += sums[static_cast<std::size_t>(chunk * v.dim() + c)];
+      for (Index c = 0; c < v.dim(); ++c) total[c] += sums[chunk * v.dim() + c];
     });
     float row[max_dim];
     std::transform(total, total + v.dim(), row, [](double x) { return static_cast<float>(x); });
@@ -183,13 +181,11 @@ void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& 
 /// And their gradients go back to all of them.
 void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMutableView& dv,
                        const Part& at, const Ring& ring, const std::vector<Index>& blind) {
-  const std::vector<double> sums = chunk_sums(kernels, dout, at, ring, blind);
-  std::vector<double> met(sums.size());
+  const IndexedVector<double> sums = chunk_sums(kernels, dout, at, ring, blind);
+  IndexedVector<double> met(sums.size());
   for (Index from = 0; from < ring.chunks(); ++from)
     ring.for_each_met(from, [&](Index to) {
-      for (Index c = 0; c < dv.dim(); ++c)
-        met[static_cast<std::size_t>(to * dv.dim() + c)] +=
-            sums[static_cast<std::size_t>(from * dv.dim() + c)];
+      for (Index c = 0; c < dv.dim(); ++c) met[to * dv.dim() + c] += sums[from * dv.dim() + c];
     });
   float row[max_dim];
   for (Index i = 0; i < dv.tokens(); ++i) {

@@ -17,6 +17,7 @@
 #include "base/io/descriptor.h"
 #include "base/io/input.h"
 #include "base/io/system_call.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -62,7 +63,7 @@ void InputFile::read(Index offset, std::span<std::byte> buffer) const {
     if (got < 0) fail_system(errno, path_, ": cannot be read at byte ", offset);
     if (got == 0)
       fail_input(path_, ": ends at byte ", offset, ", ", buffer.size(), " bytes before it should");
-    buffer = buffer.subspan(static_cast<std::size_t>(got));
+    buffer = buffer.subspan(to_size(got));
     offset += got;
   }
 }
@@ -71,7 +72,7 @@ std::string read_file(const std::string& path, Index limit) {
   const InputFile file(path);
   if (file.size() > limit)
     fail_input(path, ": is ", file.size(), " bytes long, the limit is ", limit);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  std::string text(to_size(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
@@ -82,7 +83,7 @@ FileDigest digest_of(const std::string& path) {
   Hasher hasher;
   for (Index offset = 0; offset < file.size();) {
     const auto here = std::min<Index>(static_cast<Index>(part.size()), file.size() - offset);
-    const auto buffer = std::span(part).first(static_cast<std::size_t>(here));
+    const auto buffer = std::span(part).first(to_size(here));
     file.read(offset, buffer);
     hasher.add(buffer);
     offset += here;
@@ -107,7 +108,7 @@ void OutputFile::write(std::span<const std::byte> bytes) {
     });
     if (put < 0) fail_system(errno, path_, ": cannot be written at byte ", size_);
     if (put == 0) fail_input(path_, ": nothing was written at byte ", size_);
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    bytes = bytes.subspan(to_size(put));
     size_ += put;
   }
 }

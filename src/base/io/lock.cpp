@@ -10,6 +10,7 @@
 #include "base/io/descriptor.h"
 #include "base/io/input.h"
 #include "base/io/system_call.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -24,7 +25,7 @@ Signature signature_of(int descriptor) {
   char text[24] = {};
   const ssize_t length = ::pread(descriptor, text, sizeof(text), 0);
   if (length < 0) return {};
-  const std::string all(text, static_cast<std::size_t>(length));
+  const std::string all(text, to_size(length));
   const std::string owner = all.substr(0, all.find_first_not_of("0123456789"));
   // A disk that was full may have kept the line from its end.
   const bool ours = all.size() < sizeof(text) && (all == owner || all == owner + "\n");

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <exception>
-#include <memory>
 #include <mutex>
 
+#include "base/indexed_vector.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {
@@ -15,8 +15,7 @@ namespace rapt::detail {
 /// It cannot deadlock if tasks start in ascending order and wait only for tasks before them.
 class OrderedSection {
  public:
-  explicit OrderedSection(Index places)
-      : done_(new std::atomic<Index>[static_cast<std::size_t>(places)]()) {}
+  explicit OrderedSection(Index places) : done_(places) {}
 
   /// `order` counts the tasks that enter this place before.
   void enter(Index place, Index order);
@@ -26,7 +25,7 @@ class OrderedSection {
   void abort(std::exception_ptr why);
 
  private:
-  std::unique_ptr<std::atomic<Index>[]> done_;
+  IndexedVector<std::atomic<Index>> done_;
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
   std::once_flag failing_;

@@ -8,7 +8,7 @@
 namespace rapt::detail {
 
 Loop::Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
-    : shares_(static_cast<std::size_t>(shares)), run_(run) {
+    : shares_(shares), run_(run) {
   for (Index i = 0; i < shares; ++i) {
     share(i).next = tasks * i / shares;
     share(i).end = tasks * (i + 1) / shares;

@@ -4,8 +4,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {
@@ -29,10 +29,10 @@ class Loop {
   void rethrow_error();
 
  private:
-  Share& share(Index i) { return shares_[static_cast<std::size_t>(i)]; }
+  Share& share(Index i) { return shares_[i]; }
   void take(Share& share, Index worker);
 
-  std::vector<Share> shares_;
+  IndexedVector<Share> shares_;
   const std::function<void(Index, Index)>& run_;
   std::mutex mutex_;
   std::exception_ptr error_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/io/system_call.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -58,7 +59,7 @@ int count_forks() {
 }  // namespace
 
 ThreadPool::ThreadPool(Index helpers, Wait wait) : wait_(wait), forks_(count_forks()) {
-  threads_.reserve(static_cast<std::size_t>(helpers));
+  threads_.reserve(to_size(helpers));
   pthread_attr_t attributes;
   int reason = pthread_attr_init(&attributes);
   if (reason != 0) fail_system(reason, "threads: the stack size cannot be set");

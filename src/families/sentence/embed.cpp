@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "families/pretrained.h"
 #include "families/sentence/sentence_config.h"
 
@@ -16,13 +17,12 @@ constexpr Index tokens_at_once = 2048;
 
 /// The mean of rows [tokens, width], or the first.
 void pool(const float* rows, Index tokens, Index width, Pooling::Kind kind, float* to) {
-  std::vector<double> sums(static_cast<std::size_t>(width));
+  IndexedVector<double> sums(width);
   const Index counted = kind == Pooling::Kind::cls ? 1 : tokens;
   for (Index t = 0; t < counted; ++t)
-    for (Index c = 0; c < width; ++c)
-      sums[static_cast<std::size_t>(c)] += static_cast<double>(rows[t * width + c]);
+    for (Index c = 0; c < width; ++c) sums[c] += static_cast<double>(rows[t * width + c]);
   for (Index c = 0; c < width; ++c)
-    to[c] = static_cast<float>(sums[static_cast<std::size_t>(c)] / static_cast<double>(counted));
+    to[c] = static_cast<float>(sums[c] / static_cast<double>(counted));
 }
 
 /// Every row to length 1.

@@ -65,7 +65,7 @@ Tensor GgufFile::read(std::string_view name) const {
   Buffer<std::byte> blocks(data_chunk_bytes / format.bytes * format.bytes);
   for (Index first = 0; first < tensor->bytes; first += blocks.size()) {
     const Index bytes = std::min(blocks.size(), tensor->bytes - first);
-    read_bytes(*tensor, first, {blocks.data(), static_cast<std::size_t>(bytes)});
+    read_bytes(*tensor, first, {blocks.data(), blocks.data() + bytes});
     for (Index at = 0; at < bytes; at += format.bytes, out += format.numbers)
       format.expand(blocks.data() + at, out);
   }

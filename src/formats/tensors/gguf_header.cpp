@@ -73,10 +73,9 @@ class HeaderCursor {
     const Index have = static_cast<Index>(bytes_.size());
     if (end > have) {
       const Index size = std::min(source_.bytes, end + std::min(end, header_chunk_bytes));
-      bytes_.reserve(static_cast<std::size_t>(std::min(source_.bytes, std::max(size, 2 * have))));
-      bytes_.resize(static_cast<std::size_t>(size));
-      source_.read(
-          have, std::as_writable_bytes(std::span(bytes_)).subspan(static_cast<std::size_t>(have)));
+      bytes_.reserve(to_size(std::min(source_.bytes, std::max(size, 2 * have))));
+      bytes_.resize(to_size(size));
+      source_.read(have, std::as_writable_bytes(std::span(bytes_)).subspan(to_size(have)));
     }
     position_ = end;
     return begin;
@@ -107,7 +106,7 @@ class HeaderCursor {
     return {begin, length};
   }
   std::string_view view(std::pair<Index, Index> text) const {
-    return {at(text.first), static_cast<std::size_t>(text.second)};
+    return {at(text.first), to_size(text.second)};
   }
 
  private:
@@ -296,11 +295,10 @@ GgufHeader read_gguf_header(const GgufSource& source) {
   const Index tensors = in.count(least_tensor_bytes, "the number of tensors");
   const Index entries = in.count(least_entry_bytes, "the number of keys");
   std::vector<GgufMetadata::Entry> list;
-  list.reserve(static_cast<std::size_t>(entries));
+  list.reserve(to_size(entries));
   for (Index i = 0; i < entries; ++i) list.push_back(pass_entry(in));
   GgufHeader header;
-  header.tensors.reserve(
-      static_cast<std::size_t>(std::min(tensors, in.remaining() / least_tensor_bytes)));
+  header.tensors.reserve(to_size(std::min(tensors, in.remaining() / least_tensor_bytes)));
   for (Index i = 0; i < tensors; ++i) header.tensors.push_back(read_tensor(in));
   const Index end = in.position();
   header.metadata = GgufMetadata(source.name, in.take_bytes(), std::move(list));

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/indexed_vector.h"
 #include "base/io/input.h"
 #include "formats/config/json.h"
 #include "formats/tensors/gguf_header.h"
@@ -65,8 +66,7 @@ GgufMetadata::GgufMetadata(std::string source, std::string bytes, std::vector<En
 }
 
 std::string_view GgufMetadata::key_of(const Entry& entry) const {
-  return std::string_view(bytes_).substr(static_cast<std::size_t>(entry.key),
-                                         static_cast<std::size_t>(entry.key_bytes));
+  return std::string_view(bytes_).substr(to_size(entry.key), to_size(entry.key_bytes));
 }
 
 std::vector<std::string_view> GgufMetadata::keys() const {
@@ -123,15 +123,14 @@ bool GgufMetadata::boolean(std::string_view key) const {
   const Entry& entry = wanted(key);
   check_input(entry.type == GgufType::boolean, source_, ": key ", printable(key), " at byte ",
               entry.value, " is not true or false");
-  return bytes_[static_cast<std::size_t>(entry.value)] != 0;
+  return element(bytes_, entry.value) != 0;
 }
 
 std::string_view GgufMetadata::text(std::string_view key) const {
   const Entry& entry = wanted(key);
   check_input(entry.type == GgufType::text, source_, ": key ", printable(key), " at byte ",
               entry.value, " is not text");
-  return std::string_view(bytes_).substr(static_cast<std::size_t>(entry.value),
-                                         static_cast<std::size_t>(entry.count));
+  return std::string_view(bytes_).substr(to_size(entry.value), to_size(entry.count));
 }
 
 std::vector<Index> GgufMetadata::integers(std::string_view key) const {
@@ -139,7 +138,7 @@ std::vector<Index> GgufMetadata::integers(std::string_view key) const {
   check_input(entry.type == GgufType::list && is_integer(entry.item), source_, ": key ",
               printable(key), " at byte ", entry.value, " is not a list of whole numbers");
   std::vector<Index> items;
-  items.reserve(static_cast<std::size_t>(entry.count));
+  items.reserve(to_size(entry.count));
   for (Index i = 0; i < entry.count; ++i) items.push_back(integer_at(entry, i));
   return items;
 }
@@ -149,7 +148,7 @@ std::vector<double> GgufMetadata::numbers(std::string_view key) const {
   check_input(entry.type == GgufType::list && is_any_number(entry.item), source_, ": key ",
               printable(key), " at byte ", entry.value, " is not a list of numbers");
   std::vector<double> items;
-  items.reserve(static_cast<std::size_t>(entry.count));
+  items.reserve(to_size(entry.count));
   for (Index i = 0; i < entry.count; ++i) items.push_back(number_at(entry, i));
   return items;
 }
@@ -159,7 +158,7 @@ std::vector<std::string_view> GgufMetadata::texts(std::string_view key) const {
   check_input(entry.type == GgufType::list && entry.item == GgufType::text, source_, ": key ",
               printable(key), " at byte ", entry.value, " is not a list of texts");
   std::vector<std::string_view> items;
-  items.reserve(static_cast<std::size_t>(entry.count));
+  items.reserve(to_size(entry.count));
   const char* at = bytes_.data() + entry.value;  // the lengths were checked when the file was read
   for (Index i = 0; i < entry.count; ++i) {
     const auto length = load<std::uint64_t>(at);

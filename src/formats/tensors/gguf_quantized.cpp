@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/indexed_vector.h"
 #include "base/io/input.h"
 #include "formats/config/json.h"
 #include "nn/matmul/quantized_matrix.h"
@@ -123,7 +124,7 @@ class RowWriter {
     to_.set(row, block, from);
   }
   void round_row(Index row, const std::byte* from) const {
-    std::vector<float> numbers(static_cast<std::size_t>(to_.blocks) * 32);
+    IndexedVector<float> numbers(to_.blocks * 32);
     for (Index i = 0; i < to_.columns; i += format_.numbers)
       format_.expand(from + i / format_.numbers * format_.bytes, numbers.data() + i);
     for (Index block = 0; block < to_.blocks; ++block)
@@ -145,8 +146,7 @@ void read_rows(const GgufFile& file, const GgufTensor& tensor, Index first,
   const RowWriter writer(to, *tensor.format);
   for (Index begin = 0; begin < rows; begin += together) {
     const Index count = std::min(together, rows - begin);
-    file.read_bytes(tensor, begin * row_bytes,
-                    {bytes.data(), static_cast<std::size_t>(count * row_bytes)});
+    file.read_bytes(tensor, begin * row_bytes, {bytes.data(), bytes.data() + count * row_bytes});
     for_each_row_block(context, count, to.columns, [&](Index at, Index some) {
       for (Index row = at; row < at + some; ++row)
         writer.write(first + begin + row, bytes.data() + row * row_bytes);

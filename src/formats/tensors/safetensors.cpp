@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/io/input.h"
+#include "base/sizes.h"
 #include "formats/config/json.h"
 #include "formats/tensors/safetensors_header.h"
 
@@ -28,7 +29,7 @@ std::string hint_of(std::string_view begin) {
 
 SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const std::string& path = file.path();
-  std::string begin(static_cast<std::size_t>(std::min(file.size(), length_bytes)), '\0');
+  std::string begin(to_size(std::min(file.size(), length_bytes)), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
   check_input(file.size() >= length_bytes, path, ": is ", file.size(),
               " bytes long, a safetensors file is not shorter than 8 bytes", hint_of(begin));
@@ -41,7 +42,7 @@ SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const auto header_bytes = static_cast<Index>(length);
   check_input(header_bytes <= file.size() - length_bytes, path, ": the header has ", length,
               " bytes, but the file has only ", file.size() - length_bytes, " after its length");
-  std::string text(static_cast<std::size_t>(header_bytes), '\0');
+  std::string text(to_size(header_bytes), '\0');
   file.read(length_bytes, std::as_writable_bytes(std::span(text)));
   const Index data = length_bytes + header_bytes;
   return parse_safetensors_header(text, path, data, file.size() - data);
@@ -96,8 +97,7 @@ Tensor SafetensorsFile::read(std::string_view name) const {
                " bytes of memory, more than there is");
   }
   if (tensor->bytes > 0)
-    file_.read(tensor->offset, {static_cast<std::byte*>(numbers.memory()),
-                                static_cast<std::size_t>(tensor->bytes)});
+    file_.read(tensor->offset, {static_cast<std::byte*>(numbers.memory()), to_size(tensor->bytes)});
   return numbers;
 }
 

@@ -61,7 +61,7 @@ std::string header_of(const std::vector<const NamedTensor*>& order,
   if (text.back() == ',') text.pop_back();
   text += "}";
   const auto length = static_cast<Index>(text.size());
-  text.append(static_cast<std::size_t>(round_up(8 + length, alignment) - 8 - length), ' ');
+  text.append(to_size(round_up(8 + length, alignment) - 8 - length), ' ');
   return text;
 }
 
@@ -80,7 +80,7 @@ FileDigest write_safetensors(const std::string& path, std::span<const NamedTenso
   file.write(header);
   for (const NamedTensor* tensor : order)
     file.write({static_cast<const std::byte*>(tensor->numbers.data()),
-                static_cast<std::size_t>(bytes_of(tensor->numbers))});
+                to_size(bytes_of(tensor->numbers))});
   return file.finish();
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "base/sizes.h"
 #include "kernels/common/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -112,8 +113,7 @@ inline bool PackPanels(const InputRows& rows, Index dim, const double* factors,
 HWY_INLINE void ClearRow(Index width, Index r, float* out) {
   for (Index first = 0; first < width; first += panel_columns) {
     const Index columns = std::min(panel_columns, width - first);
-    std::memset(out + first * tile + r * columns, 0,
-                static_cast<std::size_t>(columns) * sizeof(float));
+    std::memset(out + first * tile + r * columns, 0, to_size(columns) * sizeof(float));
   }
 }
 

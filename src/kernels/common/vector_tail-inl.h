@@ -9,6 +9,7 @@
 
 #include <type_traits>
 
+#include "base/sizes.h"
 #include "kernels/tiles/softmax-inl.h"
 
 #ifndef RAPT_INLINED
@@ -70,7 +71,7 @@ HWY_INLINE V Present(D, V x, Whole) {
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Present(D d, V x, Tail tail) {
-  return hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(tail.count)), x);
+  return hn::IfThenElseZero(hn::FirstN(d, to_size(tail.count)), x);
 }
 
 /// Chains of sums that run in parallel: one alone would wait for each addition.

@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "base/sizes.h"
 #include "kernels/decode/int8_pack-inl.h"
 #include "kernels/decode_kernels.h"
 #include "kernels/tiles/matmul-inl.h"
@@ -84,7 +85,7 @@ HWY_INLINE void PackInt8Query(const float* query, Index dim, std::byte* out) {
   alignas(16) static constexpr std::uint8_t together[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                             2, 6, 10, 14, 3, 7, 11, 15};
   const auto load = [&](Index c) {
-    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(dim - c)), d, query + c);
+    return hn::MaskedLoad(hn::FirstN(d, to_size(dim - c)), d, query + c);
   };
   VInts largest = hn::Zero(di);
   for (Index c = 0; c < dim; c += lane_count) largest = hn::Max(largest, SizeBits(load(c)));

@@ -7,6 +7,7 @@
 #define RAPT_SHORT_CONTEXT_INL_H
 #endif
 
+#include "base/sizes.h"
 #include "kernels/common/vector_tail-inl.h"
 #include "kernels/decode/pages-inl.h"
 #include "kernels/decode/rows-inl.h"
@@ -92,8 +93,7 @@ HWY_INLINE RowDenominator ShortContextSoftmax(const ShortContextHeads& in, Index
   for (Index c = 0; c < in.keys.count; c += lane_count) {
     VF z = hn::Load(d, scores + c);
     if (scaled) z = hn::Mul(z, hn::LoadU(d, key_scales + c));
-    z = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(in.keys.count - c)), z,
-                       hn::Set(d, minus_infinity));
+    z = hn::IfThenElse(hn::FirstN(d, to_size(in.keys.count - c)), z, hn::Set(d, minus_infinity));
     hn::Store(z, d, scores + c);
     most = hn::Max(most, z);
   }

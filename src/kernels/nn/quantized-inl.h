@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "base/sizes.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/nn/quantized_lanes-inl.h"
 #include "kernels/quantized_kernels.h"
@@ -199,7 +200,7 @@ inline void RoundActivations(const float* x, Index count, std::int8_t* codes,
   }
   if (count == 0) return;
   HWY_ALIGN float rest[quantized_block] = {};
-  std::memcpy(rest, x, static_cast<std::size_t>(count) * sizeof(float));
+  std::memcpy(rest, x, to_size(count) * sizeof(float));
   RoundBlock(rest, codes, *blocks);
 }
 

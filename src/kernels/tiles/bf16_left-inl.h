@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/sizes.h"
 #include "kernels/bf16_kernels.h"
 #include "kernels/common/pack-inl.h"
 #include "kernels/tiles/bf16_matmul-inl.h"
@@ -24,8 +25,7 @@ inline void PackBf16Strips(const InputRows& rows, Index dim, Index depth, Bf16* 
   for (Index r = 0; r < tile; ++r) {
     Bf16* to = out + r * depth;
     const Index present = r < rows.count ? dim : 0;
-    if (present > 0)
-      std::memcpy(to, data + r * rows.stride, static_cast<std::size_t>(present) * sizeof(Bf16));
+    if (present > 0) std::memcpy(to, data + r * rows.stride, to_size(present) * sizeof(Bf16));
     std::fill(to + present, to + depth, Bf16());
   }
 }

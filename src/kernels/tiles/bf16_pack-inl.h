@@ -14,6 +14,7 @@
 
 #include <cstring>
 
+#include "base/sizes.h"
 #include "kernels/common/convert-inl.h"
 #include "kernels/common/pack-inl.h"
 #include "kernels/tiles/matmul-inl.h"
@@ -151,7 +152,7 @@ HWY_INLINE void TransposeFourBf16Rows(const T* const (&rows)[4], Index dim, Bf16
 HWY_INLINE void ClearSlots(Bf16* out, Index first, Index end, Index from) {
   for (Index p = first; p < end; ++p)
     std::memset(static_cast<void*>(out + (p * tile + from) * 2), 0,
-                static_cast<std::size_t>(tile - from) * 2 * sizeof(Bf16));
+                to_size(tile - from) * 2 * sizeof(Bf16));
 }
 
 inline bool PackBf16Panels(const InputRows& rows, Index dim, Index half_depth, Bf16* out) noexcept {
@@ -195,8 +196,7 @@ HWY_INLINE void InterleaveRows(const T* first, const T* second, Index dim, Index
     check.See(word);
     StoreWord(word, out + 2 * c);
   }
-  std::memset(static_cast<void*>(out + 2 * dim), 0,
-              static_cast<std::size_t>(width - dim) * 2 * sizeof(Bf16));
+  std::memset(static_cast<void*>(out + 2 * dim), 0, to_size(width - dim) * 2 * sizeof(Bf16));
 }
 
 inline bool PackBf16Rows(const InputRows& rows, Index dim, Index width, Bf16* out) noexcept {

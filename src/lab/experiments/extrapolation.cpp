@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/small_training.h"
@@ -38,7 +39,7 @@ Transformer with_scaling(const Transformer& model, const RopeScaling& scaling) {
 void add_perplexities(Transformer& model, const std::string& name,
                       const std::vector<std::vector<std::int32_t>>& texts, const Lab& lab,
                       Json& rows) {
-  std::vector<double> sums(static_cast<std::size_t>(longest));
+  IndexedVector<double> sums(longest);
   for (const auto& text : texts) {
     const std::vector<double> losses = losses_of(model, text, lab.context);
     for (std::size_t t = 0; t < losses.size(); ++t)
@@ -47,7 +48,7 @@ void add_perplexities(Transformer& model, const std::string& name,
   // Tokens from n / 2 on to n: what a text of length n adds to one of half the length.
   for (Index n = 64; n <= longest; n *= 2) {
     double sum = 0;
-    for (Index t = n / 2; t < n; ++t) sum += sums[static_cast<std::size_t>(t)];
+    for (Index t = n / 2; t < n; ++t) sum += sums[t];
     rows.push_back({{"positions", name},
                     {"tokens", n},
                     {"perplexity", std::exp(sum / static_cast<double>(n - n / 2))}});

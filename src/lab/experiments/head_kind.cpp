@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/indexed_vector.h"
 #include "base/random.h"
 #include "lab/experiments/numbers.h"
 
@@ -90,7 +91,7 @@ std::vector<double> mass_of_largest(const HeadKind& head, const std::vector<Inde
   std::vector<double> sums(counts.size());
   Index rows = 0;
   for (Index i = tokens / 2; i < tokens; i += step, ++rows) {
-    std::vector<double> p;
+    IndexedVector<double> p;
     for (Index j = 0; j <= i; ++j) {
       double score = 0;
       for (Index c = 0; c < dim; ++c)
@@ -101,8 +102,7 @@ std::vector<double> mass_of_largest(const HeadKind& head, const std::vector<Inde
     }
     std::sort(p.begin(), p.end(), std::greater<>());
     for (std::size_t n = 0; n < counts.size(); ++n)
-      for (Index j = 0; j < std::min(counts[n], std::ssize(p)); ++j)
-        sums[n] += p[static_cast<std::size_t>(j)];
+      for (Index j = 0; j < std::min(counts[n], std::ssize(p)); ++j) sums[n] += p[j];
   }
   for (double& sum : sums) sum /= static_cast<double>(std::max<Index>(1, rows));
   return sums;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/softmax_theory.h"
@@ -33,8 +33,8 @@ std::vector<double> influence(Index layers, Index window, Index tokens, const La
   const Variable out = model.forward(tape, Tokens::one(ids));
   Tensor gradient(out.shape());
   const Tensor direction = normals({config.hidden_size}, lab.seed + 3);
-  std::memcpy(gradient.data() + (tokens - 1) * config.hidden_size, direction.data(),
-              static_cast<std::size_t>(config.hidden_size) * sizeof(float));
+  std::copy_n(direction.data(), config.hidden_size,
+              gradient.data() + (tokens - 1) * config.hidden_size);
   tape.backward(out, std::move(gradient));
   return row_lengths(model.parameter("embedding.weight").gradient);
 }
@@ -60,10 +60,10 @@ double broken_by(ModelConfig::Positions positions, const Lab& lab) {
       if (parameter.name.find("relative") != std::string::npos)
         for (Index i = 0; i < parameter.value.elements(); ++i)
           parameter.value.data()[i] = static_cast<float>(i % 7) * 0.3f;
-  std::vector<std::int32_t> ids, turned;
+  IndexedVector<std::int32_t> ids, turned;
   for (Index t = 0; t < tokens; ++t) ids.push_back(static_cast<std::int32_t>(t));
   const auto place = [](Index t) { return (t * 5 + 3) % tokens; };
-  for (Index t = 0; t < tokens; ++t) turned.push_back(ids[static_cast<std::size_t>(place(t))]);
+  for (Index t = 0; t < tokens; ++t) turned.push_back(ids[place(t)]);
   Tape tape(Tape::Mode::forward, lab.context);
   const Tensor a = Tape::take(model.forward(tape, Tokens::one(ids)));
   const Tensor b = Tape::take(model.forward(tape, Tokens::one(turned)));
@@ -83,11 +83,11 @@ Figure length_entropy_figure(const Lab& lab) {
   constexpr Index dim = 64, queries = 256;
   Tensor q = normals({1, 1, queries, dim}, lab.seed);
   // Queries of one length, so that all rows have scores of the critical spread.
-  const std::vector<double> lengths = row_lengths(q);
+  const IndexedVector<double> lengths = row_lengths(q);
   const double wanted = critical * std::sqrt(static_cast<double>(dim));
   for (Index r = 0; r < queries; ++r)
     for (Index c = 0; c < dim; ++c)
-      q.data()[r * dim + c] *= static_cast<float>(wanted / lengths[static_cast<std::size_t>(r)]);
+      q.data()[r * dim + c] *= static_cast<float>(wanted / lengths[r]);
   double flat[2] = {}, logarithmic[2] = {};
   for (Index n = 128; n <= 16384; n *= 2) {
     const Tensor k = normals({1, 1, n, dim}, lab.seed + 1), v({1, 1, n, 1});
@@ -135,11 +135,11 @@ Figure reach_figure(const Lab& lab) {
   Json rows = Json::array(), edges = Json::array();
   std::string found;
   for (const Index layers : {1, 2, 4, 8}) {
-    const std::vector<double> lengths = influence(layers, window, tokens, lab);
+    const IndexedVector<double> lengths = influence(layers, window, tokens, lab);
     Index farthest = 0;
     for (Index t = 0; t < tokens; ++t) {
       const Index distance = tokens - 1 - t;
-      const double length = lengths[static_cast<std::size_t>(t)];
+      const double length = lengths[t];
       if (length > 0) {
         farthest = std::max(farthest, distance);
         rows.push_back({{"layers", std::to_string(layers) + (layers == 1 ? " layer" : " layers")},

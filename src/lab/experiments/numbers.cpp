@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/indexed_vector.h"
 #include "base/torch_random.h"
 
 namespace rapt::lab {
@@ -12,7 +13,7 @@ using namespace detail;
 
 Tensor normals(const Shape& shape, std::uint64_t seed) {
   Tensor made = Tensor::uninitialized(shape);
-  TorchRandom(seed).normal({made.data(), static_cast<std::size_t>(made.elements())});
+  TorchRandom(seed).normal(made.numbers());
   return made;
 }
 
@@ -39,9 +40,7 @@ std::vector<double> wide(std::span<const float> numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-std::span<const float> numbers_of(const Tensor& tensor) {
-  return {tensor.data(), static_cast<std::size_t>(tensor.elements())};
-}
+std::span<const float> numbers_of(const Tensor& tensor) { return tensor.numbers(); }
 
 std::vector<double> row_lengths(const Tensor& rows) {
   const Index dim = rows.shape()[rows.shape().rank() - 1];
@@ -73,7 +72,7 @@ std::vector<double> softmax_row(const std::vector<float>& logits, double factor,
   Tensor q({1, 1, 1, 1}), k({1, 1, count, 1}), v({1, 1, count, count});
   q.data()[0] = 1;
   for (Index i = 0; i < count; ++i) {
-    k.data()[i] = logits[static_cast<std::size_t>(i)];
+    k.data()[i] = element(logits, i);
     v.data()[i * count + i] = 1;
   }
   Attention how;
@@ -91,7 +90,7 @@ std::string short_text(double number) {
 std::string count_text(Index number) {
   std::string text = std::to_string(number);
   for (Index at = std::ssize(text) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    text.insert(static_cast<std::size_t>(at), ",");
+    text.insert(text.begin() + at, ',');
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
 #include "lab/experiment.h"
 #include "lab/experiments/numbers.h"
@@ -102,11 +103,10 @@ Figure alibi_figure() {
   Json rows = Json::array();
   for (Index h = 0; h < heads; ++h)
     for (Index distance = 0; distance <= 64; distance += 4)
-      rows.push_back(
-          {{"head", "head " + std::to_string(h + 1)},
-           {"distance", distance},
-           {"bias", -static_cast<double>(bias.alibi->slopes[static_cast<std::size_t>(h)]) *
-                        static_cast<double>(distance)}});
+      rows.push_back({{"head", "head " + std::to_string(h + 1)},
+                      {"distance", distance},
+                      {"bias", -static_cast<double>(element(bias.alibi->slopes, h)) *
+                                   static_cast<double>(distance)}});
   const LineChart chart{.x = {.field = "distance", .title = "distance"},
                         .y = {.field = "bias", .title = "added to the score", .range = {-16, 0}},
                         .layers = {{.table = "rows", .y = "bias", .series = "head"}}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "base/random.h"
 #include "train/optimizer.h"
 
@@ -26,7 +27,7 @@ std::vector<std::int32_t> SmallLanguage::text(Index tokens, std::uint64_t seed) 
     made.push_back(
         successor(last ? 0 : 1, last ? made.back() : made[made.size() - 2], choice % successors));
   }
-  made.resize(static_cast<std::size_t>(tokens));
+  made.resize(to_size(tokens));
   return made;
 }
 
@@ -113,8 +114,7 @@ std::vector<double> losses_of(Transformer& model, const std::vector<std::int32_t
     const double largest = static_cast<double>(*std::max_element(row, row + entries));
     double sum = 0;
     for (Index i = 0; i < entries; ++i) sum += std::exp(static_cast<double>(row[i]) - largest);
-    losses.push_back(largest + std::log(sum) -
-                     static_cast<double>(row[text[static_cast<std::size_t>(t) + 1]]));
+    losses.push_back(largest + std::log(sum) - static_cast<double>(row[element(text, t + 1)]));
   }
   return losses;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/softmax_theory.h"
@@ -22,7 +23,7 @@ std::vector<double> jacobian(const std::vector<float>& logits, double factor, co
   Tensor q({1, 1, 1, 1}), k({1, 1, count, 1}), v({1, 1, count, count});
   q.data()[0] = 1;
   for (Index i = 0; i < count; ++i) {
-    k.data()[i] = logits[static_cast<std::size_t>(i)] * static_cast<float>(factor);
+    k.data()[i] = element(logits, i) * static_cast<float>(factor);
     v.data()[i * count + i] = 1;
   }
   Attention how;
@@ -42,10 +43,9 @@ std::vector<double> jacobian(const std::vector<float>& logits, double factor, co
 /// Queries of length 1, so that the scores of every row have the deviation of the scale.
 Tensor directions(Index queries, Index dim, std::uint64_t seed) {
   Tensor q = normals({1, 1, queries, dim}, seed);
-  const std::vector<double> lengths = row_lengths(q);
+  const IndexedVector<double> lengths = row_lengths(q);
   for (Index r = 0; r < queries; ++r)
-    for (Index c = 0; c < dim; ++c)
-      q.data()[r * dim + c] /= static_cast<float>(lengths[static_cast<std::size_t>(r)]);
+    for (Index c = 0; c < dim; ++c) q.data()[r * dim + c] /= static_cast<float>(lengths[r]);
   return q;
 }
 
@@ -88,13 +88,13 @@ Figure jacobian_figure(const Lab& lab) {
   Json cells = Json::array();
   for (const double factor :
        {0.0, 0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0}) {
-    const std::vector<double> slopes = jacobian(logits, factor, lab);
+    const IndexedVector<double> slopes = jacobian(logits, factor, lab);
     for (Index i = 0; i < count; ++i)
       for (Index j = 0; j < count; ++j)
         cells.push_back({{"scale", factor},
                          {"probability of key", i},
                          {"score of key", j},
-                         {"slope", slopes[static_cast<std::size_t>(i * count + j)]}});
+                         {"slope", slopes[i * count + j]}});
   }
   const HeatMap chart{
       .table = "cells",

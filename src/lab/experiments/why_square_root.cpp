@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
 #include "lab/experiment.h"
 #include "lab/experiments/numbers.h"
@@ -149,19 +150,19 @@ Figure largest_figure(const Curves& curves) {
 Figure softmax_figure(const Lab& lab) {
   constexpr Index count = 16;
   const Tensor drawn = normals({count}, lab.seed + 2);
-  const std::vector<float> logits(drawn.data(), drawn.data() + count);
+  const IndexedVector<float> logits(drawn.data(), drawn.data() + count);
   Json rows = Json::array();
   for (const double factor :
        {0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0}) {
-    const std::vector<double> p = softmax_row(logits, factor, lab.context);
+    const IndexedVector<double> p = softmax_row(logits, factor, lab.context);
     double entropy = 0;
     for (const double x : p)
       if (x > 0) entropy -= x * std::log(x);
     for (Index i = 0; i < count; ++i)
       rows.push_back({{"scale", factor},
                       {"key", i},
-                      {"score", logits[static_cast<std::size_t>(i)]},
-                      {"probability", p[static_cast<std::size_t>(i)]},
+                      {"score", logits[i]},
+                      {"probability", p[i]},
                       {"entropy of the row", entropy}});
   }
   const BarChart chart{.table = "rows",

@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "text/models/byte_tokens.h"
 #include "text/unicode/characters.h"
 
@@ -101,8 +102,8 @@ void Bpe::find_bridges(const std::vector<Merge>& merges) {
   std::int32_t highest = -1;
   for (const Merge& merge : merges)
     highest = std::max({highest, merge.left, merge.right, merge.result});
-  std::vector<Ends> ends(static_cast<std::size_t>(highest + 1));
-  const auto at = [&](std::int32_t id) -> Ends& { return ends[static_cast<std::size_t>(id)]; };
+  IndexedVector<Ends> ends(highest + 1);
+  const auto at = [&](std::int32_t id) -> Ends& { return ends[id]; };
   for (std::int32_t id = 0; id <= highest; ++id) at(id) = {id, id};
   for (const Merge& merge : merges) at(merge.result) = {};
   // A token that is both a letter and the result of a merge, as when it merges with an empty token,
@@ -208,7 +209,7 @@ std::size_t Bpe::merged_short(std::int32_t* word, std::size_t count) const {
   for (std::size_t i = 0; i + 1 < count; ++i) consider(i);
   while (count > 1) {
     auto* const end = ranks.begin() + (count - 1);
-    const auto at = static_cast<std::size_t>(std::min_element(ranks.begin(), end) - ranks.begin());
+    const auto at = to_size(std::min_element(ranks.begin(), end) - ranks.begin());
     if (ranks[at] == none) break;
     word[at] = results[at];
     std::copy(word + at + 2, word + count, word + at + 1);

@@ -14,9 +14,8 @@ Unigram::Unigram(const std::vector<Trie::Entry>& pieces, std::vector<double> sco
   constexpr double penalty = 10;
   if (!scores_.empty())
     unknown_score_ = *std::min_element(scores_.begin(), scores_.end()) - penalty;
-  for (int byte = 0; byte < 256; ++byte)
-    byte_ids_[static_cast<std::size_t>(byte)] =
-        pieces_.find(byte_token(static_cast<std::uint8_t>(byte)));
+  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte)
+    byte_ids_[byte] = pieces_.find(byte_token(static_cast<std::uint8_t>(byte)));
 }
 
 std::vector<Unigram::Best> Unigram::best_split(std::string_view word) const {
@@ -36,7 +35,7 @@ std::vector<Unigram::Best> Unigram::best_split(std::string_view word) const {
       if (node == Trie::root) break;
       const std::int32_t id = pieces_.value(node);
       if (id == Trie::none) continue;
-      offer(at, end, so_far + scores_[static_cast<std::size_t>(id)], id);
+      offer(at, end, so_far + scores_[id], id);
       single = single || end - at == length;
     }
     if (!single) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "text/models/word_model.h"
 
 namespace rapt::detail {
@@ -31,7 +32,7 @@ class Unigram : public WordModel {
   void append_unknown(std::string_view letters, std::vector<std::int32_t>& ids) const;
 
   Trie pieces_;
-  std::vector<double> scores_;
+  IndexedVector<double> scores_;
   Options options_;
   double unknown_score_ = 0;
   std::array<std::int32_t, 256> byte_ids_;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/sizes.h"
 #include "text/models/word_model.h"
 
 namespace rapt::detail {
@@ -11,7 +12,7 @@ WordPiece::WordPiece(std::vector<Trie::Entry> pieces, Options options)
 }
 
 void WordPiece::append(std::string_view word, std::vector<std::int32_t>& ids) const {
-  const auto characters = static_cast<std::size_t>(
+  const auto characters = to_size(
       std::count_if(word.begin(), word.end(), [](char byte) { return (byte & 0xC0) != 0x80; }));
   const std::size_t before = ids.size();
   bool known = characters <= options_.longest_word;

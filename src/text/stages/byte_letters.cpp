@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "base/indexed_vector.h"
+
 namespace rapt::detail {
 namespace {
 
@@ -25,8 +27,8 @@ constexpr auto letters_of_bytes = [] {
 constexpr auto bytes = [] {
   std::array<int, letters_end> table{};
   for (int& byte : table) byte = -1;
-  for (int byte = 0; byte < 256; ++byte)
-    table[letters_of_bytes[static_cast<std::size_t>(byte)]] = byte;
+  for (std::size_t i = 0; i < letters_of_bytes.size(); ++i)
+    table[letters_of_bytes[i]] = static_cast<int>(i);
   return table;
 }();
 
@@ -55,10 +57,10 @@ std::optional<std::string> bytes_of_letters(std::string_view text) {
     utf8proc_int32_t letter = -1;
     const utf8proc_ssize_t length =
         utf8proc_iterate(at, static_cast<utf8proc_ssize_t>(text.size()), &letter);
-    const bool known = length > 0 && letter >= 0 && static_cast<std::size_t>(letter) < letters_end;
-    if (!known || bytes[static_cast<std::size_t>(letter)] < 0) return std::nullopt;
-    result += static_cast<char>(bytes[static_cast<std::size_t>(letter)]);
-    text.remove_prefix(static_cast<std::size_t>(length));
+    const bool known = length > 0 && letter >= 0 && std::cmp_less(letter, letters_end);
+    if (!known || element(bytes, letter) < 0) return std::nullopt;
+    result += static_cast<char>(element(bytes, letter));
+    text.remove_prefix(to_size(length));
   }
   return result;
 }
@@ -70,7 +72,7 @@ std::size_t valid_character(std::string_view text) {
   const utf8proc_ssize_t length =
       utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                        static_cast<utf8proc_ssize_t>(text.size()), &letter);
-  return length > 0 ? static_cast<std::size_t>(length) : 0;
+  return length > 0 ? to_size(length) : 0;
 }
 
 }  // namespace rapt::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/io/input.h"
+#include "base/sizes.h"
 #include "formats/config/fields.h"
 #include "text/stages/byte_letters.h"
 #include "text/stages/charsmap.h"
@@ -41,7 +42,7 @@ NormalText formed(const NormalText& in, Form form) {
   const std::string front = normal_form(in.text.substr(0, in.front), form);
   const auto [end, ignored] =
       std::mismatch(out.text.begin(), out.text.end(), front.begin(), front.end());
-  out.front = static_cast<std::size_t>(end - out.text.begin());
+  out.front = to_size(end - out.text.begin());
   while (out.front > 0 && out.front < out.text.size() &&
          (static_cast<unsigned char>(out.text[out.front]) & 0xC0) == 0x80)
     --out.front;
@@ -147,7 +148,7 @@ class ReplaceNormalizer : public NormalizerStep {
   NormalText run(NormalText in) const override {
     NormalText out{{}, 0, in.most};
     pattern_.for_each(in.text, [&](std::string_view part, bool match) {
-      const auto begin = static_cast<std::size_t>(part.data() - in.text.data());
+      const auto begin = to_size(part.data() - in.text.data());
       // The replacement counts as the last character of the match.
       const bool front = match ? begin + part.size() <= in.front : begin < in.front;
       if (front && out.front == out.text.size())
@@ -186,7 +187,7 @@ class StripNormalizer : public NormalizerStep {
       text.remove_prefix(first_character(text).length);
     while (right_ && !text.empty() && is_space(last_character(text).code))
       text.remove_suffix(last_character(text).length);
-    const auto lost = static_cast<std::size_t>(text.data() - in.text.data());
+    const auto lost = to_size(text.data() - in.text.data());
     const std::size_t front = in.front > lost ? in.front - lost : 0;
     return {std::string(text), std::min(front, text.size())};
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/io/input.h"
+#include "base/sizes.h"
 #include "formats/config/fields.h"
 #include "text/stages/byte_letters.h"
 #include "text/stages/split_joiner.h"
@@ -17,7 +18,7 @@ namespace {
 using Next = PreTokenizerStep::Next;
 
 Piece part_of(Piece piece, std::string_view text) {
-  const auto begin = static_cast<std::size_t>(text.data() - piece.text.data());
+  const auto begin = to_size(text.data() - piece.text.data());
   return {text, piece.front > begin ? piece.front - begin : 0};
 }
 

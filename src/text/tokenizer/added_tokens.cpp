@@ -66,7 +66,7 @@ void AddedTokens::for_each(std::string_view text, Search search, const Visit& vi
     }
     std::size_t begin = at, end = at + found.length;
     at = end;
-    const AddedToken& token = tokens_[static_cast<std::size_t>(found.value)];
+    const AddedToken& token = tokens_[found.value];
     if (token.special && !search.special) continue;
     if (token.single_word && !alone(text, begin, end)) continue;
     if (token.lstrip) begin = spaces_before(text, begin, done);

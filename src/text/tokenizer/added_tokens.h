@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/tensor.h"
 #include "text/models/trie.h"
 #include "text/stages/normalizer.h"
@@ -44,7 +45,7 @@ class AddedTokens {
     Trie words;  // to places in tokens_
     bool empty = true;
   };
-  std::vector<AddedToken> tokens_;
+  IndexedVector<AddedToken> tokens_;
   Set original_, normalized_;
 };
 

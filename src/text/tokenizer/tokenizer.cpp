@@ -40,7 +40,7 @@ std::string Tokenizer::id_to_token(std::int32_t id) const {
 
 std::string Tokenizer::token_bytes(std::int32_t id) const {
   check(id >= 0 && id < vocab_size(), "tokenizer: id ", id, ", expected 0 to ", vocab_size() - 1);
-  const Impl::Token& token = impl_->tokens[static_cast<std::size_t>(id)];
+  const Impl::Token& token = impl_->tokens[id];
   return token.kind == TokenKind::special ? "" : token.bytes;
 }
 

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "base/sizes.h"
 #include "text/stages/byte_letters.h"
 #include "text/tokenizer/tokenizer_impl.h"
 #include "text/unicode/characters.h"
@@ -48,7 +49,7 @@ class EncodeRun {
     const auto word = [&](std::string_view text) { add_word(text); };
     const auto piece = [&](std::string_view part, std::int32_t id) {
       if (id != AddedTokens::none) return ids_.push_back(id);
-      const auto begin = static_cast<std::size_t>(part.data() - section.text.data());
+      const auto begin = to_size(part.data() - section.text.data());
       impl_.pre_tokenizer.for_each_word({part, section.front > begin ? section.front - begin : 0},
                                         std::cref(word));
     };
@@ -103,7 +104,7 @@ std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
 }
 
 std::string Tokenizer::Impl::spelling(std::int32_t id) const {
-  const Token& token = tokens[static_cast<std::size_t>(id)];
+  const Token& token = tokens[id];
   return byte_tokens && !token.foreign ? letters_of(token.bytes) : token.bytes;
 }
 
@@ -114,7 +115,7 @@ std::string Tokenizer::Impl::decode(std::span<const std::int32_t> list,
   for (const std::int32_t id : list) {
     check(id >= 0 && id < static_cast<std::int64_t>(tokens.size()), "tokenizer: id ", id,
           ", expected 0 to ", static_cast<std::int64_t>(tokens.size()) - 1);
-    const Token& token = tokens[static_cast<std::size_t>(id)];
+    const Token& token = tokens[id];
     if (token.kind == TokenKind::special && how.skip_special_tokens) continue;
     const auto renamed = normal_names.find(id);
     if (concatenates)

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "formats/config/json.h"
 #include "rapt/tokenizer.h"
 #include "text/models/bpe.h"
@@ -43,9 +44,9 @@ struct Tokenizer::Impl {
     Json normalizer, pre_tokenizer, post_processor, decoder;
   };
 
-  std::vector<Token> tokens;   // by id
-  std::vector<Merge> merges;   // of BPE
-  std::vector<double> scores;  // of Unigram, by id
+  IndexedVector<Token> tokens;  // by id
+  std::vector<Merge> merges;    // of BPE
+  std::vector<double> scores;   // of Unigram, by id
   ModelKind kind = ModelKind::bpe;
   Bpe::Options options;            // of every kind, as far as it has them
   std::size_t longest_word = 100;  // WordPiece, in characters

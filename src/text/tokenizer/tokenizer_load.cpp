@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/io/input.h"
+#include "base/sizes.h"
 #include "formats/config/fields.h"
 #include "text/stages/byte_letters.h"
 #include "text/tokenizer/token_roles.h"
@@ -64,7 +65,7 @@ class Reader {
     check_input(
         vocabulary_->is_object() && std::cmp_less_equal(vocabulary_->size(), max_vocab_size), path_,
         ": model.vocab is not an object of at most ", max_vocab_size, " tokens");
-    spellings_.resize(vocabulary_->size() + static_cast<std::size_t>(added));
+    spellings_.resize(vocabulary_->size() + to_size(added));
     for (const auto& [spelling, id] : vocabulary_->items()) place(spelling, id_of(id, spelling));
     const std::string unknown = model.text("unk_token", "");
     if (unknown.empty() && !(model.has("unk_token") && ids_.contains(unknown))) return;
@@ -87,8 +88,7 @@ class Reader {
   void read_word_piece(Fields& model) {
     impl_->kind = ModelKind::word_piece;
     impl_->options.prefix = model.text("continuing_subword_prefix", "##");
-    impl_->longest_word =
-        static_cast<std::size_t>(model.integer("max_input_chars_per_word", {0, 1 << 30}, 100));
+    impl_->longest_word = to_size(model.integer("max_input_chars_per_word", {0, 1 << 30}, 100));
   }
 
   /// [["a", -1.5], ...]: ids are places.
@@ -96,7 +96,7 @@ class Reader {
     check_input(vocabulary_->is_array() && std::cmp_less_equal(vocabulary_->size(), max_vocab_size),
                 path_, ": model.vocab is not a list of at most ", max_vocab_size, " tokens");
     const std::size_t count = vocabulary_->size();
-    spellings_.resize(count + static_cast<std::size_t>(added));
+    spellings_.resize(count + to_size(added));
     for (std::size_t id = 0; id < count; ++id) {
       const Json& entry = (*vocabulary_)[id];
       const bool sound = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&

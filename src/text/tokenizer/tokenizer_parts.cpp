@@ -164,7 +164,7 @@ class Assembly {
     Json known = Json::object();
     const auto token = [&](const std::optional<std::int32_t>& id, int type) {
       check_input(id.has_value(), source_, ": the tokenizer adds a token that it does not name");
-      const std::string& name = impl_->tokens[static_cast<std::size_t>(*id)].bytes;
+      const std::string& name = impl_->tokens[*id].bytes;
       known[name] = {{"id", name}, {"ids", {*id}}, {"tokens", {name}}};
       return Json{{"SpecialToken", {{"id", name}, {"type_id", type}}}};
     };

@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/threads/cancel_check.h"
 #include "text/stages/byte_letters.h"
 #include "text/stages/word_cutter.h"
@@ -171,13 +172,10 @@ Tokenizer Tokenizer::train(std::span<const std::string> texts, Index vocab_size,
   check(vocab_size >= 258 && vocab_size <= max_vocab_size, "Tokenizer::train: vocab_size is ",
         vocab_size, ", expected 258 (256 bytes, eos, pad) to ", max_vocab_size);
   std::shared_ptr<Impl> impl = byte_impl();
-  const std::vector<std::int32_t> bytes = bytes_by_letter();
-  std::vector<std::int32_t> order(256);
-  for (std::size_t i = 0; i < 256; ++i)
-    order[static_cast<std::size_t>(bytes[i])] = static_cast<std::int32_t>(i);
-  const auto id_of = [&](std::int32_t token) {
-    return token < 256 ? bytes[static_cast<std::size_t>(token)] : token;
-  };
+  const IndexedVector<std::int32_t> bytes = bytes_by_letter();
+  IndexedVector<std::int32_t> order(256);
+  for (std::size_t i = 0; i < 256; ++i) order[bytes[i]] = static_cast<std::int32_t>(i);
+  const auto id_of = [&](std::int32_t token) { return token < 256 ? bytes[token] : token; };
   std::unordered_map<std::string, std::int32_t> known;
   Words words(count_words(texts, cancel_check), order, cancel_check);
   while (static_cast<Index>(impl->tokens.size()) < vocab_size - 2) {
@@ -185,8 +183,7 @@ Tokenizer Tokenizer::train(std::span<const std::string> texts, Index vocab_size,
     const std::optional<Pair> pair = words.most_frequent();
     if (!pair) break;
     const std::int32_t left = id_of(pair->left), right = id_of(pair->right);
-    const std::string joined = impl->tokens[static_cast<std::size_t>(left)].bytes +
-                               impl->tokens[static_cast<std::size_t>(right)].bytes;
+    const std::string joined = impl->tokens[left].bytes + impl->tokens[right].bytes;
     if (joined == eos_name || joined == pad_name) {
       words.drop(*pair);  // text that spells out a special token must not become one
       continue;

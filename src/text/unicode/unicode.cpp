@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/sizes.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode_ranges.h"
 
@@ -126,7 +127,7 @@ void compose(Codes& codes) {
         static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
     std::copy_n(codes.begin() + static_cast<std::ptrdiff_t>(begin), count,
                 codes.begin() + static_cast<std::ptrdiff_t>(written));
-    written += static_cast<std::size_t>(count);
+    written += to_size(count);
     begin = end;
   }
   codes.resize(written);

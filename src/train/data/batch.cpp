@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -23,7 +24,7 @@ void Accuracy::add(const Batch& batch, std::span<const std::int32_t> predictions
   for (Index item = 0; item < batch.items; ++item) {
     Index counted = 0, hits = 0;
     for (Index token = 0; token < batch.tokens; ++token) {
-      const auto place = static_cast<std::size_t>(item * batch.tokens + token);
+      const auto place = to_size(item * batch.tokens + token);
       counted += batch.targets[place] >= 0;
       hits += batch.targets[place] >= 0 && batch.targets[place] == predictions[place];
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "base/io/hash.h"
 #include "base/threads/cancel_check.h"
 #include "rapt/tokenizer.h"
@@ -23,8 +24,7 @@ class Corpus {
 
   Index tokens() const { return size_; }
   std::int32_t token(Index place) const {
-    const auto at = static_cast<std::size_t>(place);
-    return narrow_ ? std::int32_t{short_tokens_[at]} : long_tokens_[at];
+    return narrow_ ? std::int32_t{element(short_tokens_, place)} : element(long_tokens_, place);
   }
   /// Where documents begin, ascending.
   std::span<const Index> documents() const { return documents_; }

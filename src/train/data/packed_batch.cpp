@@ -1,6 +1,7 @@
 #include "train/data/packed_batch.h"
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 
 namespace rapt::detail {
 namespace {
@@ -8,15 +9,14 @@ namespace {
 /// Tokens of an item up to the last whose target counts; one at least.
 Index used_tokens(const Batch& batch, Index item) {
   Index used = batch.tokens;
-  while (used > 1 && batch.targets[static_cast<std::size_t>(item * batch.tokens + used - 1)] < 0)
-    --used;
+  while (used > 1 && element(batch.targets, item * batch.tokens + used - 1) < 0) --used;
   return used;
 }
 
 void add_tokens(PackedBatch& to, const Batch& batch, Index first, Index count) {
   to.tokens.lengths.push_back(count);
   for (Index i = first; i < first + count; ++i) {
-    const auto place = static_cast<std::size_t>(i);
+    const auto place = to_size(i);
     to.tokens.ids.push_back(batch.inputs[place]);
     to.targets.push_back(batch.targets[place]);
     to.places.push_back(place);
@@ -24,7 +24,7 @@ void add_tokens(PackedBatch& to, const Batch& batch, Index first, Index count) {
 }
 
 void add_source(PackedBatch& to, const Batch& batch, Index item) {
-  const Index length = batch.source_lengths[static_cast<std::size_t>(item)];
+  const Index length = element(batch.source_lengths, item);
   const auto first = batch.sources.begin() + item * batch.source_tokens;
   to.sources.ids.insert(to.sources.ids.end(), first, first + length);
   to.sources.lengths.push_back(length);

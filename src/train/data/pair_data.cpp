@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/io/input.h"
 #include "base/random.h"
 #include "base/sizes.h"
@@ -26,7 +27,7 @@ class PairData : public Data {
             std::make_shared<const Pairs>(options.path, tokenizer, options.tokens, cancel_check)),
         evaluated_(training_) {
     check(tokenizer.eos().has_value(), "data: pairs need a tokenizer with an eos token");
-    chosen_.resize(static_cast<std::size_t>(training_->count()));
+    chosen_.resize(training_->count());
     std::iota(chosen_.begin(), chosen_.end(), Index{0});
     if (options.eval_batches > 0) hold_out(cancel_check);
     if (chosen_.empty())
@@ -46,9 +47,7 @@ class PairData : public Data {
     sort_by_length(*training_, pairs);
     const RandomOrder order(batches_per_group, random_bits(options_.seed, {group_stream, group}));
     const Index first = order[step % batches_per_group] * options_.batch_size;
-    return made(*training_,
-                std::span(pairs).subspan(static_cast<std::size_t>(first),
-                                         static_cast<std::size_t>(options_.batch_size)));
+    return made(*training_, std::span(pairs).subspan(to_size(first), to_size(options_.batch_size)));
   }
 
   Index eval_batches() const override {
@@ -57,8 +56,8 @@ class PairData : public Data {
 
   Batch eval_batch(Index index) const override {
     check_eval_batch(index, eval_batches());
-    const auto first = static_cast<std::size_t>(index * options_.batch_size);
-    const auto items = static_cast<std::size_t>(options_.batch_size);
+    const auto first = to_size(index * options_.batch_size);
+    const auto items = to_size(options_.batch_size);
     return made(*evaluated_,
                 std::span(held_out_).subspan(first, std::min(items, held_out_.size() - first)));
   }
@@ -88,7 +87,7 @@ class PairData : public Data {
     if (options_.eval_path) {
       evaluated_ = std::make_shared<const Pairs>(*options_.eval_path, tokenizer_, options_.tokens,
                                                  cancel_check);
-      held_out_.resize(static_cast<std::size_t>(evaluated_->count()));
+      held_out_.resize(evaluated_->count());
       std::iota(held_out_.begin(), held_out_.end(), Index{0});
     } else {
       split_by_source();
@@ -105,12 +104,12 @@ class PairData : public Data {
   void split_by_source() {
     std::stable_sort(chosen_.begin(), chosen_.end(),
                      [&](Index a, Index b) { return training_->key(a) < training_->key(b); });
-    auto cut = static_cast<std::size_t>(
-        std::ceil(options_.eval_fraction * static_cast<double>(chosen_.size())));
-    while (cut > 0 && cut < chosen_.size() &&
+    auto cut =
+        static_cast<Index>(std::ceil(options_.eval_fraction * static_cast<double>(chosen_.size())));
+    while (cut > 0 && cut < std::ssize(chosen_) &&
            training_->key(chosen_[cut]) == training_->key(chosen_[cut - 1]))
       ++cut;
-    const auto middle = chosen_.begin() + static_cast<std::ptrdiff_t>(cut);
+    const auto middle = chosen_.begin() + cut;
     held_out_.assign(chosen_.begin(), middle);
     chosen_.erase(chosen_.begin(), middle);
     std::sort(chosen_.begin(), chosen_.end());
@@ -120,17 +119,15 @@ class PairData : public Data {
   void spread(Index most) {
     const auto count = static_cast<Index>(held_out_.size());
     if (count <= most) return;
-    for (Index i = 0; i < most; ++i)
-      held_out_[static_cast<std::size_t>(i)] =
-          held_out_[static_cast<std::size_t>(i * count / most)];
-    held_out_.resize(static_cast<std::size_t>(most));
+    for (Index i = 0; i < most; ++i) held_out_[i] = held_out_[i * count / most];
+    held_out_.resize(most);
   }
 
   /// The pair that is taken after `number` others.
   Index taken(Index number) const {
     const auto count = static_cast<Index>(chosen_.size());
     const RandomOrder order(count, random_bits(options_.seed, {order_stream, number / count}));
-    return chosen_[static_cast<std::size_t>(order[number % count])];
+    return chosen_[order[number % count]];
   }
 
   static void sort_by_length(const Pairs& pairs, std::vector<Index>& chosen) {
@@ -152,10 +149,10 @@ class PairData : public Data {
     }
     for (std::size_t item = 0; item < chosen.size(); ++item) {
       const auto source = pairs.source(chosen[item]), target = pairs.target(chosen[item]);
-      const auto tokens = (item + 1) * static_cast<std::size_t>(batch.tokens);
+      const auto tokens = (item + 1) * to_size(batch.tokens);
       batch.sources.insert(batch.sources.end(), source.begin(), source.end());
       batch.sources.push_back(end);
-      batch.sources.resize((item + 1) * static_cast<std::size_t>(batch.source_tokens), filling);
+      batch.sources.resize((item + 1) * to_size(batch.source_tokens), filling);
       batch.inputs.push_back(end);
       batch.inputs.insert(batch.inputs.end(), target.begin(), target.end());
       batch.inputs.resize(tokens, filling);
@@ -169,8 +166,8 @@ class PairData : public Data {
   DataOptions options_;
   Tokenizer tokenizer_;
   std::shared_ptr<const Pairs> training_, evaluated_;
-  std::vector<Index> chosen_;    // pairs of training_ that are trained on
-  std::vector<Index> held_out_;  // pairs of evaluated_
+  IndexedVector<Index> chosen_;    // pairs of training_ that are trained on
+  IndexedVector<Index> held_out_;  // pairs of evaluated_
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/indexed_vector.h"
 #include "rapt/tokenizer.h"
 #include "train/data/data.h"
 #include "train/data/text_files.h"
@@ -25,7 +26,7 @@ class Pairs {
   std::span<const std::int32_t> source(Index pair) const { return side(2 * pair); }
   std::span<const std::int32_t> target(Index pair) const { return side(2 * pair + 1); }
   /// A number that depends on the text of the source alone.
-  std::uint64_t key(Index pair) const { return keys_[static_cast<std::size_t>(pair)]; }
+  std::uint64_t key(Index pair) const { return keys_[pair]; }
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -36,17 +37,15 @@ class Pairs {
   };
 
   std::span<const std::int32_t> side(Index index) const {
-    const auto at = static_cast<std::size_t>(index);
-    return std::span(tokens_).subspan(static_cast<std::size_t>(begins_[at]),
-                                      static_cast<std::size_t>(begins_[at + 1] - begins_[at]));
+    return {tokens_.data() + begins_[index], tokens_.data() + begins_[index + 1]};
   }
   void read(FileReader& reader, const Tokenizer& tokenizer, Where where);
   void append_line(std::string_view line, const Tokenizer& tokenizer, const Where& where);
   void append_side(std::string_view text, const Tokenizer& tokenizer, const Where& where);
 
   std::vector<std::int32_t> tokens_;
-  std::vector<Index> begins_{0};
-  std::vector<std::uint64_t> keys_;
+  IndexedVector<Index> begins_{0};
+  IndexedVector<std::uint64_t> keys_;
   std::uint64_t fingerprint_ = 0;
 };
 

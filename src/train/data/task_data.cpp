@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/random.h"
 #include "train/data/sources.h"
 
@@ -18,7 +19,7 @@ void append(Batch& batch, const Row& row, Index tokens) {
   batch.items += 1;
   batch.tokens = tokens;
   for (Index place = 0; place < tokens; ++place) {
-    const auto next = static_cast<std::size_t>(place + 1);
+    const auto next = to_size(place + 1);
     batch.inputs.push_back(next <= row.tokens.size() ? row.tokens[next - 1] : 0);
     const bool counts = place + 1 >= row.first && next < row.tokens.size();
     batch.targets.push_back(counts ? row.tokens[next] : -1);
@@ -26,7 +27,7 @@ void append(Batch& batch, const Row& row, Index tokens) {
 }
 
 std::vector<std::int32_t> random_list(Index length, Index symbols, RandomStream& random) {
-  std::vector<std::int32_t> list(static_cast<std::size_t>(length));
+  IndexedVector<std::int32_t> list(length);
   for (std::int32_t& symbol : list) symbol = static_cast<std::int32_t>(1 + random.below(symbols));
   return list;
 }
@@ -152,17 +153,17 @@ class RecallTask : public TaskData {
       const Index number = random_below(random_bits(bits, {3, pair}), symbols);
       return static_cast<std::int32_t>(1 + symbols + number);
     };
-    const auto begin = static_cast<std::size_t>(batch.items * tokens);
+    const auto begin = to_size(batch.items * tokens);
     batch.items += 1;
     batch.tokens = tokens;
-    batch.inputs.resize(begin + static_cast<std::size_t>(tokens), 0);
-    batch.targets.resize(begin + static_cast<std::size_t>(tokens), -1);
+    batch.inputs.resize(begin + to_size(tokens), 0);
+    batch.targets.resize(begin + to_size(tokens), -1);
     for (Index pair = 0; pair < options().pairs; ++pair) {
-      batch.inputs[begin + static_cast<std::size_t>(2 * pair)] = key(pair);
-      batch.inputs[begin + static_cast<std::size_t>(2 * pair + 1)] = value(pair);
+      batch.inputs[begin + to_size(2 * pair)] = key(pair);
+      batch.inputs[begin + to_size(2 * pair + 1)] = value(pair);
     }
     for (Index query = 0; query < options().queries; ++query) {
-      const auto place = begin + static_cast<std::size_t>(tokens - options().queries + query);
+      const auto place = begin + to_size(tokens - options().queries + query);
       batch.inputs[place] = key(asked[query]);
       batch.targets[place] = value(asked[query]);
     }

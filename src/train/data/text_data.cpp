@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/indexed_vector.h"
 #include "base/io/input.h"
 #include "train/data/corpus.h"
 #include "train/data/masking.h"
@@ -132,7 +133,7 @@ class TextData : public Data {
       batch.inputs.push_back(corpus.token(first + token));
       batch.targets.push_back(masking_ ? -1 : corpus.token(first + token + 1));
     }
-    const auto count = static_cast<std::size_t>(tokens);
+    const auto count = to_size(tokens);
     const auto inputs = std::span(batch.inputs).last(count);
     const auto targets = std::span(batch.targets).last(count);
     if (masking_) masking_->apply(inputs, targets, bits);
@@ -147,7 +148,7 @@ class TextData : public Data {
     // No token marks the end of a document, so the beginning of the next cannot be predicted.
     Index end = 0;
     for (const Index length : part.corpus->parts(first, options_.tokens + 1))
-      if ((end += length) <= options_.tokens) targets[static_cast<std::size_t>(end - 1)] = -1;
+      if ((end += length) <= options_.tokens) element(targets, end - 1) = -1;
   }
 
   DataOptions options_;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/io/input.h"
 #include "base/io/system_call.h"
+#include "base/sizes.h"
 
 namespace rapt::detail {
 namespace {
@@ -25,7 +26,7 @@ constexpr Index most_visits = 1000;
 bool is_picture(const fs::path& path) {
   char begin[8] = {};
   const InputFile file(path.string());
-  const auto length = static_cast<std::size_t>(std::min<Index>(file.size(), sizeof begin));
+  const auto length = to_size(std::min<Index>(file.size(), sizeof begin));
   file.read(0, std::as_writable_bytes(std::span(begin).first(length)));
   const std::string_view bytes(begin, sizeof begin);
   for (const std::string_view mark : {"\x89PNG", "\xFF\xD8\xFF", "GIF8", "RIFF", "%PDF-"})
@@ -110,12 +111,12 @@ std::vector<std::string> files_of(const std::string& path) {
 FileReader::FileReader(const std::string& path, CancelCheck cancel_check)
     : file_(path),
       time_(fs::last_write_time(path)),
-      buffer_(std::min(piece_bytes, static_cast<std::size_t>(file_.size())), '\0'),
+      buffer_(std::min(piece_bytes, to_size(file_.size())), '\0'),
       cancel_check_(std::move(cancel_check)) {}
 
 std::string_view FileReader::next() {
   check_cancelled(cancel_check_);
-  const auto left = static_cast<std::size_t>(file_.size() - offset_);
+  const auto left = to_size(file_.size() - offset_);
   const std::span<char> bytes = std::span(buffer_).first(std::min(left, buffer_.size()));
   file_.read(offset_, std::as_writable_bytes(bytes));
   if (offset_ == 0) check_unpacked({bytes.data(), bytes.size()}, file_.path());
@@ -171,7 +172,7 @@ std::vector<std::string> sample_texts(const std::string& path, Index limit,
   const double part = std::min(1.0, static_cast<double>(limit) / std::max(total, 1.0));
   std::vector<std::string> texts;
   for (const std::string& file : files) {
-    const auto size = static_cast<std::size_t>(fs::file_size(file));
+    const std::uintmax_t size = fs::file_size(file);
     const auto share = static_cast<std::size_t>(part * static_cast<double>(size));
     std::string text;
     FileReader reader(file, cancel_check);

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/io/input.h"
+#include "base/sizes.h"
 #include "train/run/manifest.h"
 
 namespace rapt::detail {
@@ -163,7 +164,7 @@ void CheckpointStore::write_files(const std::string& folder, Index step,
 void CheckpointStore::remove_old(Index newest) {
   std::vector<Index> old = steps();
   std::erase_if(old, [&](Index step) { return step > newest; });
-  old.resize(old.size() - std::min(old.size(), static_cast<std::size_t>(options_.keep)));
+  old.resize(old.size() - std::min(old.size(), to_size(options_.keep)));
   for (const Index step : old) remove(step);
 }
 
