@@ -30,6 +30,8 @@ struct ReformerLocal {
   Dropout dropout = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
+template <>
+inline constexpr EnumNames enum_names<ReformerLocal::Blind>{"blind", "zeros, sum"};
 
 /// q, k [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Any number of tokens.
 /// Throws std::invalid_argument if shapes or options disagree.

@@ -35,7 +35,6 @@ class RAPT_API Shape {
   Index elements() const;
   /// Strides of the row-major layout.
   Shape row_major() const;
-  std::string text() const;
 
  private:
   std::array<Index, max_rank> sizes_{};

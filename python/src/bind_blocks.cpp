@@ -83,10 +83,8 @@ ReformerLocal local_of(nb::tuple options) {
   how.after = number<Index>(options[2], "attend_reformer_local: after");
   how.causal = nb::cast<bool>(options[3]);
   how.real = real_of(options[4], "attend_reformer_local: real");
-  const auto blind = nb::cast<std::string>(nb::str(nb::object(options[5])));
-  if (blind != "zeros" && blind != "sum")
-    wrong_value("attend_reformer_local: blind is \"", blind, "\", expected \"zeros\" or \"sum\"");
-  how.blind = blind == "sum" ? ReformerLocal::Blind::sum : ReformerLocal::Blind::zeros;
+  how.blind =
+      from_string<ReformerLocal::Blind>(nb::cast<std::string>(nb::str(nb::object(options[5]))));
   how.dropout = {number<double>(options[6], "attend_reformer_local: dropout"),
                  number<std::uint64_t>(options[7], "attend_reformer_local: seed")};
   return how;

@@ -16,12 +16,6 @@ using namespace nb::literals;
 namespace rapt::python {
 namespace {
 
-Align align_of(const std::string& name) {
-  if (name == "last") return Align::last;
-  if (name == "first") return Align::first;
-  wrong_value("align is \"", name, "\", expected \"last\" or \"first\"");
-}
-
 std::vector<std::pair<Index, Index>> keys_of(const Pattern& pattern, Index query, Index queries,
                                              Index keys) {
   std::vector<std::pair<Index, Index>> ranges;
@@ -83,9 +77,10 @@ void bind_class(nb::module_& module) {
       .def(
           "__eq__", [](const Pattern& a, const Pattern& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const Pattern& self) { return std::hash<std::string>()(self.text()); })
+      .def("__hash__",
+           [](const Pattern& self) { return std::hash<std::string>()(to_string(self)); })
       .def("__str__", &Pattern::text)
-      .def("__repr__", [](const Pattern& self) { return "Pattern(\"" + self.text() + "\")"; })
+      .def("__repr__", [](const Pattern& self) { return "Pattern(\"" + to_string(self) + "\")"; })
       .def("__reduce__",
            [](nb::object self) {
              return nb::make_tuple(nb::type<Pattern>(), nb::make_tuple(nb::str(self)));
@@ -98,12 +93,12 @@ void bind_class(nb::module_& module) {
 void bind_leaves(nb::module_& module) {
   module.def("full", &full, "Every query sees every key.");
   module.def(
-      "causal", [](const std::string& align) { return causal(align_of(align)); },
+      "causal", [](const std::string& align) { return causal(from_string<Align>(align)); },
       "align"_a = "last", "Keys at or before the query's position.");
   module.def(
       "window",
       [](Index left, Index right, const std::string& align) {
-        return window(left, right, align_of(align));
+        return window(left, right, from_string<Align>(align));
       },
       "left"_a, "right"_a, "align"_a = "last",
       "Keys from `left` before to `right` after the query's position, both ends included.");

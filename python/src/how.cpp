@@ -17,10 +17,7 @@ std::vector<T> sequence(nb::handle given, const char* name) {
 }
 
 RelativeTable::Direction direction_of(nb::handle given) {
-  const auto name = nb::cast<std::string>(nb::str(given));
-  if (name == "both") return RelativeTable::Direction::both;
-  if (name == "past") return RelativeTable::Direction::past;
-  wrong_value("t5_bias: direction is \"", name, "\", expected \"both\" or \"past\"");
+  return from_string<RelativeTable::Direction>(nb::cast<std::string>(nb::str(given)));
 }
 
 }  // namespace

@@ -244,7 +244,7 @@ TEST(Hostile, WindowsOfAnySizeSaturate) {
   const Attended want = attend(small.q, small.k, small.v);
   for (const Pattern& pattern : {window(most, most), keys(most), causal() | window(0, most)})
     EXPECT_SAME_BITS(attend(small.q, small.k, small.v, {.pattern = pattern}), want)
-        << pattern.text();
+        << to_string(pattern);
   try {
     const Attended got = attend(small.q, small.k, small.v, {.pattern = window(least, least)});
     for (const float number : got.out.numbers()) EXPECT_EQ(number, 0);

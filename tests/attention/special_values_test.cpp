@@ -44,7 +44,7 @@ TEST(SpecialValues, ARowThatSeesNothingIsExactlyZero) {
       const Answer got = small.answer(context);
       for (Index row = 0; row < 2 * 130; ++row) {
         if (!pattern.keys_of(row % 130, {130, 70}).empty()) continue;
-        const std::string what = pattern.text().substr(0, 60) + " row " + std::to_string(row);
+        const std::string what = to_string(pattern).substr(0, 60) + " row " + std::to_string(row);
         EXPECT_EQ(got.forward.lse.numbers()[row], -infinity) << what;
         EXPECT_EQ(got.forward.rows.max[static_cast<std::size_t>(row)], -infinity) << what;
         for (Index t = 0; t < 8; ++t) {
@@ -68,7 +68,7 @@ TEST(SpecialValues, ARowThatSeesNothingGivesNothingToKeysAndValues) {
         if (pattern.keys_of(row, {130, 70}).empty())
           fill_row(poisoned.q, 0, row, nan), fill_row(poisoned.dout, 0, row, nan);
       EXPECT_SAME_BITS(poisoned.answer(context).backward, small.answer(context).backward)
-          << pattern.text().substr(0, 60);
+          << to_string(pattern).substr(0, 60);
     }
   }
 }
@@ -174,7 +174,7 @@ TEST(SpecialValues, NanComesOutExactlyWhereItIsDue) {
         small.how.pattern = pattern;
         at(small.*operand, 1, 0, token, 3) = nan;
         EXPECT_WITHIN_BOUND(small, std::string("NaN in ") + name + " at token " +
-                                       std::to_string(token) + ", " + pattern.text());
+                                       std::to_string(token) + ", " + to_string(pattern));
       }
 }
 
@@ -219,8 +219,8 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
           for (const Index key : hidden)
             fill_row(small.k, 0, key, poison), fill_row(small.v, 0, key, poison);
           const Answer got = small.answer(context);
-          EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << pattern.text();
-          EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << pattern.text();
+          EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << to_string(pattern);
+          EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << to_string(pattern);
         }
 }
 

@@ -63,7 +63,7 @@ void ask(const Pattern& pattern, Lengths lengths) {
 std::function<void()> open(std::string_view input) {
   const Pattern pattern = refused_or([&] { return Pattern::parse(input); });
   return [pattern] {
-    expect(Pattern::parse(pattern.text()) == pattern, "another pattern once written");
+    expect(Pattern::parse(to_string(pattern)) == pattern, "another pattern once written");
     ask(pattern, {3, 8});
   };
 }

@@ -142,7 +142,7 @@ TEST(CrossEntropy, OddShapes) {
     for (const Context& context : every_isa()) {
       Problem p(rows, width, entries);
       p.how.label_smoothing = 0.2;
-      expect_definition(p, context, p.head.value.shape().text() + " on " + context.isa());
+      expect_definition(p, context, to_string(p.head.value.shape()) + " on " + context.isa());
     }
 }
 

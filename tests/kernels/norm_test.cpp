@@ -35,7 +35,7 @@ struct Rows {
     return layer_norm(tape, in, gain, kind == Kind::layer ? &shift : nullptr, epsilon);
   }
   std::string name() const {
-    return x.shape().text() + " of kind " + std::to_string(static_cast<int>(kind));
+    return to_string(x.shape()) + " of kind " + std::to_string(static_cast<int>(kind));
   }
 };
 

@@ -29,7 +29,8 @@ void run(const std::string& verb, const std::string& path, const std::string& to
   if (verb == "list") {
     const rapt::detail::GgufFile file(path);
     for (const rapt::detail::GgufTensor& tensor : file.tensors())
-      std::cout << tensor.name << ' ' << tensor.format->name << ' ' << tensor.shape.text() << '\n';
+      std::cout << tensor.name << ' ' << tensor.format->name << ' ' << to_string(tensor.shape)
+                << '\n';
   } else if (verb == "keys") {
     const rapt::detail::GgufFile file(path);
     for (const std::string_view key : file.metadata().keys())

@@ -92,7 +92,7 @@ TEST(LshHostile, CachesOfHostileOptionsAnswerAsTheDefinition) {
         for (std::size_t c = 0; c < 2; ++c)
           ASSERT_NEAR(got.out.data()[head * 2 + static_cast<Index>(c)], want[c],
                       slack * (1 + std::abs(want[c])))
-              << lsh(options).text() << ", token " << t;
+              << to_string(lsh(options)) << ", token " << t;
       }
     }
   }

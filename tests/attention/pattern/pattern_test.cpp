@@ -112,7 +112,7 @@ TEST(Pattern, TakesChainsOfThousands) {
   Pattern chain = tokens({0});
   for (Index position = 2; position < 4000; position += 2) chain = chain | tokens({position});
   EXPECT_EQ(chain.keys_of(1, {4000, 4000}).size(), 2000u);
-  EXPECT_EQ(Pattern::parse(chain.text()), chain);
+  EXPECT_EQ(Pattern::parse(to_string(chain)), chain);
 }
 
 Pattern alternating(int levels) {
@@ -125,7 +125,7 @@ Pattern alternating(int levels) {
 TEST(Pattern, RefusesTreesTooDeepToWalk) {
   for (const int levels : {255, 256}) {
     const Pattern deepest = alternating(levels);
-    EXPECT_EQ(Pattern::parse(deepest.text()), deepest);
+    EXPECT_EQ(Pattern::parse(to_string(deepest)), deepest);
     EXPECT_FALSE(deepest.keys_of(9, {10, 10}).empty());
   }
   EXPECT_EQ(error_of([] { alternating(257); }),
