@@ -7,7 +7,7 @@
 #include "python/src/mistake.h"
 #include "python/src/parts.h"
 #include "rapt/bigbird.h"
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/family.h"
 
 namespace rapt::detail {

@@ -6,7 +6,7 @@
 #include "rapt/bigbird.h"
 #include "rapt/longformer.h"
 #include "rapt/lsh.h"
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 #include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"

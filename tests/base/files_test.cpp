@@ -8,7 +8,7 @@
 #include <functional>
 #include <system_error>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 #include "support/folder.h"
 
 namespace rapt::test {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "kernels/kernels.h"
 #include "support/bound.h"
 #include "support/engine.h"

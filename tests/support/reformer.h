@@ -2,7 +2,7 @@
 
 #include "base/torch_random.h"
 #include "rapt/lsh.h"
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 #include "support/definition.h"
 
 // Reformer as Transformers has it, at the size of its tests: everything but attention in doubles.

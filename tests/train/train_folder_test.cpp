@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 #include "base/numerics.h"
 #include "formats/config/json.h"
 #include "rapt/train.h"

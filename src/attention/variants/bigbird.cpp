@@ -7,7 +7,7 @@
 #include "attention/forward/unrounded_out.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
-#include "attention/variants/parts.h"
+#include "attention/variants/part.h"
 #include "base/check.h"
 
 namespace rapt {

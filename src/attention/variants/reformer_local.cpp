@@ -1,4 +1,4 @@
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "attention/lsh/lsh_order.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
-#include "attention/variants/parts.h"
+#include "attention/variants/part.h"
 #include "base/check.h"
 
 namespace rapt {

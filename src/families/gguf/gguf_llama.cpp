@@ -1,4 +1,4 @@
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/gguf/gguf_section.h"
 
 namespace rapt::detail {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/gguf/gguf_section.h"
 #include "families/pretrained.h"
 #include "formats/tensors/gguf_quantized.h"

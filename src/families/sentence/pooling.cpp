@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/links.h"
 #include "formats/tensors/safetensors.h"

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "formats/tensors/gguf_header.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "nn/matmul/quantized_matrix.h"
 #include "nn/rows.h"

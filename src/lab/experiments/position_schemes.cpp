@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "lab/charts/chart.h"
-#include "lab/experiment.h"
 #include "lab/experiments/numbers.h"
+#include "lab/lab.h"
 #include "rapt/positions.h"
 #include "rapt/rope.h"
 

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/random.h"
 #include "base/sizes.h"
 #include "train/data/pairs.h"

@@ -2,7 +2,7 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "train/data/corpus.h"
 #include "train/data/masking.h"
 #include "train/data/sources.h"

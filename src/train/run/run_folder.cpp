@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "base/memory_use.h"
 #include "formats/config/toml.h"
 #include "model/config/config_io.h"

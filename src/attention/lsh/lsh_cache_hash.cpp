@@ -1,4 +1,4 @@
-#include "attention/lsh/lsh_cache.h"
+#include "attention/lsh/lsh_cache_hash.h"
 
 #include <algorithm>
 

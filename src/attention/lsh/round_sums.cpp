@@ -1,9 +1,9 @@
-#include "attention/lsh/lsh_rounds.h"
+#include "attention/lsh/round_sums.h"
 
 #include <algorithm>
 
+#include "attention/lsh/joint_lse.h"
 #include "attention/lsh/lsh_call.h"
-#include "attention/lsh/lsh_join.h"
 
 namespace rapt::detail {
 

@@ -1,4 +1,4 @@
-#include "attention/score/relative_band.h"
+#include "attention/score/relative_gradient.h"
 
 #include <algorithm>
 #include <utility>

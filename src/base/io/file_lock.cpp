@@ -1,4 +1,4 @@
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "base/io/check_input.h"
 #include "base/io/descriptor.h"
-#include "base/io/input.h"
 #include "base/io/system_call.h"
 
 namespace rapt::detail {

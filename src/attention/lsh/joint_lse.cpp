@@ -1,4 +1,4 @@
-#include "attention/lsh/lsh_join.h"
+#include "attention/lsh/joint_lse.h"
 
 #include <cmath>
 #include <limits>

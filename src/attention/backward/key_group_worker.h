@@ -3,7 +3,7 @@
 #include "attention/backward/key_gradients.h"
 #include "attention/backward/shared_sums.h"
 #include "attention/plan/visit_cursor.h"
-#include "attention/score/relative_band.h"
+#include "attention/score/relative_gradient.h"
 
 namespace rapt::detail {
 

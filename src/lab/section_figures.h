@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "lab/experiment.h"
+#include "lab/lab.h"
 
 // The figures that sections are put together from.
 namespace rapt::lab {

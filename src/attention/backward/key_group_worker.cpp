@@ -1,4 +1,4 @@
-#include "attention/backward/key_group.h"
+#include "attention/backward/key_group_worker.h"
 
 #include <algorithm>
 #include <cmath>
