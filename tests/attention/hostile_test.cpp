@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing written
 // (numerics.md c.5).

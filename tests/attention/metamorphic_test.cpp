@@ -5,9 +5,9 @@
 #include <memory>
 #include <numeric>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // What must hold between two calls, whatever the numbers are (numerics.md b.4).
 namespace rapt::test {

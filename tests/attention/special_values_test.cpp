@@ -6,9 +6,9 @@
 #include <limits>
 #include <memory>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // The special-value contract of numerics.md b.5, a row a test.
 namespace rapt::test {

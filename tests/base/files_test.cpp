@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/io/file_lock.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

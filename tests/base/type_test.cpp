@@ -6,8 +6,8 @@
 
 #include "base/flush_denormals.h"
 #include "kernels/kernels.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -7,8 +7,8 @@
 #include "families/pretrained.h"
 #include "formats/tensors/safetensors.h"
 #include "rapt/generate.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 
 // Folders whose files do not fit one another (numerics.md c.1, c.2).
 namespace rapt::test {

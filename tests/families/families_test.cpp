@@ -9,7 +9,7 @@
 #include "families/family_cases.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

@@ -1,4 +1,4 @@
-// For tests/oracles/test_families.py.
+// For tests/oracles/pretrained/test_families.py.
 //   family_tool answer FOLDER TOKENS OUT   what a model of others makes of tokens: hidden states,
 //                                          logits, loss and gradients, under the folder's names
 //   family_tool copy FOLDER OUT            reads the model and writes it again

@@ -1,4 +1,4 @@
-// For tests/oracles/test_gguf.py.
+// For tests/oracles/pretrained/test_gguf.py.
 //   formats_tool list FILE             prints name, type and shape of every tensor of a GGUF file
 //   formats_tool keys FILE             prints its keys, and how many items they have
 //   formats_tool dump FILE OUT         writes the numbers of its tensors as f32, by their names

@@ -8,8 +8,8 @@
 #include "base/numerics.h"
 #include "formats/config/json.h"
 #include "rapt/train.h"
-#include "support/folder.h"
 #include "support/models.h"
+#include "support/temporary_folder.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/folder_guard.h"
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/torch_random.h"
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/hashed_truth.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/hashed_truth.h"
 
 namespace rapt::test {
 using namespace detail;

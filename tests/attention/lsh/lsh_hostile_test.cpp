@@ -5,10 +5,10 @@
 
 #include "rapt/cache.h"
 #include "rapt/lsh_recall.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/hashed_truth.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/hashed_truth.h"
 
 namespace rapt::test {
 namespace {
