@@ -10,7 +10,7 @@ using namespace detail;
 Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequence> sequences,
                 const Attention& how) {
   const FlushDenormals guard;
-  validate_batch(q, cache, sequences);
+  validate_batch(q, sequences);
   Attended attended = make_results({q.batch(), q.heads(), q.tokens()}, how.stats);
   attended.out = Tensor::uninitialized(
       {q.batch(), q.heads(), q.tokens(), cache.options().filled_value_dim()}, q.type());
@@ -21,7 +21,7 @@ Attended attend(AnyView q, const KvCache& cache, std::span<const KvCache::Sequen
 void attend_into(AnyMutableView out, AnyView q, const KvCache& cache,
                  std::span<const KvCache::Sequence> sequences, const Attention& how) {
   const FlushDenormals guard;
-  validate_batch(q, cache, sequences);
+  validate_batch(q, sequences);
   check(!how.stats, over_cache,
         ": statistics are asked for where only the output is kept; expected attend, which returns "
         "them");

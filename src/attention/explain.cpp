@@ -97,7 +97,7 @@ std::string explain(const Shape& q, const CacheOptions& cache, Index tokens, con
 std::string explain(const Shape& q, const KvCache& cache,
                     std::span<const KvCache::Sequence> sequences, const Attention& how, Type type) {
   const AnyView queries = stand_in(q, type);
-  validate_batch(queries, cache, sequences);
+  validate_batch(queries, sequences);
   Tensor nothing({q[0], q[1], 0, cache.options().filled_value_dim()});
   CacheBatch batch(queries, cache, sequences, how, {nothing, nullptr, nullptr, nullptr});
   std::map<std::pair<Index, const Route*>, std::vector<const Job*>> groups;

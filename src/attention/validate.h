@@ -30,7 +30,6 @@ void check_lsh_score(const char* where, const Attention& how);
 void validate_cached(const Request& request);
 
 /// That there is a sequence for each item, and a context that the cache was laid out for.
-void validate_batch(const AnyView& q, const KvCache& cache,
-                    std::span<const KvCache::Sequence> sequences);
+void validate_batch(const AnyView& q, std::span<const KvCache::Sequence> sequences);
 
 }  // namespace rapt::detail

@@ -85,8 +85,7 @@ void validate_cached(const Request& r) {
   check_positions(r);
 }
 
-void validate_batch(const AnyView& q, const KvCache& cache,
-                    std::span<const KvCache::Sequence> sequences) {
+void validate_batch(const AnyView& q, std::span<const KvCache::Sequence> sequences) {
   check_readable(over_cache, "q", q);
   check(q.batch() == static_cast<Index>(sequences.size()), over_cache, ": q has batch ", q.batch(),
         " but ", sequences.size(), " sequences are given, expected one for each item");

@@ -82,6 +82,15 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
   fail("families: no name for ", parameter);
 }
 
+ModelConfig post_norm_encoder() {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::encoder;
+  config.patterns = {full()};
+  config.norm_position = ModelConfig::NormPosition::post;
+  config.embedding_norm = true;
+  return config;
+}
+
 Activation activation_from(Fields& fields, const char* key, const char* otherwise) {
   const std::string name = fields.choice(
       key, {"relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "silu", "swish"},

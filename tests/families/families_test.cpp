@@ -32,13 +32,7 @@ TEST_P(Families, ComesBackAsItWasWritten) {
   const Pretrained again = load_pretrained(path);
   EXPECT_EQ(again.family, GetParam().name);
   EXPECT_TRUE(again.warnings.empty()) << again.warnings.front();
-  ASSERT_EQ(again.model.parameters().size(), model.parameters().size());
-  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
-    const Parameter &a = model.parameters()[i], &b = again.model.parameters()[i];
-    EXPECT_EQ(a.name, b.name);
-    EXPECT_TRUE(std::equal(a.value.data(), a.value.data() + a.value.elements(), b.value.data()))
-        << a.name;
-  }
+  expect_same_parameters(again.model, model);
   EXPECT_FALSE(fs::exists(path + ".part"));
 }
 

@@ -242,9 +242,7 @@ Pattern bigbird(const BigBird& how, Index tokens, Index head) {
 Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
                         const Context& context) {
   check_bigbird("attend_bigbird", q, k, v, how);
-  Attended attended;
-  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  Attended attended = empty_attended(q, v);
   attended.rows.max.resize(static_cast<std::size_t>(attended.lse.elements()));
   attended.rows.sum.resize(static_cast<std::size_t>(attended.lse.elements()));
   UnroundedOut unrounded_out(attended.out, gradients_of(how));

@@ -54,6 +54,14 @@ inline Rows slice(const Rows& rows, Index first, Index count) {
   return part;
 }
 
+/// Zeros for a call over all parts.
+inline Attended empty_attended(const AnyView& q, const AnyView& v) {
+  Attended attended;
+  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
+  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  return attended;
+}
+
 /// What backward is given of a forward pass over these shapes. Throws std::invalid_argument.
 inline void check_attended(const char* where, const char* forward, const AnyView& dout,
                            const AttendedView& attended, const Shape& shape) {

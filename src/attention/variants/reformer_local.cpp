@@ -218,9 +218,7 @@ Attended attend_reformer_local(AnyView q, AnyView k, AnyView v, const ReformerLo
   check_local("attend_reformer_local", q, k, v, how);
   const Kernels& kernels = kernels_of(context);
   const Ring ring(how, q.tokens());
-  Attended attended;
-  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  Attended attended = empty_attended(q, v);
   UnroundedOut unrounded_out(attended.out, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   Index number = 0;

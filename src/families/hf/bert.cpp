@@ -9,26 +9,20 @@ namespace {
 
 // BERT and similar models: encoders with post-norm.
 
-constexpr Bounds<Index> sizes = {1, Index{1} << 31};
-
 ModelConfig read_common(Fields& fields) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {full()};
-  config.norm_position = ModelConfig::NormPosition::post;
-  config.embedding_norm = true;
+  ModelConfig config = post_norm_encoder();
   config.mlm_head = config.head_bias = true;
-  config.vocab_size = fields.integer("vocab_size", sizes);
-  config.hidden_size = fields.integer("hidden_size", sizes);
+  config.vocab_size = fields.integer("vocab_size", size_bounds);
+  config.hidden_size = fields.integer("hidden_size", size_bounds);
   config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
-  config.intermediate_size = fields.integer("intermediate_size", sizes);
+  config.intermediate_size = fields.integer("intermediate_size", size_bounds);
   config.type_vocab_size = fields.integer("type_vocab_size", {0, 100000}, 2);
   config.activation = activation_from(fields, "hidden_act", "gelu");
   config.norm_epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
   config.dropout = fields.real("hidden_dropout_prob", {0, 0.999}, 0.1);
   config.attention_dropout = fields.real("attention_probs_dropout_prob", {0, 0.999}, 0.1);
-  config.max_positions = fields.integer("max_position_embeddings", sizes, 512);
+  config.max_positions = fields.integer("max_position_embeddings", size_bounds, 512);
   must_be(fields, "is_decoder", false);
   must_be(fields, "add_cross_attention", false);
   must_be(fields, "position_embedding_type", "absolute");

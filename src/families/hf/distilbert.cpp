@@ -5,23 +5,17 @@ namespace {
 
 // BERT without token types and pooler, under names of its own.
 
-constexpr Bounds<Index> sizes = {1, Index{1} << 31};
-
 ModelConfig read_distilbert(Fields& fields) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {full()};
-  config.norm_position = ModelConfig::NormPosition::post;
-  config.embedding_norm = true;
+  ModelConfig config = post_norm_encoder();
   config.mlm_head = config.head_bias = true;
   config.norm_epsilon = 1e-12;  // no key says another
   config.positions = ModelConfig::Positions::learned;
-  config.vocab_size = fields.integer("vocab_size", sizes, 30522);
-  config.hidden_size = fields.integer("dim", sizes, 768);
+  config.vocab_size = fields.integer("vocab_size", size_bounds, 30522);
+  config.hidden_size = fields.integer("dim", size_bounds, 768);
   config.layers = fields.integer("n_layers", layer_counts, 6);
   config.heads = fields.integer("n_heads", {1, 100000}, 12);
-  config.intermediate_size = fields.integer("hidden_dim", sizes, 3072);
-  config.max_positions = fields.integer("max_position_embeddings", sizes, 512);
+  config.intermediate_size = fields.integer("hidden_dim", size_bounds, 3072);
+  config.max_positions = fields.integer("max_position_embeddings", size_bounds, 512);
   config.activation = activation_from(fields, "activation", "gelu");
   config.dropout = fields.real("dropout", {0, 0.999}, 0.1);
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0.1);

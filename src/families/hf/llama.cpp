@@ -5,23 +5,21 @@ namespace {
 
 // Llama and similar models: RMS pre-norm, gated SiLU, rotary positions.
 
-constexpr Bounds<Index> sizes = {1, Index{1} << 31};
-
 Pattern window_pattern(Index window) { return causal() & rapt::window(window - 1, 0); }
 
 /// All layers have the window, whatever else the file says.
 void read_window(Fields& fields, ModelConfig& config) {
   const bool absent = !fields.has("sliding_window");
   if (absent && fields.contains("sliding_window")) return;  // null: none
-  config.patterns = {window_pattern(fields.integer("sliding_window", sizes, 4096))};
+  config.patterns = {window_pattern(fields.integer("sliding_window", size_bounds, 4096))};
 }
 
 /// Qwen's: layers from max_window_layers on, or those that layer_types names.
 void read_windows(Fields& fields, ModelConfig& config) {
   fields.ignore({"sliding_window", "max_window_layers", "layer_types"});
   if (!fields.boolean("use_sliding_window", false) || !fields.has("sliding_window")) return;
-  const Index window = fields.integer("sliding_window", sizes);
-  const Index full = fields.integer("max_window_layers", {0, sizes.highest}, 28);
+  const Index window = fields.integer("sliding_window", size_bounds);
+  const Index full = fields.integer("max_window_layers", {0, size_bounds.highest}, 28);
   std::vector<std::string> types;
   for (Index i = 0; i < config.layers; ++i)
     types.emplace_back(i < full ? "full_attention" : "sliding_attention");
@@ -41,17 +39,17 @@ ModelConfig read_common(Fields& fields) {
   config.norm = ModelConfig::Norm::rms;
   config.gated = true;
   config.biases = ModelConfig::Biases::none;
-  config.vocab_size = fields.integer("vocab_size", sizes);
-  config.hidden_size = fields.integer("hidden_size", sizes);
+  config.vocab_size = fields.integer("vocab_size", size_bounds);
+  config.hidden_size = fields.integer("hidden_size", size_bounds);
   config.layers = fields.integer("num_hidden_layers", layer_counts);
   config.heads = fields.integer("num_attention_heads", {1, 100000});
   config.kv_heads = fields.integer("num_key_value_heads", {1, 100000}, config.heads);
-  if (fields.has("head_dim")) config.head_dim = fields.integer("head_dim", sizes);
-  config.intermediate_size = fields.integer("intermediate_size", sizes);
+  if (fields.has("head_dim")) config.head_dim = fields.integer("head_dim", size_bounds);
+  config.intermediate_size = fields.integer("intermediate_size", size_bounds);
   config.activation = activation_from(fields, "hidden_act", "silu");
   config.norm_epsilon = fields.real("rms_norm_eps", {1e-30, 1}, 1e-6);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.max_positions = fields.integer("max_position_embeddings", sizes, 2048);
+  config.max_positions = fields.integer("max_position_embeddings", size_bounds, 2048);
   config.attention_dropout = fields.real("attention_dropout", {0, 0.999}, 0);
   config.positions = ModelConfig::Positions::rope;
   read_rope(fields, config);

@@ -4,14 +4,12 @@
 namespace rapt::detail {
 namespace {
 
-constexpr Bounds<Index> sizes = {1, Index{1} << 31};
-
 Pattern with_causal(const Pattern& pattern, bool causal) {
   return causal ? pattern & rapt::causal() : pattern;
 }
 
 Pattern local_pattern(Fields& fields, bool causal) {
-  const Index chunk = fields.integer("local_attn_chunk_length", sizes, 64);
+  const Index chunk = fields.integer("local_attn_chunk_length", size_bounds, 64);
   const Index before = fields.integer("local_num_chunks_before", {0, 1 << 20}, 1);
   const Index after = fields.integer("local_num_chunks_after", {0, 1 << 20}, 0);
   return with_causal(chunks(chunk, before, after), causal);
@@ -19,7 +17,7 @@ Pattern local_pattern(Fields& fields, bool causal) {
 
 Pattern hashed_pattern(Fields& fields, bool causal) {
   Lsh made;
-  made.chunk = fields.integer("lsh_attn_chunk_length", sizes, 64);
+  made.chunk = fields.integer("lsh_attn_chunk_length", size_bounds, 64);
   made.before = fields.integer("lsh_num_chunks_before", {0, 1 << 20}, 1);
   made.after = fields.integer("lsh_num_chunks_after", {0, 1 << 20}, 0);
   made.rounds = fields.integer("num_hashes", {1, 1 << 16}, 1);
@@ -32,11 +30,11 @@ Pattern hashed_pattern(Fields& fields, bool causal) {
 }
 
 void read_positions(Fields& fields, ModelConfig& config) {
-  config.max_positions = fields.integer("max_position_embeddings", sizes, 4096);
+  config.max_positions = fields.integer("max_position_embeddings", size_bounds, 4096);
   config.positions = ModelConfig::Positions::learned;
   if (!fields.boolean("axial_pos_embds", true)) return;
-  const std::vector<Index> shape = fields.integers("axial_pos_shape", sizes);
-  const std::vector<Index> widths = fields.integers("axial_pos_embds_dim", sizes);
+  const std::vector<Index> shape = fields.integers("axial_pos_shape", size_bounds);
+  const std::vector<Index> widths = fields.integers("axial_pos_embds_dim", size_bounds);
   if (shape.size() != 2) fields.fail("axial_pos_shape", "expected two numbers");
   if (widths.size() != 2 || widths[0] + widths[1] != config.hidden_size)
     fields.fail("axial_pos_embds_dim", "expected two numbers that make hidden_size together");
@@ -54,11 +52,11 @@ ModelConfig read_reformer(Fields& fields) {
   config.biases = ModelConfig::Biases::ffn;
   config.shared_query_key = ModelConfig::SharedKeys::hashed;
   config.tied_embeddings = false;
-  config.vocab_size = fields.integer("vocab_size", sizes, 320);
-  config.hidden_size = fields.integer("hidden_size", sizes, 256);
+  config.vocab_size = fields.integer("vocab_size", size_bounds, 320);
+  config.hidden_size = fields.integer("hidden_size", size_bounds, 256);
   config.heads = fields.integer("num_attention_heads", {1, 100000}, 12);
-  config.head_dim = fields.integer("attention_head_size", sizes, 64);
-  config.intermediate_size = fields.integer("feed_forward_size", sizes, 512);
+  config.head_dim = fields.integer("attention_head_size", size_bounds, 64);
+  config.intermediate_size = fields.integer("feed_forward_size", size_bounds, 512);
   config.activation = activation_from(fields, "hidden_act", "relu");
   config.norm_epsilon = fields.real("layer_norm_eps", {1e-30, 1}, 1e-12);
   config.dropout = fields.real("hidden_dropout_prob", {0, 0.999}, 0.05);

@@ -97,25 +97,17 @@ class WhitespaceStep : public PreTokenizerStep {
   }
 };
 
-class PunctuationStep : public PreTokenizerStep {
+/// Splits at characters of a class: punctuation, digits.
+class CharacterStep : public PreTokenizerStep {
  public:
-  explicit PunctuationStep(SplitBehavior behavior) : behavior_(behavior) {}
+  CharacterStep(bool (*belongs)(char32_t), SplitBehavior behavior)
+      : belongs_(belongs), behavior_(behavior) {}
   void run(Piece piece, const Next& next) const override {
-    split_characters(piece, is_punctuation, behavior_, next);
+    split_characters(piece, belongs_, behavior_, next);
   }
 
  private:
-  SplitBehavior behavior_;
-};
-
-class DigitStep : public PreTokenizerStep {
- public:
-  explicit DigitStep(SplitBehavior behavior) : behavior_(behavior) {}
-  void run(Piece piece, const Next& next) const override {
-    split_characters(piece, is_numeric, behavior_, next);
-  }
-
- private:
+  bool (*belongs_)(char32_t);
   SplitBehavior behavior_;
 };
 
@@ -260,12 +252,12 @@ std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields&
   if (type == "WhitespaceSplit") return std::make_shared<SpaceStep>();
   if (type == "Whitespace") return std::make_shared<WhitespaceStep>();
   if (type == "Punctuation")
-    return std::make_shared<PunctuationStep>(behavior_of(fields, "Isolated"));
+    return std::make_shared<CharacterStep>(is_punctuation, behavior_of(fields, "Isolated"));
   if (type == "Metaspace") return metaspace(fields);
   if (type == "Digits")
-    return std::make_shared<DigitStep>(fields.boolean("individual_digits", false)
-                                           ? SplitBehavior::isolated
-                                           : SplitBehavior::contiguous);
+    return std::make_shared<CharacterStep>(is_numeric, fields.boolean("individual_digits", false)
+                                                           ? SplitBehavior::isolated
+                                                           : SplitBehavior::contiguous);
   if (type == "CharDelimiterSplit")
     return std::make_shared<DelimiterStep>(
         first_character(one_character(fields, "delimiter", "")).code);
