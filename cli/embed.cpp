@@ -80,10 +80,6 @@ struct TruncatedTexts {
   }
 };
 
-void stop_if_signalled() {
-  if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
-}
-
 void run(EmbedCommand& command) {
   const StopSignals signals;
   Pretrained loaded = open_model(command.model, command.load);
@@ -107,7 +103,7 @@ void run(EmbedCommand& command) {
     const std::size_t end = std::min(texts.size(), first + batch);
     command.texts.assign(texts.begin() + static_cast<std::ptrdiff_t>(first),
                          texts.begin() + static_cast<std::ptrdiff_t>(end));
-    const EmbedEvents events{.cancel_check = stop_if_signalled,
+    const EmbedEvents events{.cancel_check = StopSignals::throw_if_caught,
                              .truncated = [&](Index text, Index tokens) {
                                truncated.add(first + static_cast<std::size_t>(text), tokens);
                              }};

@@ -228,7 +228,7 @@ void run(GenerateCommand& command) {
   command.json ? print_json(command, made, texts, taken) : print_texts(texts);
   warn_full_context(made);
   timer.report();
-  if (StopSignals::caught() != 0) throw Stopped{StopSignals::caught()};
+  StopSignals::throw_if_caught();
 }
 
 void add_sampling_options(CLI::App& command, Sampling& sampling) {

@@ -83,12 +83,6 @@ HeadReportText text_of(const HeadsCommand& command) {
   return text;
 }
 
-void stop_if_signalled() {
-  if (StopSignals::caught() == 0) return;
-  end_progress();
-  throw Stopped{StopSignals::caught()};
-}
-
 /// Before minutes of work.
 void check_page(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
@@ -111,7 +105,7 @@ void run(const HeadsCommand& command) {
   HeadReportOptions options;
   if (command.html.empty()) options.map_size.reset();
   options.progress = [](double done, const std::string& step) {
-    stop_if_signalled();
+    StopSignals::throw_if_caught();
     progress(progress_bar(done, step));
   };
   HeadReport report = heads(loaded, text, options, context);

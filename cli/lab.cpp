@@ -43,10 +43,7 @@ void run(LabCommand& command) {
   const StopSignals signals;
   prepare(command.folder);
   command.options.progress = [](double done, const std::string& what) {
-    if (StopSignals::caught() != 0) {
-      end_progress();
-      throw Stopped{StopSignals::caught()};
-    }
+    StopSignals::throw_if_caught();
     progress(progress_bar(done, what));
   };
   command.options.command = [&](const std::string& experiment) {

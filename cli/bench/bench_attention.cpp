@@ -51,13 +51,13 @@ std::vector<BenchCase> cases_of(const AttentionBenchOptions& options) {
   return cases;
 }
 
-void print_header() {
+void print_attention_header() {
   fmt::print("{:<20}{:<30}{:>9}{:>6}{:>5}{:>4}  {:<9}{:>10}{:>9}{:>9}{:>7}{:>10}\n", "case",
              "pattern", "tokens", "heads", "dim", "thr", "pass", "time ms", "GFLOP/s", "of peak",
              "x f32", "extra");
 }
 
-void print_row(const Json& row) {
+void print_attention_row(const Json& row) {
   const Json& extra = row["extra_bytes"];
   const Json& times_f32 = row["times_f32"];
   fmt::print("{:<20}{:<30}{:>9}{:>6}{:>5}{:>4}  {:<9}{:>10.3f}{:>9.1f}{:>9.3f}{:>7}{:>10}\n",
@@ -99,7 +99,7 @@ void run(const AttentionBenchOptions& options) {
     progress(fmt::format("measuring memory of {}", job.text()));
     job.extra_bytes = AttentionBench::extra_bytes(job.c, job.context, job.pass);
   }
-  BenchReport report(options, print_header, print_row);
+  BenchReport report(options, print_attention_header, print_attention_row);
   for (const Job& job : jobs) {
     progress(fmt::format("measuring time of {}", job.text()));
     AttentionBench bench(job.c, job.context);

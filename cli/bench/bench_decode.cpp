@@ -96,13 +96,13 @@ Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& 
           {"bytes", bytes}};
 }
 
-void print_header(const DecodeOptions& options) {
+void print_decode_header(const DecodeOptions& options) {
   fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12}{:>9}{:>12}{:>9}{:>12}\n", "keys", "heads",
              "kv", "dim", "cache", "thr", "time us", "GB/s", options.against + " us", "speed",
              "from-to");
 }
 
-void print_row(const Json& row) {
+void print_decode_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.2f}{:>9.1f}{:>12.2f}{:>9.2f}{:>7.2f}-{:.2f}\n",
              row["keys"].get<Index>(), row["heads"].get<Index>(), row["kv_heads"].get<Index>(),
              row["dim"].get<Index>(), row["dtype"].get<std::string>(), row["threads"].get<Index>(),
@@ -115,7 +115,7 @@ void run(const DecodeOptions& options) {
   if (options.against == "loop" && (options.batch != 1 || options.queries != 1))
     throw CLI::ValidationError("--against loop", "expected one sequence and one query");
   BenchReport report(
-      options, [&] { print_header(options); }, print_row);
+      options, [&] { print_decode_header(options); }, print_decode_row);
   for (const Index threads : options.thread_counts())
     for (const Index keys : options.keys)
       for (const std::string& type : options.types) {

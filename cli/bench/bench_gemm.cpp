@@ -95,12 +95,12 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
           {"weight_gbytes", products * weight_bytes / timing.median_ms * 1e-6}};
 }
 
-void print_header() {
+void print_gemm_header() {
   fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
              "out", "pass", "type", "thr", "time us", "GFLOP/s", "peak", "of peak", "weight GB/s");
 }
 
-void print_row(const Json& row) {
+void print_gemm_row(const Json& row) {
   fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12.1f}{:>11.1f}{:>11.1f}{:>9.2f}{:>12.1f}\n",
              row["rows"].get<Index>(), row["in"].get<Index>(), row["out"].get<Index>(),
              row["pass"].get<std::string>(), row["dtype"].get<std::string>(),
@@ -131,7 +131,7 @@ std::vector<GemmCase> cases_of(const GemmBenchOptions& o) {
 }
 
 void run(const GemmBenchOptions& o) {
-  BenchReport report(o, print_header, print_row);
+  BenchReport report(o, print_gemm_header, print_gemm_row);
   for (const Index threads : o.thread_counts())
     for (const GemmCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} x {} x {}", c.rows, c.in, c.out));

@@ -78,13 +78,13 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
           {"bytes", 2 * bytes}};
 }
 
-void print_header() {
+void print_rope_header() {
   fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12}{:>9}{:>11}{:>11}{:>9}\n", "tokens", "heads",
              "dim", "layout", "type", "thr", "time us", "GB/s", "copy GB/s", "read GB/s",
              "of copy");
 }
 
-void print_row(const Json& row) {
+void print_rope_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12.1f}{:>9.1f}{:>11.1f}{:>11.1f}{:>9.2f}\n",
              row["tokens"].get<Index>(), row["heads"].get<Index>(), row["dim"].get<Index>(),
              row["layout"].get<std::string>(), row["dtype"].get<std::string>(),
@@ -103,7 +103,7 @@ std::vector<RopeCase> cases_of(const RopeBenchOptions& o) {
 }
 
 void run(const RopeBenchOptions& o) {
-  BenchReport report(o, print_header, print_row);
+  BenchReport report(o, print_rope_header, print_rope_row);
   for (const Index threads : o.thread_counts())
     for (const RopeCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} tokens, {}, {}", c.tokens, c.layout, to_string(c.type)));

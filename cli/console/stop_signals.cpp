@@ -1,5 +1,7 @@
 #include "cli/console/stop_signals.h"
 
+#include "cli/console/output.h"
+
 namespace rapt::cli {
 namespace {
 
@@ -31,5 +33,11 @@ StopSignals::~StopSignals() {
 }
 
 int StopSignals::caught() { return caught_signal; }
+
+void StopSignals::throw_if_caught() {
+  if (caught_signal == 0) return;
+  end_progress();
+  throw Stopped{caught_signal};
+}
 
 }  // namespace rapt::cli

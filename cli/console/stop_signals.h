@@ -16,6 +16,8 @@ class StopSignals {
 
   /// The number of the recorded signal; 0: none.
   static int caught();
+  /// Ends the progress line and throws Stopped if a signal was recorded.
+  static void throw_if_caught();
 
  private:
   static constexpr std::array signals = {SIGINT, SIGTERM, SIGHUP};

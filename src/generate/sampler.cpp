@@ -4,17 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "base/check.h"
+#include "base/numerics.h"
 #include "base/random.h"
 #include "nn/rows.h"
 
 namespace rapt {
 using namespace detail;
 namespace {
-
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// Weights per block sum: a draw looks into one block only.
 constexpr std::size_t block = 512;

@@ -17,7 +17,7 @@ struct RowsAndWidth {
   Index count, width;
 };
 
-RowsAndWidth rows_of(const char* where, const Tensor& x, const HeadShape& shape) {
+RowsAndWidth rows_and_width(const char* where, const Tensor& x, const HeadShape& shape) {
   check(x.shape().rank() == 2, where, ": shape ", x.shape(), ", expected [rows, width]");
   check(shape.items >= 1 && shape.heads >= 1 && shape.dim >= 1, where, ": ", shape.items,
         " items, ", shape.heads, " heads of ", shape.dim, " given, expected at least 1 of each");
@@ -36,7 +36,7 @@ BasicView<T> heads_in(T* data, RowsAndWidth rows, const HeadShape& shape, Index 
 
 View view_of(const HeadColumns& columns, const HeadShape& shape) {
   const Tensor& x = columns.of.value();
-  const RowsAndWidth rows = rows_of("attention", x, shape);
+  const RowsAndWidth rows = rows_and_width("attention", x, shape);
   check(columns.first >= 0 && columns.first + shape.heads * shape.dim <= rows.width,
         "attention: heads reach from column ", columns.first, " to ",
         columns.first + shape.heads * shape.dim, " of ", rows.width);
@@ -45,13 +45,13 @@ View view_of(const HeadColumns& columns, const HeadShape& shape) {
 
 /// Sequences of so many tokens together are all rows.
 void check_apart(const char* where, const Tensor& x, const HeadShape& shape, Index tokens) {
-  const RowsAndWidth rows = rows_of(where, x, shape);
+  const RowsAndWidth rows = rows_and_width(where, x, shape);
   check(shape.items == 1, where, ": ", shape.items, " items, expected 1 for sequences apart");
   check(tokens == rows.count, where, ": sequences of ", tokens, " tokens in ", rows.count, " rows");
 }
 
 /// One call of the engine, and what its backward needs.
-struct Call {
+struct LayerCall {
   View q, k, v;
   MutableView out;
   Attention how;
@@ -61,7 +61,7 @@ struct Call {
 /// What backward needs of an operation.
 struct Kept {
   HeadColumns q, k, v;
-  std::vector<Call> calls;
+  std::vector<LayerCall> calls;
   Parameter* table;
   Variable out = {};
 };
@@ -105,7 +105,7 @@ void add_rows(const View& more, const MutableView& to) {
                        to.row(item, head, i), to.row(item, head, i), std::plus<>());
 }
 
-void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradients& sums,
+void undo_call(const Kept& kept, const LayerCall& call, Tensor& gradient, ColumnGradients& sums,
                const Context& context) {
   const MutableView dq = sums.of(kept.q, call.q), dv = sums.of(kept.v, call.v);
   // Shared vectors have two gradients, which are added up.
@@ -122,11 +122,11 @@ void undo_call(const Kept& kept, const Call& call, Tensor& gradient, ColumnGradi
 /// Runs calls that write into `out`: short ones side by side, each on threads of its own too.
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
   if (extras.before_call)
-    for (Call& call : given.calls) extras.before_call(call.q, call.k, call.v, call.how);
+    for (LayerCall& call : given.calls) extras.before_call(call.q, call.k, call.v, call.how);
   std::vector<Attended> attended(given.calls.size());
   for_each_task(tape.context(), std::ssize(given.calls), [&](Index task, Index) {
     const auto i = static_cast<std::size_t>(task);
-    const Call& call = given.calls[i];
+    const LayerCall& call = given.calls[i];
     attended[i] = attend_into(call.out, call.q, call.k, call.v, call.how, tape.context());
   });
   for (std::size_t i = 0; i < attended.size(); ++i) {
@@ -137,7 +137,7 @@ Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) 
   auto kept = std::make_shared<Kept>(std::move(given));
   Variable result = tape.made(std::move(out), [kept, context = tape.context()](Tensor gradient) {
     ColumnGradients sums;
-    for (const Call& call : kept->calls) undo_call(*kept, call, gradient, sums, context);
+    for (const LayerCall& call : kept->calls) undo_call(*kept, call, gradient, sums, context);
     sums.hand_over();
   });
   kept->out = result;
@@ -161,7 +161,8 @@ Variable attention(Tape& tape, const HeadColumns& q, const HeadColumns& k, const
   const View queries = view_of(q, shape);
   const RowsAndWidth rows{q.of.shape()[0], shape.heads * shape.dim};
   Tensor out = Tensor::uninitialized({rows.count, rows.width});
-  Call call{queries, view_of(k, keys), view_of(v, keys), heads_in(out.data(), rows, shape, 0), how};
+  LayerCall call{queries, view_of(k, keys), view_of(v, keys), heads_in(out.data(), rows, shape, 0),
+                 how};
   return run(tape, std::move(out), {q, k, v, {std::move(call)}, extras.table}, extras);
 }
 
@@ -197,7 +198,7 @@ Variable attention_varlen(Tape& tape, const HeadColumns& q, const HeadColumns& k
 
 Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
                 const std::vector<Index>& positions, Index first) {
-  const RowsAndWidth rows = rows_of("rotate", x.value(), shape);
+  const RowsAndWidth rows = rows_and_width("rotate", x.value(), shape);
   check(shape.heads * shape.dim <= rows.width, "rotate: ", shape.heads, " heads of ", shape.dim,
         " given, more than a row of ", rows.width);
   check(positions.empty() || static_cast<Index>(positions.size()) == rows.count,
@@ -223,7 +224,8 @@ Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
         " sequences, expected as many");
   const GradientSlot slot = x.slot();
   Tensor rotated = Tape::take(std::move(x));
-  const auto each = [=, rows = rows_of("rotate", rotated, shape)](Tensor& all, const auto& rotate) {
+  const auto each = [=, rows = rows_and_width("rotate", rotated, shape)](Tensor& all,
+                                                                         const auto& rotate) {
     const MutableView heads = heads_in(all.data(), rows, shape, 0);
     Index first = 0;
     for (std::size_t i = 0; i < lengths.size(); ++i) {

@@ -30,8 +30,8 @@ DropoutTile tile_of(double rate, const DropoutKey& key, Index first_row) {
 }
 
 /// Calls run(first row, first number, numbers) for blocks that cover all numbers, on all threads.
-void for_each_row_block(const Context& context, Index numbers,
-                        const std::function<void(Index, Index, Index)>& run) {
+void for_each_dropout_row(const Context& context, Index numbers,
+                          const std::function<void(Index, Index, Index)>& run) {
   check(numbers <= Index{1} << 38, "drop: ", numbers, " numbers, expected at most 2^38");
   const Index together = rows_per_task * tile;
   for_each_task(context, divide_up(numbers, together), [&](Index task, Index) {
@@ -77,7 +77,7 @@ void drop(AnyMutableView x, double rate, const DropoutKey& key, const Context& c
   check(count == 0 || x.strides() == x.shape().row_major(), "drop: x has strides ", x.strides(),
         ", expected ", x.shape().row_major(), " (row-major)");
   if (rate == 0) return;
-  for_each_row_block(context, count, [&](Index row, Index first, Index numbers) {
+  for_each_dropout_row(context, count, [&](Index row, Index first, Index numbers) {
     drop_block(x, {first, numbers}, tile_of(rate, key, row), kernels_of(context));
   });
 }
@@ -86,7 +86,7 @@ Tensor detail::dropped(const Tensor& x, double rate, const DropoutKey& key,
                        const Context& context) {
   Tensor y = Tensor::uninitialized(x.shape());
   const AnyMutableView all(y);
-  for_each_row_block(context, x.elements(), [&](Index row, Index first, Index numbers) {
+  for_each_dropout_row(context, x.elements(), [&](Index row, Index first, Index numbers) {
     std::copy_n(x.data() + first, numbers, y.data() + first);
     drop_block(all, {first, numbers}, tile_of(rate, key, row), kernels_of(context));
   });

@@ -38,19 +38,19 @@ void put_heads(const Tensor& from, float* to, Index width) {
 }
 
 /// One call of the engine.
-struct Call {
+struct LongformerCall {
   Index row, items, tokens;
   Longformer how;
   Attended attended = {};
 };
 
-std::vector<Call> calls_of(const SequenceHeads& shape, const Longformer& how) {
-  std::vector<Call> calls;
+std::vector<LongformerCall> calls_of(const SequenceHeads& shape, const Longformer& how) {
+  std::vector<LongformerCall> calls;
   const auto& lengths = shape.lengths;
   const bool alike = std::ranges::count(lengths, lengths.front()) == std::ssize(lengths);
   Index row = 0;
   for (std::size_t i = 0; i < (alike ? 1 : lengths.size()); ++i) {
-    Call call{row, alike ? std::ssize(lengths) : 1, lengths[i], how};
+    LongformerCall call{row, alike ? std::ssize(lengths) : 1, lengths[i], how};
     const Index rows = call.items * call.tokens;
     if (!how.classes.empty())
       call.how.classes.assign(how.classes.begin() + row, how.classes.begin() + row + rows);
@@ -61,8 +61,9 @@ std::vector<Call> calls_of(const SequenceHeads& shape, const Longformer& how) {
   return calls;
 }
 
-void undo(const Call& call, const Tensor& gradient, const Variable& qkv, const Variable& global,
-          const SequenceHeads& shape, Tensor& dqkv, Tensor& dglobal, const Context& context) {
+void undo(const LongformerCall& call, const Tensor& gradient, const Variable& qkv,
+          const Variable& global, const SequenceHeads& shape, Tensor& dqkv, Tensor& dglobal,
+          const Context& context) {
   const Index inner = shape.heads * shape.dim, width = 3 * inner;
   const LongformerOperands operands =
       operands_of(qkv.value(), global.empty() ? nullptr : &global.value(), call.row, call.items,
@@ -95,8 +96,8 @@ Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& g
   check(how.classes.empty() || std::ssize(how.classes) == rows,
         "longformer_attention: ", how.classes.size(), " classes of ", rows, " rows");
   Tensor out = Tensor::uninitialized({rows, inner});
-  auto calls = std::make_shared<std::vector<Call>>(calls_of(shape, how));
-  for (Call& call : *calls) {
+  auto calls = std::make_shared<std::vector<LongformerCall>>(calls_of(shape, how));
+  for (LongformerCall& call : *calls) {
     call.attended = attend_longformer(
         operands_of(qkv.value(), global_qkv.empty() ? nullptr : &global_qkv.value(), call.row,
                     call.items, call.tokens, shape),
@@ -107,7 +108,7 @@ Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& g
   return tape.made(std::move(out), [=, context = tape.context()](const Tensor& gradient) {
     Tensor dqkv(qkv.shape());
     Tensor dglobal = global_qkv.empty() ? Tensor() : Tensor(qkv.shape());
-    for (const Call& call : *calls)
+    for (const LongformerCall& call : *calls)
       undo(call, gradient, qkv, global_qkv, shape, dqkv, dglobal, context);
     qkv.slot().add(std::move(dqkv));
     if (!global_qkv.empty()) global_qkv.slot().add(std::move(dglobal));

@@ -192,7 +192,7 @@ TEST(Bf16Attend, LongBackwardIsWithinTheBoundWithAnyNumberOfThreads) {
 }
 
 /// `count` tokens of a [1, heads, tokens, dim] tensor of bf16.
-AnyView tokens_of(const Tensor& tensor, Index first, Index count) {
+AnyView bf16_tokens_of(const Tensor& tensor, Index first, Index count) {
   const BasicView<const Bf16> view(tensor.numbers<Bf16>(), tensor.shape());
   Shape shape = tensor.shape();
   shape[2] = count;
@@ -210,9 +210,9 @@ TEST(Bf16Attend, ACacheOfHalvesGivesTheSameBits) {
       KvCache cache({.kv_heads = 2, .dim = dim, .type = CacheType::bf16}, context);
       const KvCache::Sequence sequence = cache.add();
       for (Index first = 0; first < 150; first += 75) {
-        cache.append(sequence, tokens_of(o.k, first, 75), tokens_of(o.v, first, 75));
+        cache.append(sequence, bf16_tokens_of(o.k, first, 75), bf16_tokens_of(o.v, first, 75));
         const Attended got =
-            attend(tokens_of(o.q, first, 75), cache, std::span(&sequence, 1), o.how);
+            attend(bf16_tokens_of(o.q, first, 75), cache, std::span(&sequence, 1), o.how);
         for (Index head = 0; head < 4; ++head)
           for (Index i = 0; i < 75 * dim; ++i)
             ASSERT_EQ(
@@ -251,7 +251,7 @@ TEST(Bf16Attend, ARowHasItsBitsAloneWhateverTheScaleIs) {
   for (Bf16& x : o.q.numbers<Bf16>()) x = Bf16(4 * static_cast<float>(x));
   for (const Context& context : every_bf16_isa()) {
     const Attended all = attend(o.q, o.k, o.v, o.how, context);
-    const Attended rest = attend(tokens_of(o.q, 1, 63), o.k, o.v, o.how, context);
+    const Attended rest = attend(bf16_tokens_of(o.q, 1, 63), o.k, o.v, o.how, context);
     for (Index head = 0; head < 16; ++head)
       for (Index i = 0; i < 63 * 64; ++i)
         ASSERT_EQ(rest.out.numbers<Bf16>()[static_cast<std::size_t>(head * 63 * 64 + i)],

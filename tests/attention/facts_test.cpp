@@ -13,24 +13,24 @@
 namespace rapt::test {
 namespace {
 
-constexpr Index tokens = 150, width = 16;
+constexpr Index length = 150, width = 16;
 
 /// Token i of the result is token order[i] of x.
 Tensor reordered(const Tensor& x, const std::vector<Index>& order) {
   Tensor y(x.shape());
   for (Index head = 0; head < x.shape()[1]; ++head)
-    for (Index i = 0; i < tokens; ++i)
+    for (Index i = 0; i < length; ++i)
       for (Index c = 0; c < width; ++c)
         at(y, 0, head, i, c) =
-            x.data()[(head * tokens + order[static_cast<std::size_t>(i)]) * width + c];
+            x.data()[(head * length + order[static_cast<std::size_t>(i)]) * width + c];
   return y;
 }
 
 std::vector<Index> shuffled() {
-  std::vector<Index> order(tokens);
+  std::vector<Index> order(length);
   std::iota(order.begin(), order.end(), Index{0});
   Random random(7);
-  for (Index i = tokens - 1; i > 0; --i)
+  for (Index i = length - 1; i > 0; --i)
     std::swap(order[static_cast<std::size_t>(i)],
               order[static_cast<std::size_t>(random.below(i + 1))]);
   return order;
@@ -52,7 +52,7 @@ double broken_by(const Attention& how, const Prepare& prepare) {
     const Tensor ready = prepare(x);
     return attend(ready, ready, x, how).out;
   };
-  const Tensor x = random_tensor({1, 2, tokens, width}, 1);
+  const Tensor x = random_tensor({1, 2, length, width}, 1);
   return largest_difference(attended(reordered(x, order)), reordered(attended(x), order));
 }
 
@@ -85,12 +85,12 @@ std::vector<double> reach_of(const Pattern& pattern, int layers, Index token) {
   const Attention how{.pattern = pattern};
   std::vector<Tensor> inputs;
   std::vector<Attended> outputs;
-  inputs.push_back(random_tensor({1, 1, tokens, width}, 1));
+  inputs.push_back(random_tensor({1, 1, length, width}, 1));
   for (int layer = 0; layer < layers; ++layer) {
     outputs.push_back(attend(inputs.back(), inputs.back(), inputs.back(), how));
     inputs.push_back(outputs.back().out.clone());
   }
-  Tensor gradient({1, 1, tokens, width});
+  Tensor gradient({1, 1, length, width});
   for (Index c = 0; c < width; ++c) at(gradient, 0, 0, token, c) = 1;
   for (int layer = layers - 1; layer >= 0; --layer) {
     const Tensor& x = inputs[static_cast<std::size_t>(layer)];
@@ -99,7 +99,7 @@ std::vector<double> reach_of(const Pattern& pattern, int layers, Index token) {
     for (Index i = 0; i < gradient.elements(); ++i)
       gradient.data()[i] = g.dq.data()[i] + g.dk.data()[i] + g.dv.data()[i];
   }
-  std::vector<double> sizes(tokens);
+  std::vector<double> sizes(length);
   for (Index i = 0; i < gradient.elements(); ++i)
     sizes[static_cast<std::size_t>(i / width)] += std::fabs(gradient.data()[i]);
   return sizes;
@@ -109,7 +109,7 @@ TEST(Facts, StackedWindowsReachLayersTimesTheWindow) {
   constexpr Index side = 5, token = 70;
   for (const int layers : {1, 2, 4}) {
     const std::vector<double> sizes = reach_of(window(side, side), layers, token);
-    for (Index i = 0; i < tokens; ++i)
+    for (Index i = 0; i < length; ++i)
       EXPECT_EQ(sizes[static_cast<std::size_t>(i)] != 0, std::abs(i - token) <= layers * side)
           << layers << " layers, token " << i;
   }

@@ -6,15 +6,13 @@
 
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing written
 // (numerics.md c.5).
 namespace rapt::test {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 const Shape q_shape{2, 4, 5, 8}, k_shape{2, 2, 7, 8};
 

@@ -7,15 +7,13 @@
 #include <memory>
 
 #include "support/engine.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
 // The special-value contract of numerics.md b.5, a row a test.
 namespace rapt::test {
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 void fill_row(Tensor& tensor, Index head, Index token, float number) {
   for (Index t = 0; t < tensor.shape()[3]; ++t) at(tensor, 0, head, token, t) = number;

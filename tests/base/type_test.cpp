@@ -7,13 +7,12 @@
 #include "base/flush_denormals.h"
 #include "kernels/kernels.h"
 #include "support/engine.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Every 16-bit pattern and its neighbours in f32, every 997th f32, and the ends.
 std::vector<float> interesting_floats() {

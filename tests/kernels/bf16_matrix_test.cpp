@@ -42,8 +42,8 @@ struct ProductCase {
   }
 };
 
-struct Problem {
-  explicit Problem(const ProductCase& given)
+struct MatrixProblem {
+  explicit MatrixProblem(const ProductCase& given)
       : c(given),
         a(operand(c.rows, c.a, c.a_type, c.seed)),
         b(operand(c.columns, c.b == Lying::columns ? Lying::rows : Lying::columns, c.b_type,
@@ -97,7 +97,7 @@ struct Problem {
 };
 
 void expect_within_bound(const ProductCase& c) {
-  const Problem problem(c);
+  const MatrixProblem problem(c);
   for (const Context& context : every_bf16_isa())
     problem.expect_within_bound(problem.product(context), context.isa());
 }
@@ -161,7 +161,7 @@ TEST(Bf16Matrix, SameBitsForAnyNumberOfThreads) {
        {ProductCase{.rows = 300, .depth = 270, .columns = 310, .add = true},
         {.rows = 61, .depth = 1030, .columns = 500, .b = Lying::rows, .bias = true},
         {.rows = 700, .depth = 50, .columns = 90, .a = Lying::columns, .b = Lying::rows}}) {
-    const Problem problem(c);
+    const MatrixProblem problem(c);
     for (const Context& isa : every_bf16_isa()) {
       const Tensor one = problem.product(Context(1, isa.isa()));
       for (const Index threads : {2, 3, 7})
@@ -172,7 +172,7 @@ TEST(Bf16Matrix, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Bf16Matrix, NothingIsRoundedWhereBf16IsNotMultiplied) {
-  const Problem problem({.rows = 40, .depth = 70, .columns = 50});
+  const MatrixProblem problem({.rows = 40, .depth = 70, .columns = 50});
   for (const Context& context : every_isa()) {
     Tensor want({40, 50});
     multiply(matrix_of(problem.a, Lying::rows), matrix_of(problem.b, Lying::columns),
@@ -208,7 +208,7 @@ TEST(Bf16Matrix, PackedWeightsAreWithinTheBoundAndExpandToWhatTheyWere) {
     for (const Index rows : {1, 2, 3, 5, 8, 9, 70})
       for (const Index depth : {1, 33, 256, 300})
         for (const Index columns : {1, 16, 49, 200}) {
-          const Problem problem({.rows = rows, .depth = depth, .columns = columns});
+          const MatrixProblem problem({.rows = rows, .depth = depth, .columns = columns});
           const PackedMatrix packed(problem.b, context);
           problem.expect_within_bound(product(problem.a, packed, context), context.isa());
           EXPECT_TRUE(same_bits(packed.expanded(), problem.b)) << problem.c.text();
@@ -233,7 +233,7 @@ TEST(Bf16Matrix, ARowOfAPackedProductHasTheSameBitsInAnyCompanyAndForAnyThreads)
 }
 
 TEST(Bf16Matrix, APackedWeightRunsOnOtherInstructionSets) {
-  const Problem problem({.rows = 20, .depth = 40, .columns = 30});
+  const MatrixProblem problem({.rows = 20, .depth = 40, .columns = 30});
   const PackedMatrix packed(problem.b, every_bf16_isa().front());
   for (const Context& context : every_isa())
     problem.expect_within_bound(product(problem.a, packed, context), context.isa());

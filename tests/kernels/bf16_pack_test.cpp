@@ -5,13 +5,11 @@
 
 #include "kernels/kernels.h"
 #include "support/engine.h"
+#include "support/special_values.h"
 
 namespace rapt::test {
 using namespace detail;
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 

@@ -91,8 +91,8 @@ struct GemmCase {
 };
 
 /// A case's operands, once for all instruction sets and threads.
-struct Problem {
-  explicit Problem(const GemmCase& given)
+struct GemmProblem {
+  explicit GemmProblem(const GemmCase& given)
       : c(given),
         a(random_matrix(c.rows, c.depth, c.a, c.padding, c.a_type, c.seed, c.shift)),
         b(random_matrix(c.depth, c.columns, c.b, c.padding, c.b_type, c.seed + 1, c.shift)),
@@ -118,7 +118,7 @@ struct Problem {
   std::vector<float> before, bias;
 };
 
-std::string Problem::beyond_bound(const std::vector<float>& got) const {
+std::string GemmProblem::beyond_bound(const std::vector<float>& got) const {
   std::ostringstream message;
   for (Index r = 0; r < c.rows && message.str().empty(); ++r) {
     for (Index column = 0; column < c.columns + c.padding; ++column) {
@@ -177,7 +177,7 @@ GemmCase random_gemm(std::uint64_t seed) {
 }
 
 void expect_within_bound(const GemmCase& c) {
-  const Problem problem(c);
+  const GemmProblem problem(c);
   for (const Context& context : every_isa())
     EXPECT_SILENT(problem.beyond_bound(problem.product(context)))
         << c.text() << " on " << context.isa();
@@ -201,7 +201,7 @@ TEST(Gemm, TheBoundHoldsForDeepSumsOfOneSign) {
 // More numbers than are packed at a time, so that the depth is walked in several chunks.
 TEST(Gemm, WideAndDeep) {
   const GemmCase c{.rows = 1100, .depth = 2100, .columns = 1050, .b = Lying::rows};
-  const Problem problem(c);
+  const GemmProblem problem(c);
   const std::vector<float> got = problem.product(Context(2));
   Random random(5);
   for (int sample = 0; sample < 2000; ++sample) {
@@ -224,7 +224,7 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
         {.rows = 300, .depth = 270, .columns = 310, .into = Into::add},
         {.rows = 61, .depth = 1030, .columns = 500, .b = Lying::rows, .into = Into::bias},
         {.rows = 700, .depth = 50, .columns = 90, .a = Lying::columns, .b = Lying::rows}}) {
-    const Problem problem(c);
+    const GemmProblem problem(c);
     for (const std::string& isa : supported_isas()) {
       const std::vector<float> one = problem.product(Context(1, isa));
       for (const Index threads : {2, 3, 7})
@@ -236,21 +236,21 @@ TEST(Gemm, SameBitsForAnyNumberOfThreads) {
 
 TEST(Gemm, NoDepthLeavesTheBias) {
   for (const Into into : {Into::set, Into::add, Into::bias}) {
-    const Problem problem({.rows = 3, .depth = 0, .columns = 5, .into = into, .padding = 2});
+    const GemmProblem problem({.rows = 3, .depth = 0, .columns = 5, .into = into, .padding = 2});
     EXPECT_SILENT(problem.beyond_bound(problem.product(Context())));
   }
 }
 
 TEST(Gemm, EmptyResultsAreLeftAlone) {
-  const Problem no_rows({.rows = 0, .depth = 4, .columns = 5});
+  const GemmProblem no_rows({.rows = 0, .depth = 4, .columns = 5});
   EXPECT_TRUE(no_rows.product(Context()).empty());
-  const Problem no_columns({.rows = 4, .depth = 4, .columns = 0, .padding = 3});
+  const GemmProblem no_columns({.rows = 4, .depth = 4, .columns = 0, .padding = 3});
   EXPECT_SILENT(different_bits("no columns", no_columns.product(Context()), no_columns.before));
 }
 
 TEST(Gemm, InfinityAndNanGoWhereTheyBelong) {
   for (const Index rows : {3, 20}) {
-    Problem problem({.rows = rows, .depth = 40, .columns = 30});
+    GemmProblem problem({.rows = rows, .depth = 40, .columns = 30});
     problem.a.numbers[static_cast<std::size_t>(1 * 40 + 7)] = gap;
     problem.b.numbers[static_cast<std::size_t>(5 * 40 + 9)] =
         std::numeric_limits<float>::infinity();

@@ -13,8 +13,8 @@ namespace rapt::test {
 namespace {
 
 /// A loss to compute: x [rows, width], head [vocab_size, width].
-struct Problem {
-  Problem(Index rows, Index width_, Index entries_)
+struct LossProblem {
+  LossProblem(Index rows, Index width_, Index entries_)
       : width(width_),
         entries(entries_),
         x(random_tensor({rows, width_}, 1)),
@@ -40,7 +40,7 @@ struct Logits {
   Wide of;
   double size = 0;
 };
-Logits logits(const Problem& p, const Wide& x, const Wide& head, std::size_t row) {
+Logits logits(const LossProblem& p, const Wide& x, const Wide& head, std::size_t row) {
   Logits result;
   const auto width = static_cast<std::size_t>(p.width);
   for (Index entry = 0; entry < p.entries; ++entry) {
@@ -63,7 +63,7 @@ double log_of_sum(const Wide& l) {
 }
 
 /// The loss as PyTorch defines it: (1 - e) times that of the target, and e times the mean of all.
-double definition(const Problem& p, const Wide& x, const Wide& head) {
+double definition(const LossProblem& p, const Wide& x, const Wide& head) {
   double total = 0;
   for (std::size_t row = 0; row < p.targets.size(); ++row) {
     if (p.targets[row] < 0) continue;
@@ -79,13 +79,13 @@ double definition(const Problem& p, const Wide& x, const Wide& head) {
 }
 
 /// What errors are measured by: a logit's error is that of its terms, and enters an exponent.
-struct Sizes {
+struct LossSizes {
   double loss = 0;
   Wide dx, dhead;
 };
-Sizes sizes_of(const Problem& p) {
+LossSizes sizes_of(const LossProblem& p) {
   const Wide x = widened(p.x), head = widened(p.head.value);
-  Sizes sizes{0, Wide(x.size()), Wide(head.size())};
+  LossSizes sizes{0, Wide(x.size()), Wide(head.size())};
   const auto width = static_cast<std::size_t>(p.width);
   for (std::size_t row = 0; row < p.targets.size(); ++row) {
     if (p.targets[row] < 0) continue;
@@ -105,12 +105,12 @@ Sizes sizes_of(const Problem& p) {
   return sizes;
 }
 
-void expect_definition(Problem& p, const Context& context, const std::string& where) {
+void expect_definition(LossProblem& p, const Context& context, const std::string& where) {
   Tape tape(Tape::Mode::train, context);
   const Variable in = tape.input(p.x.clone(), true);
   const TokenLoss got = cross_entropy(tape, in, p.head, p.targets, p.how);
   const Wide x = widened(p.x), head = widened(p.head.value);
-  const Sizes sizes = sizes_of(p);
+  const LossSizes sizes = sizes_of(p);
   const double want = definition(p, x, head);
   EXPECT_SILENT(beyond("loss of " + where, got.loss.value().numbers(), {want}, {sizes.loss}, 4));
   EXPECT_NEAR(got.total / p.divisor(), want, 4 * u32 * sizes.loss) << where;
@@ -130,7 +130,7 @@ TEST(CrossEntropy, IsTheDefinitionAndItsGradientThatOfTheDefinition) {
        {CrossEntropy{}, CrossEntropy{.label_smoothing = 0.1, .chunk = 1},
         CrossEntropy{.divisor = 3, .chunk = 2}, CrossEntropy{.label_smoothing = 1, .chunk = 3}})
     in_every_context([&](const Context& context) {
-      Problem p(7, 5, 11);
+      LossProblem p(7, 5, 11);
       p.how = how;
       expect_definition(p, context, "chunk " + std::to_string(how.chunk) + " on " + context.isa());
     });
@@ -140,7 +140,7 @@ TEST(CrossEntropy, OddShapes) {
   for (const auto& [rows, width, entries] :
        {std::array<Index, 3>{1, 1, 1}, {2, 1, 3}, {3, 9, 2}, {1, 3, 70}})
     for (const Context& context : every_isa()) {
-      Problem p(rows, width, entries);
+      LossProblem p(rows, width, entries);
       p.how.label_smoothing = 0.2;
       expect_definition(p, context, to_string(p.head.value.shape()) + " on " + context.isa());
     }
@@ -160,7 +160,7 @@ TEST(CrossEntropy, AgreesWithRecordedNumbers) {
                                      2.2913634632567788,
                                      {0.002914659, 0.282271969, 0.302109728, 0.044189203},
                                      {-0.100226933, 0.009060609, 0.110017863, 0.1098252}}}) {
-    Problem p(5, 4, 6);
+    LossProblem p(5, 4, 6);
     for (Index i = 0; i < 20; ++i)
       p.x.data()[i] = static_cast<float>(std::sin(static_cast<double>(i / 4 * 5 + i % 4)));
     for (Index i = 0; i < 24; ++i)
@@ -181,8 +181,8 @@ TEST(CrossEntropy, AgreesWithRecordedNumbers) {
 }
 
 TEST(CrossEntropy, GradientsScaleAndAddUp) {
-  Problem once(6, 5, 9), more(6, 5, 9);
-  const auto run = [](Problem& p, double factor) {
+  LossProblem once(6, 5, 9), more(6, 5, 9);
+  const auto run = [](LossProblem& p, double factor) {
     Tape tape;
     const Variable in = tape.input(p.x.clone(), true);
     tape.backward(scale(tape, cross_entropy(tape, in, p.head, p.targets).loss, factor));
@@ -196,7 +196,7 @@ TEST(CrossEntropy, GradientsScaleAndAddUp) {
 }
 
 TEST(CrossEntropy, CountsWhatIsGuessedAndKeepsNothingThatIsNotAskedFor) {
-  Problem p(4, 3, 3);
+  LossProblem p(4, 3, 3);
   for (float& number : p.head.value.numbers()) number = 0;
   for (Index i = 0; i < 3; ++i) p.head.value.data()[i * 4] = 1;  // the logits are x
   const float x[] = {0, 2, 1, 3, 3, 0, 1, 1, 1, -5, -6, -7};
@@ -212,7 +212,7 @@ TEST(CrossEntropy, CountsWhatIsGuessedAndKeepsNothingThatIsNotAskedFor) {
 
 TEST(CrossEntropy, FarLogitsStayFiniteAndANanStaysInItsRow) {
   for (const Context& context : every_isa()) {
-    Problem p(6, 5, 9);
+    LossProblem p(6, 5, 9);
     p.targets = {0, 1, 2, 3, 4, 5};
     for (Index i = 0; i < 5; ++i) p.x.data()[i] *= 1e4f;
     expect_definition(p, context, "far logits on " + context.isa());
@@ -230,7 +230,7 @@ TEST(CrossEntropy, FarLogitsStayFiniteAndANanStaysInItsRow) {
 
 TEST(CrossEntropy, NothingCounts) {
   for (const Index rows : {0, 3}) {
-    Problem p(rows, 4, 5);
+    LossProblem p(rows, 4, 5);
     std::fill(p.targets.begin(), p.targets.end(), -100);
     Tape tape;
     const TokenLoss got = cross_entropy(tape, tape.input(p.x.clone(), true), p.head, p.targets);
@@ -244,7 +244,7 @@ TEST(CrossEntropy, NothingCounts) {
 
 TEST(CrossEntropy, SameBitsForAnyNumberOfThreads) {
   EXPECT_SILENT(depends_on_threads([&](const Context& context) {
-    Problem p(90, 13, 901);
+    LossProblem p(90, 13, 901);
     p.how = {.label_smoothing = 0.1, .chunk = 64};
     Tape tape(Tape::Mode::train, context);
     const Variable in = tape.input(p.x.clone(), true);
@@ -259,7 +259,7 @@ TEST(CrossEntropy, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(CrossEntropy, RefusesWhatDisagrees) {
-  Problem p(4, 3, 5);
+  LossProblem p(4, 3, 5);
   Tape tape;
   const Variable in = tape.input(p.x.clone());
   const auto refused = [&](const CrossEntropy& how, const std::vector<std::string>& words) {

@@ -70,13 +70,13 @@ Wide definition(const Rows& rows, const Wide& x, const Wide& gain, const Wide& s
 }
 
 /// The sizes of the terms that a number of dx, dgain and dshift is made of.
-struct Sizes {
+struct NormSizes {
   Wide dx, dgain, dshift;
 };
-Sizes sizes_of_gradients(const Rows& rows, const Wide& x, const Wide& dy) {
+NormSizes sizes_of_gradients(const Rows& rows, const Wide& x, const Wide& dy) {
   const auto width = static_cast<std::size_t>(rows.width);
   const Wide gain = widened(rows.gain.value);
-  Sizes sizes{{}, Wide(width), Wide(width)};
+  NormSizes sizes{{}, Wide(width), Wide(width)};
   for (std::size_t first = 0; first < x.size(); first += width) {
     const Normalized row = normalized(rows.kind, x.data() + first, rows.width);
     double plain = 0, weighted = 0;
@@ -103,7 +103,7 @@ void expect_gradients(Rows& rows, const Variable& in, const std::string& where) 
     for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * dy[i];
     return sum;
   };
-  const Sizes sizes = sizes_of_gradients(rows, x, dy);
+  const NormSizes sizes = sizes_of_gradients(rows, x, dy);
   EXPECT_SILENT(beyond("dx of " + where, in.gradient().numbers(),
                        differences([&](const Wide& v) { return total(v, gain, shift); }, x),
                        sizes.dx, 8));

@@ -6,14 +6,12 @@
 #include "rapt/rope.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/special_values.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing
 // written.
 namespace rapt::test {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 void expect_options_refused(const RopeOptions& options, const std::vector<std::string>& words) {
   expect_refused([&] { Rope rope(options); }, words);
@@ -26,7 +24,7 @@ TEST(RopeRefuses, OptionsThatMakeNoSense) {
   expect_options_refused({.dim = 8, .rotated = 3}, {"rope", "3", "even"});
   expect_options_refused({.dim = 8, .rotated = -2}, {"rope", "-2"});
   expect_options_refused({.dim = 8, .rotated = 0}, {"rope", "0 rotated"});
-  for (const double base : {0.0, -5.0, 1.0, infinity, nan})
+  for (const double base : std::initializer_list<double>{0.0, -5.0, 1.0, infinity, nan})
     expect_options_refused({.base = base}, {"rope", "base", "above 1"});
   EXPECT_NO_THROW(Rope({.base = 1e308}));
 }
@@ -35,7 +33,7 @@ TEST(RopeRefuses, ScalingsThatMakeNoSense) {
   const auto refused = [](RopeScaling scaling, const std::vector<std::string>& words) {
     expect_options_refused({.dim = 8, .scaling = std::move(scaling)}, words);
   };
-  for (const double factor : {0.0, -1.0, infinity, nan}) {
+  for (const double factor : std::initializer_list<double>{0.0, -1.0, infinity, nan}) {
     refused(LinearRope{factor}, {"rope", "linear factor", "above 0"});
     refused(NtkRope{factor}, {"rope", "NTK factor", "above 0"});
     refused(DynamicNtkRope{factor}, {"rope", "dynamic NTK factor"});

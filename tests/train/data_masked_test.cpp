@@ -16,14 +16,14 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-std::unique_ptr<const Data> opened(const DataOptions& options) {
+std::unique_ptr<const Data> opened_masked(const DataOptions& options) {
   return open_data(options, Tokenizer::bytes());
 }
 
 TEST(MaskedData, HidesAsManyTokensAsItShould) {
   const TextFolder folder;
   const std::string path = folder.write("t", std::string(200'000, 'q'));
-  const auto data = opened(
+  const auto data = opened_masked(
       {.path = path, .objective = Objective::masked_token, .batch_size = 10, .tokens = 1000});
   EXPECT_EQ(data->vocab_size(), 259);  // the mask is 258
   std::map<std::string, double> seen;
@@ -55,11 +55,11 @@ TEST(MaskedData, HidesAsManyTokensAsItShould) {
 TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
   const TextFolder folder;
   const std::string path = folder.write("t", std::string(1000, 'q'));
-  const auto data = opened({.path = path,
-                            .objective = Objective::masked_token,
-                            .batch_size = 1,
-                            .tokens = 4,
-                            .eval_batches = 3});
+  const auto data = opened_masked({.path = path,
+                                   .objective = Objective::masked_token,
+                                   .batch_size = 1,
+                                   .tokens = 4,
+                                   .eval_batches = 3});
   std::set<Tokens> seen;
   for (Index step = 0; step < 2000; ++step) {
     const Batch batch = data->batch(step);
@@ -74,12 +74,12 @@ TEST(MaskedData, HidesOtherPlacesInTheNextEpochAndAtLeastOne) {
 TEST(MaskedData, LeavesEndsAlone) {
   const TextFolder folder;
   for (int i = 0; i < 300; ++i) folder.write(std::to_string(i), "x");
-  const auto data = opened({.path = folder.path(),
-                            .objective = Objective::masked_token,
-                            .batch_size = 4,
-                            .tokens = 50,
-                            .eval_batches = 0,
-                            .mask_probability = 1});
+  const auto data = opened_masked({.path = folder.path(),
+                                   .objective = Objective::masked_token,
+                                   .batch_size = 4,
+                                   .tokens = 50,
+                                   .eval_batches = 0,
+                                   .mask_probability = 1});
   const Batch batch = data->batch(0);
   EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 256), 100);
   EXPECT_EQ(std::count(batch.targets.begin(), batch.targets.end(), 'x'), 100);

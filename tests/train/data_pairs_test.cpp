@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-std::unique_ptr<const Data> opened(DataOptions options) {
+std::unique_ptr<const Data> opened_pairs(DataOptions options) {
   options.objective = Objective::pairs;
   return open_data(options, Tokenizer::bytes());
 }
@@ -69,7 +69,7 @@ std::string lines_of(Index count) {
 
 TEST(PairData, IsWhatTheLinesSay) {
   const TextFolder folder;
-  const auto data = opened(
+  const auto data = opened_pairs(
       {.path = folder.write("p", "ab\tx\nc\tyz"), .batch_size = 2, .tokens = 8, .eval_batches = 0});
   EXPECT_EQ(data->vocab_size(), 258);
   EXPECT_EQ(data->items_per_epoch(), 2);
@@ -102,10 +102,10 @@ TEST(PairData, IsWhatTheLinesSay) {
 
 TEST(PairData, FillsUpShorterItems) {
   const TextFolder folder;
-  const auto data = opened({.path = folder.write("p", "a\tx\n"),
-                            .batch_size = 2,
-                            .tokens = 8,
-                            .eval_path = folder.write("q", "ab\tx\nc\tyz")});
+  const auto data = opened_pairs({.path = folder.write("p", "a\tx\n"),
+                                  .batch_size = 2,
+                                  .tokens = 8,
+                                  .eval_path = folder.write("q", "ab\tx\nc\tyz")});
   const Batch batch = data->eval_batch(0);
   EXPECT_EQ(batch.inputs, (Tokens{256, 'x', 257, 256, 'y', 'z'}));
   EXPECT_EQ(batch.targets, (Tokens{'x', 256, -1, 'y', 'z', 256}));
@@ -116,10 +116,10 @@ TEST(PairData, FillsUpShorterItems) {
 TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
   const TextFolder folder;
   // 16 · 64 · 3 pairs: three groups are an epoch.
-  const auto data = opened({.path = folder.write("p", lines_of(3072)),
-                            .batch_size = 16,
-                            .tokens = 128,
-                            .eval_batches = 0});
+  const auto data = opened_pairs({.path = folder.write("p", lines_of(3072)),
+                                  .batch_size = 16,
+                                  .tokens = 128,
+                                  .eval_batches = 0});
   Index places = 0, filled = 0;
   std::vector<std::vector<Text>> epochs(2);
   for (Index step = 0; step < 2 * 192; ++step) {
@@ -144,13 +144,13 @@ TEST(PairData, IsAFunctionOfTheStep) {
   const TextFolder folder;
   const DataOptions options{
       .path = folder.write("p", lines_of(500)), .batch_size = 8, .tokens = 128};
-  const auto data = opened(options), again = opened(options);
+  const auto data = opened_pairs(options), again = opened_pairs(options);
   for (const Index step : {700, 3, 64, 63, 0}) EXPECT_EQ(data->batch(step), again->batch(step));
   EXPECT_NE(data->batch(0), data->batch(1));
   EXPECT_EQ(data->eval_batch(0), again->eval_batch(0));
   EXPECT_EQ(data->fingerprint(), again->fingerprint());
   EXPECT_NE(data->fingerprint(),
-            opened({.path = folder.write("q", lines_of(501)), .batch_size = 8, .tokens = 128})
+            opened_pairs({.path = folder.write("q", lines_of(501)), .batch_size = 8, .tokens = 128})
                 ->fingerprint());
 }
 
@@ -160,11 +160,11 @@ TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
   std::string lines;
   for (int i = 0; i < 300; ++i)
     lines += "s" + std::to_string(i % 100) + "\tt" + std::to_string(i) + "\n";
-  const auto data = opened({.path = folder.write("p", lines),
-                            .batch_size = 10,
-                            .tokens = 16,
-                            .eval_batches = 100,
-                            .eval_fraction = 0.1});
+  const auto data = opened_pairs({.path = folder.write("p", lines),
+                                  .batch_size = 10,
+                                  .tokens = 16,
+                                  .eval_batches = 100,
+                                  .eval_fraction = 0.1});
   std::set<std::string> trained, held_out;
   for (Index step = 0; step < 64; ++step)
     for (const Text& text : texts_of(data->batch(step))) trained.insert(text.source);
@@ -182,11 +182,11 @@ TEST(PairData, HeldOutSourcesAreNeverTrainedOn) {
 
 TEST(PairData, EvaluationTakesNoMoreThanItMay) {
   const TextFolder folder;
-  const auto data = opened({.path = folder.write("p", lines_of(400)),
-                            .batch_size = 7,
-                            .tokens = 128,
-                            .eval_batches = 3,
-                            .eval_fraction = 0.5});
+  const auto data = opened_pairs({.path = folder.write("p", lines_of(400)),
+                                  .batch_size = 7,
+                                  .tokens = 128,
+                                  .eval_batches = 3,
+                                  .eval_fraction = 0.5});
   EXPECT_EQ(data->eval_batches(), 3);
   std::set<Text> seen;
   for (Index i = 0; i < 3; ++i)
@@ -197,8 +197,8 @@ TEST(PairData, EvaluationTakesNoMoreThanItMay) {
 TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
   const TextFolder folder;
   const std::string line("a\0\xFF\tx\r\r\n", 8);
-  const auto data =
-      opened({.path = folder.write("p", line), .batch_size = 1, .tokens = 8, .eval_batches = 0});
+  const auto data = opened_pairs(
+      {.path = folder.write("p", line), .batch_size = 1, .tokens = 8, .eval_batches = 0});
   EXPECT_EQ(texts_of(data->batch(0)), (std::vector<Text>{{std::string("a\0\xFF", 3), "x\r"}}));
 }
 
@@ -206,7 +206,7 @@ TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   const TextFolder folder;
   const auto refused = [&](std::string_view text, const std::vector<std::string>& words) {
     const std::string path = folder.write("p", text);
-    expect_broken([&] { opened({.path = path, .tokens = 8, .eval_batches = 0}); }, words);
+    expect_broken([&] { opened_pairs({.path = path, .tokens = 8, .eval_batches = 0}); }, words);
   };
   refused("a\tb\nno tab\nc\td\n", {folder / "p", "line 2", "0 tabs"});
   refused("a\tb\n\nc\td\n", {"line 2", "0 tabs"});
@@ -217,10 +217,12 @@ TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   refused("", {"no pairs for training"});
   refused(std::string((16u << 20) + 1, 'x'), {"line 1", "longer"});
   expect_broken(
-      [&] { opened({.path = folder.write("p", "a\tb\n"), .eval_path = folder.write("q", "")}); },
+      [&] {
+        opened_pairs({.path = folder.write("p", "a\tb\n"), .eval_path = folder.write("q", "")});
+      },
       {folder / "q", "no pairs for evaluation"});
   for (const char* lines : {"a\tb\n", "a\tb\na\tb\na\tc\n"})  // CO-10: all alike
-    expect_broken([&] { opened({.path = folder.write("p", lines)}); },
+    expect_broken([&] { opened_pairs({.path = folder.write("p", lines)}); },
                   {"no pairs for training: all have one source, and so are held out together"});
 }
 

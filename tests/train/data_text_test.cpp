@@ -15,7 +15,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-std::unique_ptr<const Data> opened(const DataOptions& options) {
+std::unique_ptr<const Data> opened_text(const DataOptions& options) {
   return open_data(options, Tokenizer::bytes());
 }
 
@@ -189,11 +189,11 @@ TEST(SplitPlace, IsTheNearestDocumentOrInsideOne) {
 TEST(TextData, HoldsExactlyTheWindowsOfTheText) {
   const TextFolder folder;
   const std::string text = counting_text(1000);
-  const auto data = opened({.path = folder.write("t", text),
-                            .batch_size = 3,
-                            .tokens = 32,
-                            .eval_batches = 2,
-                            .eval_fraction = 0.2});
+  const auto data = opened_text({.path = folder.write("t", text),
+                                 .batch_size = 3,
+                                 .tokens = 32,
+                                 .eval_batches = 2,
+                                 .eval_fraction = 0.2});
   EXPECT_EQ(data->vocab_size(), 258);
   EXPECT_EQ(data->items_per_epoch(), 25);  // (802 - 1) / 32, 802 = 1002 - 200
   const std::string whole = '\0' + text + '\0';
@@ -239,10 +239,10 @@ TEST(TextData, IsAFunctionOfTheStep) {
   const std::string path = folder.write("t", counting_text(5000));
   for (const Objective learning : {Objective::next_token, Objective::masked_token}) {
     const DataOptions options{.path = path, .objective = learning, .batch_size = 4, .tokens = 48};
-    const auto data = opened(options), again = opened(options);
+    const auto data = opened_text(options), again = opened_text(options);
     DataOptions other = options;
     other.seed = 2;
-    const auto different = opened(other);
+    const auto different = opened_text(other);
     EXPECT_EQ(data->fingerprint(), again->fingerprint());
     EXPECT_NE(data->fingerprint(), different->fingerprint());
     std::vector<Batch> batches;
@@ -265,7 +265,7 @@ TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
                  std::string(static_cast<std::size_t>(1 + random.below(60)),
                              static_cast<char>('a' + i % 26)));
   DataOptions options{.path = folder.path(), .batch_size = 5, .tokens = 64};
-  const auto data = opened(options);
+  const auto data = opened_text(options);
   Index parted = 0;
   for (Index step = 0; step < 20; ++step) {
     const Batch batch = data->batch(step);
@@ -290,7 +290,7 @@ TEST(TextData, DocumentsCoverItemsAndMeetWhereTextsEnd) {
   }
   EXPECT_GT(parted, 100);
   options.separate_documents = false;
-  const auto joined = opened(options);
+  const auto joined = opened_text(options);
   Batch batch = data->batch(3);
   batch.documents.clear();
   EXPECT_EQ(joined->batch(3), batch);
@@ -302,7 +302,7 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
                       .batch_size = 2,
                       .tokens = 16,
                       .eval_path = folder.write("b", std::string(100, 'b'))};
-  const auto data = opened(options);
+  const auto data = opened_text(options);
   EXPECT_EQ(data->items_per_epoch(), 6);  // (102 - 1) / 16: all of it
   EXPECT_EQ(data->eval_batches(), 3);
   for (Index i = 0; i < 3; ++i) {
@@ -310,21 +310,21 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
     EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 'a'), 0);
   }
   options.eval_batches = 0;
-  EXPECT_EQ(opened(options)->eval_batches(), 0);
-  EXPECT_EQ(opened(options)->items_per_epoch(), 6);
+  EXPECT_EQ(opened_text(options)->eval_batches(), 0);
+  EXPECT_EQ(opened_text(options)->items_per_epoch(), 6);
 }
 
 TEST(TextData, EqualDocumentsAreDataToo) {  // CO-10
   const TextFolder folder;
   for (int i = 0; i < 30; ++i) folder.write(std::to_string(i), "same text");
-  const auto data = opened({.path = folder.path(), .batch_size = 2, .tokens = 8});
+  const auto data = opened_text({.path = folder.path(), .batch_size = 2, .tokens = 8});
   EXPECT_EQ(data->batch(0).counted(), 16);
 }
 
 TEST(TextData, DescribesItself) {
   const TextFolder folder;
   const std::string path = folder.write("t", counting_text(3000));
-  const auto data = opened({.path = path, .tokens = 32});
+  const auto data = opened_text({.path = path, .tokens = 32});
   EXPECT_EQ(data->describe(),
             path + ": 1 file, 2,852 tokens in 89 windows of 32; 150 tokens held out");
 }

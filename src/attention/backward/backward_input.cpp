@@ -3,6 +3,8 @@
 
 #include "attention/backward/backward.h"
 
+#include "base/numerics.h"
+
 namespace rapt::detail {
 namespace {
 
@@ -33,8 +35,6 @@ double slope(const View& dlse, Index item, Index head, Index query) {
 float plain_nan(double x) {
   return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(x);
 }
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 /// The denominator of a row as sum * 2^max, and sum(dout * out).
 struct RowInput {

@@ -11,11 +11,11 @@
 #include "attention/decode/decode_worker.h"
 #include "attention/forward/row_result.h"
 #include "attention/route_trace.h"
+#include "base/numerics.h"
 
 namespace rapt::detail {
 namespace {
 
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 /// Key tiles of one task: short enough to share out, long enough to be worth a task, and no longer
 /// than f32 sums may grow.
 constexpr Index split_tiles = 16;

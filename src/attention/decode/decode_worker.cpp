@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <limits>
 
 #include "attention/forward/row_result.h"
+#include "base/numerics.h"
 
 namespace rapt::detail {
-namespace {
-
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 /// Tiles outside and heads inside: a page of a cache holds all heads, and memory is read in order.
 void DecodeWorker::run(const DecodeTask& task, const DecodeResults& results) {

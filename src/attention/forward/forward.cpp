@@ -13,11 +13,10 @@
 #include "attention/score/table_band.h"
 #include "attention/score/tile_logits.h"
 #include "attention/stats.h"
+#include "base/numerics.h"
 
 namespace rapt::detail {
 namespace {
-
-constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 /// Key tiles between two flushes into f64: at most sixteen partial sums, each of 64 keys, in one
 /// f32; half a percent of the time. Counted from the first key of all, not of the tile's visits: so

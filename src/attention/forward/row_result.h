@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attention/forward/forward.h"
+#include "base/numerics.h"
 
 namespace rapt::detail {
 
@@ -37,7 +38,6 @@ struct Denominator {
 };
 
 inline Denominator denominator(const Call& call, Index head, const RowSum& row) {
-  constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
   if (!call.score_rule.has_sinks() || !row.saw_key) {
     // Visible keys, but every logit is -inf: 0 / 0, unlike a row that sees nothing.
     const bool undefined = row.saw_key && row.max == minus_infinity;

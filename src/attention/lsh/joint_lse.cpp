@@ -1,14 +1,12 @@
 #include "attention/lsh/joint_lse.h"
 
 #include <cmath>
-#include <limits>
 
 #include "attention/lsh/sorted_rule.h"
 #include "attention/score/score_rule.h"
+#include "base/numerics.h"
 
 namespace rapt::detail {
-
-constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
 double joint_lse(const double* of_round, Index rounds, bool shared) {
   double most = minus_infinity;

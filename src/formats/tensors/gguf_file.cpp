@@ -12,9 +12,9 @@ namespace rapt::detail {
 namespace {
 
 /// Bytes of blocks that are read at a time.
-constexpr Index read_at_once = Index{1} << 20;
+constexpr Index data_chunk_bytes = Index{1} << 20;
 
-GgufHeader read_header(const InputFile& file) {
+GgufHeader read_file_header(const InputFile& file) {
   return read_gguf_header({file.path(), file.size(),
                            [&](Index offset, std::span<std::byte> to) { file.read(offset, to); }});
 }
@@ -30,7 +30,7 @@ Tensor uninitialized_for(const GgufTensor& tensor, const std::string& path) {
 
 }  // namespace
 
-GgufFile::GgufFile(const std::string& path) : file_(path), header_(read_header(file_)) {}
+GgufFile::GgufFile(const std::string& path) : file_(path), header_(read_file_header(file_)) {}
 
 const GgufTensor* GgufFile::find(std::string_view name) const {
   const auto at = std::lower_bound(
@@ -62,7 +62,7 @@ Tensor GgufFile::read(std::string_view name) const {
     read_bytes(*tensor, 0, std::as_writable_bytes(numbers.numbers()));
     return numbers;
   }
-  Buffer<std::byte> blocks(read_at_once / format.bytes * format.bytes);
+  Buffer<std::byte> blocks(data_chunk_bytes / format.bytes * format.bytes);
   for (Index first = 0; first < tensor->bytes; first += blocks.size()) {
     const Index bytes = std::min(blocks.size(), tensor->bytes - first);
     read_bytes(*tensor, first, {blocks.data(), static_cast<std::size_t>(bytes)});

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian");
 
 constexpr Index max_header_bytes = Index{256} << 20;
-constexpr Index read_at_once = Index{1} << 20;
+constexpr Index header_chunk_bytes = Index{1} << 20;
 constexpr Index max_key_bytes = 65535, max_name_bytes = 1024;
 /// The shortest entry: a key of one letter, its type, a value of one byte; and the shortest
 /// description of a tensor: a name of one letter, one axis.
@@ -72,7 +72,7 @@ class HeaderCursor {
           " bytes, the limit");
     const Index have = static_cast<Index>(bytes_.size());
     if (end > have) {
-      const Index size = std::min(source_.bytes, end + std::min(end, read_at_once));
+      const Index size = std::min(source_.bytes, end + std::min(end, header_chunk_bytes));
       bytes_.reserve(static_cast<std::size_t>(std::min(source_.bytes, std::max(size, 2 * have))));
       bytes_.resize(static_cast<std::size_t>(size));
       source_.read(

@@ -13,7 +13,7 @@ namespace rapt::detail {
 namespace {
 
 /// Bytes of a tensor that are read at a time.
-constexpr Index read_at_once = Index{1} << 22;
+constexpr Index row_chunk_bytes = Index{1} << 22;
 
 F16 half_at(const std::byte* from) {
   F16 x;
@@ -140,7 +140,7 @@ class RowWriter {
 void read_rows(const GgufFile& file, const GgufTensor& tensor, Index first,
                QuantizedMatrix::Impl& to, const Context& context) {
   const Index rows = tensor.shape[0], row_bytes = tensor.bytes / rows;
-  const Index together = std::clamp<Index>(read_at_once / row_bytes, 1, rows);
+  const Index together = std::clamp<Index>(row_chunk_bytes / row_bytes, 1, rows);
   Buffer<std::byte> bytes(together * row_bytes);
   const RowWriter writer(to, *tensor.format);
   for (Index begin = 0; begin < rows; begin += together) {

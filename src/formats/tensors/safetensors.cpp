@@ -26,7 +26,7 @@ std::string hint_of(std::string_view begin) {
   return "";
 }
 
-SafetensorsHeader read_header(const InputFile& file) {
+SafetensorsHeader read_safetensors_header(const InputFile& file) {
   const std::string& path = file.path();
   std::string begin(static_cast<std::size_t>(std::min(file.size(), length_bytes)), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
@@ -69,7 +69,7 @@ Shape shape_of(const StoredTensor& tensor, const std::string& path) {
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
-  SafetensorsHeader header = read_header(file_);
+  SafetensorsHeader header = read_safetensors_header(file_);
   tensors_ = std::move(header.tensors);
   metadata_ = std::move(header.metadata);
 }

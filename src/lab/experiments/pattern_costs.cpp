@@ -13,7 +13,7 @@ namespace rapt::lab {
 using namespace detail;
 namespace {
 
-constexpr Index heads = 4, dim = 64, shortest = 256, longest = 16384;
+constexpr Index heads = 4, head_dim = 64, shortest = 256, longest_sequence = 16384;
 
 struct Kind {
   const char* name;
@@ -40,8 +40,8 @@ struct Cost {
 };
 
 Cost cost_of(const Pattern& pattern, Index length, const Lab& lab) {
-  const Tensor q = normals({1, heads, length, dim}, lab.seed);
-  const Tensor v = normals({1, heads, length, dim}, lab.seed + 1);
+  const Tensor q = normals({1, heads, length, head_dim}, lab.seed);
+  const Tensor v = normals({1, heads, length, head_dim}, lab.seed + 1);
   Attention how;
   how.pattern = pattern;
   Cost cost;
@@ -76,7 +76,8 @@ CostTables measure(const Lab& lab, double from) {
   const std::vector<Kind> all = kinds();
   tables.seconds.resize(all.size());
   const double peak = measure_fma_gflops(lab.context) * 1e9;
-  for (Index length = shortest; length <= longest; length *= 2) tables.lengths.push_back(length);
+  for (Index length = shortest; length <= longest_sequence; length *= 2)
+    tables.lengths.push_back(length);
   for (std::size_t i = 0; i < tables.lengths.size(); ++i) {
     const Index length = tables.lengths[i];
     const auto row = [&](const char* pattern, const char* field, double value) {
@@ -85,7 +86,7 @@ CostTables measure(const Lab& lab, double from) {
     for (std::size_t kind = 0; kind < all.size(); ++kind) {
       const auto& [name, pattern, efficiency] = all[kind];
       const Cost cost = cost_of(pattern, length, lab);
-      const double operations = pairs_of(all[kind], length) * 4 * dim * heads;
+      const double operations = pairs_of(all[kind], length) * 4 * head_dim * heads;
       tables.seconds[kind].push_back(cost.seconds);
       tables.measured.push_back(row(name, "milliseconds", cost.seconds * 1e3));
       tables.model.push_back(row(name, "milliseconds", operations / (efficiency * peak) * 1e3));
@@ -146,7 +147,7 @@ Figure time_figure(const CostTables& tables, const PatternCosts& costs, const La
       "Causal, 4 heads of 64, " + std::to_string(lab.context.threads()) +
           " threads. Dense attention grows with the square of the length, the others in a line: "
           "at " +
-          count_text(longest) + " tokens the window is " + short_text(costs.window_gain) +
+          count_text(longest_sequence) + " tokens the window is " + short_text(costs.window_gain) +
           " times and hashing " + short_text(costs.lsh_gain) +
           " times faster. The cost model is pairs × 4d operations at a share of this machine's "
           "measured peak (75 % dense, 60 % window, 35 % hashed).",
@@ -176,7 +177,7 @@ Figure memory_figure(const CostTables& tables) {
 PatternCosts pattern_costs(const Lab& lab, double from) {
   CostTables tables = measure(lab, from);
   PatternCosts costs;
-  costs.longest = longest;
+  costs.longest = longest_sequence;
   costs.window_from = crossing(tables, 1);
   costs.lsh_from = crossing(tables, 2);
   costs.window_gain = tables.seconds[0].back() / tables.seconds[1].back();

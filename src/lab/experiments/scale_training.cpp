@@ -11,7 +11,7 @@ namespace {
 
 constexpr int seeds = 3;
 // Scale::log_n below has the same number of tokens as its base.
-const SmallTraining training{.steps = 120, .items = 8, .tokens = 64};
+const SmallTraining short_training{.steps = 120, .items = 8, .tokens = 64};
 
 std::vector<NamedScale> trained_scales() {
   std::vector<NamedScale> scales = compared_scales();
@@ -98,7 +98,7 @@ TrainingTables train_all(const SmallLanguage& language, const Lab& lab) {
   TrainingTables tables;
   const std::vector<NamedScale> scales = trained_scales();
   Index done = 0;
-  const auto all = static_cast<double>(training.steps * seeds * std::ssize(scales));
+  const auto all = static_cast<double>(short_training.steps * seeds * std::ssize(scales));
   for (const NamedScale& scale : scales) {
     std::vector<Run> runs;
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -155,7 +155,7 @@ std::vector<Figure> training_figures(const Lab& lab) {
        tables.is_worst("none")
            ? "Without a scale the same model learns the least from the same texts, with every seed"
            : "The same model on the same texts, under four scales",
-       setting + "Loss after " + std::to_string(training.steps) + " steps: " + last("loss") +
+       setting + "Loss after " + std::to_string(short_training.steps) + " steps: " + last("loss") +
            ". With 1/d attention begins flat and can still learn, as softness has a gradient; "
            "saturation has none to leave it by. On a task as small as this, in f32, flat is no "
            "worse than 1/√d: what 1/d costs is precision, as the figures on bf16 and f16 show. log "

@@ -10,7 +10,7 @@ namespace rapt::lab {
 using namespace detail;
 namespace {
 
-constexpr Index keys = 512;
+constexpr Index row_keys = 512;
 
 /// Of 0 a logarithmic axis has no place.
 constexpr double least = 1e-12;
@@ -56,7 +56,7 @@ struct NormTables {
 
 NormTables norm_tables(const Lab& lab) {
   constexpr Index queries = 1024, dim = 64;
-  const Tensor k = normals({1, 1, keys, dim}, lab.seed + 5), v({1, 1, keys, 1});
+  const Tensor k = normals({1, 1, row_keys, dim}, lab.seed + 5), v({1, 1, row_keys, 1});
   const Tensor q = directions(queries, dim, lab.seed + 6);
   NormTables made;
   for (double sigma = 0.0625; sigma < 70; sigma *= std::sqrt(2.0)) {
@@ -71,8 +71,9 @@ NormTables norm_tables(const Lab& lab) {
     };
     add(made.measured, "root mean square", root_mean_square(norms));
     add(made.measured, "median", middle);
-    add(made.theory, "root mean square", std::sqrt(softmax_theory(keys, sigma).jacobian_square));
-    if (sigma > 5) add(made.limit, "root mean square", saturated_jacobian(keys, sigma));
+    add(made.theory, "root mean square",
+        std::sqrt(softmax_theory(row_keys, sigma).jacobian_square));
+    if (sigma > 5) add(made.limit, "root mean square", saturated_jacobian(row_keys, sigma));
     if (middle < 0.01 && made.dead_from == 0) made.dead_from = sigma;
   }
   return made;
@@ -148,7 +149,7 @@ Figure norm_figure(const Lab& lab) {
           {{"measured", tables.measured},
            {"theory", tables.theory},
            {"limit", tables.limit},
-           {"flat", Json::array({{{"norm", uniform_jacobian(keys)}}})}},
+           {"flat", Json::array({{{"norm", uniform_jacobian(row_keys)}}})}},
           spec_of(chart)};
 }
 

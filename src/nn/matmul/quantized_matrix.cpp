@@ -15,7 +15,7 @@ using namespace detail;
 namespace {
 
 /// Weights that a task reads, and rows it takes at a time: both then fit a core's own cache.
-constexpr Index weights_per_task = Index{1} << 16, rows_at_once = 64;
+constexpr Index weights_per_task = Index{1} << 16, rows_per_block = 64;
 
 bool has_four_bits(Quantization type) {
   return type == Quantization::q4_0 || type == Quantization::q4_1;
@@ -51,15 +51,15 @@ F16 load_half(const std::byte* from) {
   return x;
 }
 
-/// What a product reads of its left operand, `rows_at_once` rows after the other.
+/// What a product reads of its left operand, `rows_per_block` rows after the other.
 struct Activations {
   Activations(Index row_count, Index block_count)
-      : step(std::min(row_count, rows_at_once)),
+      : step(std::min(row_count, rows_per_block)),
         blocks(block_count),
         codes(checked_product({divide_up(row_count, step), step, blocks, quantized_block})),
         about(divide_up(row_count, step) * step * blocks) {}
 
-  /// `first` is a multiple of rows_at_once.
+  /// `first` is a multiple of rows_per_block.
   ActivationRows part(Index first, Index count) const {
     return {codes.data() + first * blocks * quantized_block, about.data() + first * blocks, count,
             blocks, step};
@@ -161,11 +161,11 @@ void detail::multiply(const Matrix& a, const QuantizedMatrix& weights, const Pro
   const auto product = quantized_kernels_of(context).product[static_cast<std::size_t>(w.type)];
   const Index columns_per = weight_rows_per_task(w);
   const Index column_tasks = divide_up(w.rows, columns_per);
-  const Index row_tasks = divide_up(a.rows, rows_at_once);
+  const Index row_tasks = divide_up(a.rows, rows_per_block);
   for_each_task(context, column_tasks * row_tasks, [&](Index task, Index) {
-    const Index column = task / row_tasks * columns_per, row = task % row_tasks * rows_at_once;
+    const Index column = task / row_tasks * columns_per, row = task % row_tasks * rows_per_block;
     const std::byte* groups = w.memory.data() + column / quantized_rows * w.blocks * w.block_bytes;
-    product(x.part(row, std::min(rows_at_once, a.rows - row)), groups,
+    product(x.part(row, std::min(rows_per_block, a.rows - row)), groups,
             {.data = to.data + row * to.stride + column,
              .stride = to.stride,
              .columns = std::min(columns_per, w.rows - column),

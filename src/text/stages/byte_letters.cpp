@@ -14,7 +14,7 @@ constexpr bool stands_for_itself(unsigned byte) {
 constexpr char32_t first_other = 0x100;
 constexpr std::size_t letters_end = 0x144;  // 68 bytes do not stand for themselves
 
-constexpr auto letters = [] {
+constexpr auto letters_of_bytes = [] {
   std::array<char32_t, 256> table{};
   char32_t other = first_other;
   for (unsigned byte = 0; byte < 256; ++byte)
@@ -25,13 +25,14 @@ constexpr auto letters = [] {
 constexpr auto bytes = [] {
   std::array<int, letters_end> table{};
   for (int& byte : table) byte = -1;
-  for (int byte = 0; byte < 256; ++byte) table[letters[static_cast<std::size_t>(byte)]] = byte;
+  for (int byte = 0; byte < 256; ++byte)
+    table[letters_of_bytes[static_cast<std::size_t>(byte)]] = byte;
   return table;
 }();
 
 }  // namespace
 
-char32_t letter_of(std::uint8_t byte) { return letters[byte]; }
+char32_t letter_of(std::uint8_t byte) { return letters_of_bytes[byte]; }
 
 std::string letters_of(std::string_view text) {
   std::string result;

@@ -31,7 +31,7 @@ std::string concatenated(const Tokens& tokens) {
   return text;
 }
 
-class LetterStep : public DecoderStep {
+class LetterDecoder : public DecoderStep {
  public:
   void run(Tokens& tokens) const override {
     for (std::string& token : tokens)
@@ -66,9 +66,9 @@ void clean(std::string& token) {
   for (const auto& [from, to] : rules) replace_all(token, from, to);
 }
 
-class WordPieceStep : public DecoderStep {
+class WordPieceDecoder : public DecoderStep {
  public:
-  explicit WordPieceStep(Fields fields)
+  explicit WordPieceDecoder(Fields fields)
       : prefix_(fields.text("prefix", "##")), clean_(fields.boolean("cleanup", true)) {}
   void run(Tokens& tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -85,9 +85,9 @@ class WordPieceStep : public DecoderStep {
   bool clean_;
 };
 
-class MetaspaceStep : public DecoderStep {
+class MetaspaceDecoder : public DecoderStep {
  public:
-  explicit MetaspaceStep(Fields fields)
+  explicit MetaspaceDecoder(Fields fields)
       : replacement_(fields.text("replacement", "\u2581")),
         prefixed_(fields.has("prepend_scheme") ? fields.text("prepend_scheme") != "never"
                                                : fields.boolean("add_prefix_space", true)) {
@@ -103,9 +103,9 @@ class MetaspaceStep : public DecoderStep {
   bool prefixed_;
 };
 
-class BpeStep : public DecoderStep {
+class BpeDecoder : public DecoderStep {
  public:
-  explicit BpeStep(Fields fields) : suffix_(fields.text("suffix", "</w>")) {}
+  explicit BpeDecoder(Fields fields) : suffix_(fields.text("suffix", "</w>")) {}
   void run(Tokens& tokens) const override {
     for (std::size_t i = 0; i < tokens.size() && !suffix_.empty(); ++i)
       replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
@@ -116,7 +116,7 @@ class BpeStep : public DecoderStep {
 };
 
 /// Neighbouring byte tokens are one text; if they are not UTF-8, each is U+FFFD.
-class ByteTokenStep : public DecoderStep {
+class ByteTokenDecoder : public DecoderStep {
  public:
   void run(Tokens& tokens) const override {
     Tokens result;
@@ -142,14 +142,14 @@ class ByteTokenStep : public DecoderStep {
   }
 };
 
-class FuseStep : public DecoderStep {
+class FuseDecoder : public DecoderStep {
  public:
   void run(Tokens& tokens) const override { tokens = {concatenated(tokens)}; }
 };
 
-class StripStep : public DecoderStep {
+class StripDecoder : public DecoderStep {
  public:
-  explicit StripStep(Fields fields)
+  explicit StripDecoder(Fields fields)
       : content_(fields.text("content")),
         start_(fields.integer("start", {0, 1000}, 0)),
         stop_(fields.integer("stop", {0, 1000}, 0)) {
@@ -171,9 +171,9 @@ class StripStep : public DecoderStep {
   Index start_, stop_;
 };
 
-class ReplaceStep : public DecoderStep {
+class ReplaceDecoder : public DecoderStep {
  public:
-  ReplaceStep(TextPattern pattern, std::string content)
+  ReplaceDecoder(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void run(Tokens& tokens) const override {
     for (std::string& token : tokens) {
@@ -190,20 +190,20 @@ class ReplaceStep : public DecoderStep {
   std::string content_;
 };
 
-std::shared_ptr<const DecoderStep> step_of(const std::string& type, Fields& fields,
-                                           const std::string& source) {
-  if (type == "ByteLevel") return std::make_shared<LetterStep>();
-  if (type == "WordPiece") return std::make_shared<WordPieceStep>(fields);
-  if (type == "Metaspace") return std::make_shared<MetaspaceStep>(fields);
-  if (type == "BPEDecoder") return std::make_shared<BpeStep>(fields);
-  if (type == "ByteFallback") return std::make_shared<ByteTokenStep>();
-  if (type == "Fuse") return std::make_shared<FuseStep>();
-  if (type == "Strip") return std::make_shared<StripStep>(fields);
+std::shared_ptr<const DecoderStep> decoder_step(const std::string& type, Fields& fields,
+                                                const std::string& source) {
+  if (type == "ByteLevel") return std::make_shared<LetterDecoder>();
+  if (type == "WordPiece") return std::make_shared<WordPieceDecoder>(fields);
+  if (type == "Metaspace") return std::make_shared<MetaspaceDecoder>(fields);
+  if (type == "BPEDecoder") return std::make_shared<BpeDecoder>(fields);
+  if (type == "ByteFallback") return std::make_shared<ByteTokenDecoder>();
+  if (type == "Fuse") return std::make_shared<FuseDecoder>();
+  if (type == "Strip") return std::make_shared<StripDecoder>(fields);
   if (type == "Replace") {
     const std::string content = fields.text("content");
     if (content.size() > longest_content)
       fields.fail("content", "expected at most " + std::to_string(longest_content) + " bytes");
-    return std::make_shared<ReplaceStep>(
+    return std::make_shared<ReplaceDecoder>(
         TextPattern::read(fields.value("pattern"), source + ": decoder.pattern"), content);
   }
   fail_input(source, ": decoder of type ", printable(type), " is not supported");
@@ -214,7 +214,7 @@ void add_steps(const Json& part, const std::string& source,
   Fields fields(part, source, "decoder");
   const std::string type = fields.text("type");
   if (type != "Sequence") {
-    steps.push_back(step_of(type, fields, source));
+    steps.push_back(decoder_step(type, fields, source));
     return;
   }
   const Json& list = fields.value("decoders");

@@ -58,9 +58,9 @@ NormalText lowered(const NormalText& in) {
   });
 }
 
-class BertStep : public NormalizerStep {
+class BertNormalizer : public NormalizerStep {
  public:
-  explicit BertStep(Fields fields)
+  explicit BertNormalizer(Fields fields)
       : clean_(fields.boolean("clean_text", true)),
         ideographs_(fields.boolean("handle_chinese_chars", true)),
         lower_(fields.boolean("lowercase", true)),
@@ -99,21 +99,21 @@ class BertStep : public NormalizerStep {
   bool clean_, ideographs_, lower_, accents_;
 };
 
-class FormStep : public NormalizerStep {
+class FormNormalizer : public NormalizerStep {
  public:
-  explicit FormStep(Form form) : form_(form) {}
+  explicit FormNormalizer(Form form) : form_(form) {}
   NormalText run(NormalText in) const override { return formed(in, form_); }
 
  private:
   Form form_;
 };
 
-class LowerStep : public NormalizerStep {
+class LowerNormalizer : public NormalizerStep {
  public:
   NormalText run(NormalText in) const override { return lowered(in); }
 };
 
-class AccentStep : public NormalizerStep {
+class AccentNormalizer : public NormalizerStep {
  public:
   NormalText run(NormalText in) const override {
     return kept_characters(in, [](char32_t code) { return code < 0x300 || !is_mark(code); });
@@ -121,7 +121,7 @@ class AccentStep : public NormalizerStep {
 };
 
 /// What Google's translation models do to controls and spaces.
-class NmtStep : public NormalizerStep {
+class NmtNormalizer : public NormalizerStep {
  public:
   NormalText run(NormalText in) const override {
     return changed_characters(in, [](std::string& out, char32_t code, std::string_view bytes) {
@@ -140,9 +140,9 @@ class NmtStep : public NormalizerStep {
 /// Steps multiply each other's output; this is more than any language needs.
 std::size_t most_bytes(std::size_t text_bytes) { return 64 * text_bytes + 65536; }
 
-class ReplaceStep : public NormalizerStep {
+class ReplaceNormalizer : public NormalizerStep {
  public:
-  ReplaceStep(TextPattern pattern, std::string content)
+  ReplaceNormalizer(TextPattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   NormalText run(NormalText in) const override {
     NormalText out{{}, 0, in.most};
@@ -162,9 +162,9 @@ class ReplaceStep : public NormalizerStep {
   std::string content_;
 };
 
-class PrependStep : public NormalizerStep {
+class PrependNormalizer : public NormalizerStep {
  public:
-  explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
+  explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
   NormalText run(NormalText in) const override {
     if (in.text.empty()) return in;
     in.text.insert(0, prefix_);
@@ -176,9 +176,9 @@ class PrependStep : public NormalizerStep {
   std::string prefix_;
 };
 
-class StripStep : public NormalizerStep {
+class StripNormalizer : public NormalizerStep {
  public:
-  explicit StripStep(Fields fields)
+  explicit StripNormalizer(Fields fields)
       : left_(fields.boolean("strip_left", true)), right_(fields.boolean("strip_right", true)) {}
   NormalText run(NormalText in) const override {
     std::string_view text = in.text;
@@ -195,7 +195,7 @@ class StripStep : public NormalizerStep {
   bool left_, right_;
 };
 
-class LetterStep : public NormalizerStep {
+class LetterNormalizer : public NormalizerStep {
  public:
   NormalText run(NormalText in) const override {
     return {letters_of(in.text), letters_of(in.text.substr(0, in.front)).size()};
@@ -211,21 +211,21 @@ std::string short_text(Fields& fields, const std::string& key) {
   return text;
 }
 
-std::shared_ptr<const NormalizerStep> step_of(const std::string& type, Fields& fields,
-                                              const std::string& source) {
-  if (type == "BertNormalizer") return std::make_shared<BertStep>(fields);
-  if (type == "NFC") return std::make_shared<FormStep>(Form::nfc);
-  if (type == "NFD") return std::make_shared<FormStep>(Form::nfd);
-  if (type == "NFKC") return std::make_shared<FormStep>(Form::nfkc);
-  if (type == "NFKD") return std::make_shared<FormStep>(Form::nfkd);
-  if (type == "Lowercase") return std::make_shared<LowerStep>();
-  if (type == "StripAccents") return std::make_shared<AccentStep>();
-  if (type == "Nmt") return std::make_shared<NmtStep>();
-  if (type == "Strip") return std::make_shared<StripStep>(fields);
-  if (type == "ByteLevel") return std::make_shared<LetterStep>();
-  if (type == "Prepend") return std::make_shared<PrependStep>(short_text(fields, "prepend"));
+std::shared_ptr<const NormalizerStep> normalizer_step(const std::string& type, Fields& fields,
+                                                      const std::string& source) {
+  if (type == "BertNormalizer") return std::make_shared<BertNormalizer>(fields);
+  if (type == "NFC") return std::make_shared<FormNormalizer>(Form::nfc);
+  if (type == "NFD") return std::make_shared<FormNormalizer>(Form::nfd);
+  if (type == "NFKC") return std::make_shared<FormNormalizer>(Form::nfkc);
+  if (type == "NFKD") return std::make_shared<FormNormalizer>(Form::nfkd);
+  if (type == "Lowercase") return std::make_shared<LowerNormalizer>();
+  if (type == "StripAccents") return std::make_shared<AccentNormalizer>();
+  if (type == "Nmt") return std::make_shared<NmtNormalizer>();
+  if (type == "Strip") return std::make_shared<StripNormalizer>(fields);
+  if (type == "ByteLevel") return std::make_shared<LetterNormalizer>();
+  if (type == "Prepend") return std::make_shared<PrependNormalizer>(short_text(fields, "prepend"));
   if (type == "Replace")
-    return std::make_shared<ReplaceStep>(
+    return std::make_shared<ReplaceNormalizer>(
         TextPattern::read(fields.value("pattern"), source + ": normalizer.pattern"),
         short_text(fields, "content"));
   if (type == "Precompiled")
@@ -237,7 +237,7 @@ void add_steps(const Json& part, const std::string& source, Steps& steps) {
   Fields fields(part, source, "normalizer");
   const std::string type = fields.text("type");
   if (type != "Sequence") {
-    steps.push_back(step_of(type, fields, source));
+    steps.push_back(normalizer_step(type, fields, source));
     return;
   }
   const Json& list = fields.value("normalizers");

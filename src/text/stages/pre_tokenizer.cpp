@@ -42,14 +42,14 @@ void split_characters(Piece piece, const Accepts& accepts, SplitBehavior behavio
   joiner.finish();
 }
 
-class SpaceStep : public PreTokenizerStep {
+class SpacePreTokenizer : public PreTokenizerStep {
  public:
   void run(Piece piece, const Next& next) const override {
     split_characters(piece, is_space, SplitBehavior::removed, next);
   }
 };
 
-class BertStep : public PreTokenizerStep {
+class BertPreTokenizer : public PreTokenizerStep {
  public:
   void run(Piece piece, const Next& next) const override {
     const std::string_view text = piece.text;
@@ -74,7 +74,7 @@ class BertStep : public PreTokenizerStep {
 };
 
 /// Runs of word characters and runs of others; spaces are dropped.
-class WhitespaceStep : public PreTokenizerStep {
+class WhitespacePreTokenizer : public PreTokenizerStep {
  public:
   void run(Piece piece, const Next& next) const override {
     enum class Kind { space, word, other };
@@ -98,9 +98,9 @@ class WhitespaceStep : public PreTokenizerStep {
 };
 
 /// Splits at characters of a class: punctuation, digits.
-class CharacterStep : public PreTokenizerStep {
+class CharacterPreTokenizer : public PreTokenizerStep {
  public:
-  CharacterStep(bool (*belongs)(char32_t), SplitBehavior behavior)
+  CharacterPreTokenizer(bool (*belongs)(char32_t), SplitBehavior behavior)
       : belongs_(belongs), behavior_(behavior) {}
   void run(Piece piece, const Next& next) const override {
     split_characters(piece, belongs_, behavior_, next);
@@ -111,9 +111,9 @@ class CharacterStep : public PreTokenizerStep {
   SplitBehavior behavior_;
 };
 
-class DelimiterStep : public PreTokenizerStep {
+class DelimiterPreTokenizer : public PreTokenizerStep {
  public:
-  explicit DelimiterStep(char32_t delimiter) : delimiter_(delimiter) {}
+  explicit DelimiterPreTokenizer(char32_t delimiter) : delimiter_(delimiter) {}
   void run(Piece piece, const Next& next) const override {
     split_characters(
         piece, [&](char32_t code) { return code == delimiter_; }, SplitBehavior::removed, next);
@@ -123,13 +123,13 @@ class DelimiterStep : public PreTokenizerStep {
   char32_t delimiter_;
 };
 
-class SplitStep : public PreTokenizerStep {
+class SplitPreTokenizer : public PreTokenizerStep {
  public:
   struct Options {
     SplitBehavior behavior;
     bool invert;  // what is not matched counts as a match
   };
-  SplitStep(TextPattern pattern, Options options)
+  SplitPreTokenizer(TextPattern pattern, Options options)
       : pattern_(std::move(pattern)), options_(options) {}
   void run(Piece piece, const Next& next) const override {
     const auto visit = [&](std::string_view text) { next(part_of(piece, text)); };
@@ -147,7 +147,7 @@ class SplitStep : public PreTokenizerStep {
 };
 
 /// Spaces become a visible letter, one more may be put first, and words begin with it.
-class MetaspaceStep : public PreTokenizerStep {
+class MetaspacePreTokenizer : public PreTokenizerStep {
  public:
   enum class Prepend { always, first, never };
   struct Options {
@@ -155,7 +155,7 @@ class MetaspaceStep : public PreTokenizerStep {
     Prepend prepend;
     bool split;
   };
-  explicit MetaspaceStep(Options options) : options_(std::move(options)) {}
+  explicit MetaspacePreTokenizer(Options options) : options_(std::move(options)) {}
 
   void run(Piece piece, const Next& next) const override {
     std::string text;
@@ -186,12 +186,12 @@ class MetaspaceStep : public PreTokenizerStep {
 };
 
 /// Gives bytes, or the letters that stand for them if other steps follow.
-class ByteStep : public PreTokenizerStep {
+class BytePreTokenizer : public PreTokenizerStep {
  public:
   struct Options {
     bool prefix_space, cut, letters;
   };
-  explicit ByteStep(Options options)
+  explicit BytePreTokenizer(Options options)
       : cutter_(options.cut ? Cut::gpt2 : Cut::none),
         prefix_(options.prefix_space),
         letters_(options.letters) {}
@@ -229,10 +229,11 @@ std::string one_character(Fields& fields, const std::string& key, const std::str
 }
 
 std::shared_ptr<const PreTokenizerStep> metaspace(Fields& fields) {
-  using Prepend = MetaspaceStep::Prepend;
-  MetaspaceStep::Options options{.replacement = one_character(fields, "replacement", "\u2581"),
-                                 .prepend = Prepend::always,
-                                 .split = fields.boolean("split", true)};
+  using Prepend = MetaspacePreTokenizer::Prepend;
+  MetaspacePreTokenizer::Options options{
+      .replacement = one_character(fields, "replacement", "\u2581"),
+      .prepend = Prepend::always,
+      .split = fields.boolean("split", true)};
   if (fields.has("prepend_scheme")) {
     const std::string word = fields.choice("prepend_scheme", {"always", "first", "never"});
     options.prepend = word == "always"  ? Prepend::always
@@ -241,36 +242,37 @@ std::shared_ptr<const PreTokenizerStep> metaspace(Fields& fields) {
   } else if (!fields.boolean("add_prefix_space", true)) {  // older files
     options.prepend = Prepend::never;
   }
-  return std::make_shared<MetaspaceStep>(options);
+  return std::make_shared<MetaspacePreTokenizer>(options);
 }
 
 enum class Followed { yes, no };
 
-std::shared_ptr<const PreTokenizerStep> step_of(const std::string& type, Fields& fields,
-                                                const std::string& source, Followed followed) {
-  if (type == "BertPreTokenizer") return std::make_shared<BertStep>();
-  if (type == "WhitespaceSplit") return std::make_shared<SpaceStep>();
-  if (type == "Whitespace") return std::make_shared<WhitespaceStep>();
+std::shared_ptr<const PreTokenizerStep> pre_tokenizer_step(const std::string& type, Fields& fields,
+                                                           const std::string& source,
+                                                           Followed followed) {
+  if (type == "BertPreTokenizer") return std::make_shared<BertPreTokenizer>();
+  if (type == "WhitespaceSplit") return std::make_shared<SpacePreTokenizer>();
+  if (type == "Whitespace") return std::make_shared<WhitespacePreTokenizer>();
   if (type == "Punctuation")
-    return std::make_shared<CharacterStep>(is_punctuation, behavior_of(fields, "Isolated"));
+    return std::make_shared<CharacterPreTokenizer>(is_punctuation, behavior_of(fields, "Isolated"));
   if (type == "Metaspace") return metaspace(fields);
   if (type == "Digits")
-    return std::make_shared<CharacterStep>(is_numeric, fields.boolean("individual_digits", false)
-                                                           ? SplitBehavior::isolated
-                                                           : SplitBehavior::contiguous);
+    return std::make_shared<CharacterPreTokenizer>(
+        is_numeric, fields.boolean("individual_digits", false) ? SplitBehavior::isolated
+                                                               : SplitBehavior::contiguous);
   if (type == "CharDelimiterSplit")
-    return std::make_shared<DelimiterStep>(
+    return std::make_shared<DelimiterPreTokenizer>(
         first_character(one_character(fields, "delimiter", "")).code);
   if (type == "ByteLevel")
-    return std::make_shared<ByteStep>(
-        ByteStep::Options{.prefix_space = fields.boolean("add_prefix_space", true),
-                          .cut = fields.boolean("use_regex", true),
-                          .letters = followed == Followed::yes});
+    return std::make_shared<BytePreTokenizer>(
+        BytePreTokenizer::Options{.prefix_space = fields.boolean("add_prefix_space", true),
+                                  .cut = fields.boolean("use_regex", true),
+                                  .letters = followed == Followed::yes});
   if (type == "Split")
-    return std::make_shared<SplitStep>(
+    return std::make_shared<SplitPreTokenizer>(
         TextPattern::read(fields.value("pattern"), source + ": pre_tokenizer.pattern"),
-        SplitStep::Options{.behavior = behavior_of(fields),
-                           .invert = fields.boolean("invert", false)});
+        SplitPreTokenizer::Options{.behavior = behavior_of(fields),
+                                   .invert = fields.boolean("invert", false)});
   fail_input(source, ": pre_tokenizer of type ", printable(type), " is not supported");
 }
 
@@ -300,8 +302,8 @@ PreTokenizer::PreTokenizer(const Json& part, const std::string& source) {
                 ": pre_tokenizer has ", printable(type),
                 " after ByteLevel, expected steps that only split there");
     letters_ = bytes_;
-    steps_.push_back(
-        step_of(type, fields, source, one == parts.back() ? Followed::no : Followed::yes));
+    steps_.push_back(pre_tokenizer_step(type, fields, source,
+                                        one == parts.back() ? Followed::no : Followed::yes));
     bytes_ = bytes_ || type == "ByteLevel";
   }
 }

@@ -22,10 +22,10 @@ constexpr std::uint32_t most_steps = 100'000'000;
 constexpr std::uint32_t most_memory = 256 << 10;  // KiB
 
 // Classes spelled out, because PCRE's differ from those of the library the files were made with.
-constexpr std::string_view spaces =
+constexpr std::string_view space_class =
     R"(\x09-\x0D\x20\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-const std::string digits = R"(\p{Nd})";
-const std::string words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
+const std::string digit_class = R"(\p{Nd})";
+const std::string word_class = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
 
 std::string members_of(std::span<const CodeRange> ranges) {
   std::ostringstream members;
@@ -120,15 +120,15 @@ class Translation {
       case 's':
       case 'S':
         take(2);
-        return add_class(spaces, next == 'S');
+        return add_class(space_class, next == 'S');
       case 'd':
       case 'D':
         take(2);
-        return add_class(digits + later_members("Nd"), next == 'D');
+        return add_class(digit_class + later_members("Nd"), next == 'D');
       case 'w':
       case 'W':
         take(2);
-        return add_class(words + later_members("L") + later_members("M") + later_members("Nd"),
+        return add_class(word_class + later_members("L") + later_members("M") + later_members("Nd"),
                          next == 'W');
       case 'p':
       case 'P':

@@ -8,7 +8,7 @@
 namespace rapt::detail {
 namespace {
 
-constexpr Index version = 1;
+constexpr Index format_version = 1;
 constexpr std::string_view before_hash = "{\"hash\":\"";
 constexpr std::string_view after_hash = "\",\"manifest\":";
 constexpr std::string_view after_content = "}\n";
@@ -71,7 +71,7 @@ std::string text_of(const Manifest& manifest) {
   for (const Manifest::File& file : manifest.files) files.push_back(entry_of(file));
   const std::string content = Json{
       {"format", "rapt checkpoint"},
-      {"version", version},
+      {"version", format_version},
       {"step", manifest.step},
       {"files", std::move(files)},
       {"state", manifest.state}}.dump();
@@ -83,9 +83,9 @@ Manifest parse_manifest(std::string_view text, const std::string& source) {
   Fields fields(parse_json(checked_impl(text, source), source), source);
   fields.choice("format", {"rapt checkpoint"});
   const Index written = fields.integer("version", {.lowest = 1});
-  if (written > version)
+  if (written > format_version)
     throw NewerManifest(source + ": has version " + std::to_string(written) +
-                        ", this rapt knows versions up to " + std::to_string(version));
+                        ", this rapt knows versions up to " + std::to_string(format_version));
   Manifest manifest{.step = fields.integer("step", {.lowest = 0}), .files = {}, .state = {}};
   const Json& files = fields.value("files");
   check_input(files.is_array(), source, ": files is not a list");

@@ -5,23 +5,15 @@
 #include <numeric>
 
 #include "rapt/cache.h"
+#include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 #include "support/truth/int8_bound.h"
 
 namespace rapt::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
-/// tensor[item, :, first .. first + count - 1, :]
-AnyView tokens_of(const Tensor& tensor, Index item, Index first, Index count) {
-  const View all = tensor.view();
-  Shape shape = all.shape();
-  shape[0] = 1, shape[2] = count;
-  return View::unchecked(all.row(item, 0, first), shape, all.strides());
-}
 
 /// What a cache of this type gives back.
 Tensor stored(const Tensor& tensor, CacheType type) {
@@ -42,8 +34,6 @@ Tensor stored(const Tensor& tensor, CacheType type) {
   }
   return out;
 }
-
-const CacheType types[] = {CacheType::f32, CacheType::bf16, CacheType::int8};
 
 struct Fixture {
   Fixture(CacheType type, const Context& context, Index items = 1)
@@ -77,7 +67,7 @@ void expect_same_rows(const Attended& part, const Attended& whole, Index item, I
 }
 
 TEST(Cache, ChunksAndSingleTokensHaveTheBitsOfAWholePrompt) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const char* pattern : {"causal", "causal & window(70, 0)",
                                 // the second of these tokens comes with a later chunk
                                 "causal & (window(30, 0) | tokens({0, 150}))"})
@@ -102,7 +92,7 @@ TEST(Cache, ChunksAndSingleTokensHaveTheBitsOfAWholePrompt) {
 }
 
 TEST(Cache, SequencesOfOneBatchHaveLengthsOfTheirOwn) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Context& context : every_isa()) {
       Fixture f(type, context, 3);
       const Index lengths[] = {300, 1, 129};
@@ -160,7 +150,7 @@ std::vector<Index> joined(std::vector<Index> a, const std::vector<Index>& b) {
 }
 
 TEST(Cache, AForkSharesPagesAndGoesItsOwnWay) {
-  for (const CacheType type : types) {
+  for (const CacheType type : cache_types) {
     Fixture f(type, every_isa().front());
     const auto append = [&](KvCache::Sequence sequence, Index first, Index count) {
       f.cache.append(sequence, tokens_of(f.small.k, 0, first, count),
@@ -219,7 +209,7 @@ TEST(Cache, AWindowGivesUpPagesAndKeepsThePinnedOnes) {
 
 TEST(Cache, AFewQueriesAreWithinTheBound) {
   std::uint64_t seed = 1;
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Index queries : {1, 3, 4})
       for (const Index kv_heads : {1, 4})
         for (const Index tokens : {1, 64, 65, 1300})
@@ -271,7 +261,7 @@ TEST(Cache, DecodingHasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Cache, NanInSightComesOutAndBehindTheMaskDoesNot) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Context& context : every_isa()) {
       Fixture f(type, context);
       at(f.small.v, 0, 0, 10, 3) = nan;

@@ -7,15 +7,13 @@
 
 #include "rapt/cache.h"
 #include "support/engine.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 #include "support/truth/int8_bound.h"
 
 // A few queries over whole pages of int8, where queries and probabilities become whole numbers.
 namespace rapt::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Makes rows such as an int8 cache gives back.
 void make_storable(Tensor& tensor) {

@@ -5,24 +5,14 @@
 #include <limits>
 
 #include "rapt/cache.h"
+#include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/special_values.h"
 #include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float infinity = std::numeric_limits<float>::infinity();
-const CacheType types[] = {CacheType::f32, CacheType::bf16, CacheType::int8};
-
-/// Tokens first .. first + count - 1 of one item.
-AnyView tokens_of(const Tensor& tensor, Index item, Index first, Index count) {
-  const View all = tensor.view();
-  Shape shape = all.shape();
-  shape[0] = 1, shape[2] = count;
-  return View::unchecked(all.row(item, 0, first), shape, all.strides());
-}
 
 /// Numbers that a cache of any type keeps as they are: an int8 row has the scale 1.
 Tensor whole_numbers(const Shape& shape, std::uint64_t seed) {
@@ -47,7 +37,7 @@ struct Grown {
 
 TEST(ShortContext, FewKeysOfACacheAreWithinTheBound) {
   std::uint64_t seed = 1;
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Index kv_heads : {1, 3, 18})
       for (const Index tokens : {1, 2, 3, 7, 17, 40, 63, 64, 67, 130})
         for (const Context& context : every_isa()) {
@@ -105,7 +95,7 @@ TEST(ShortContext, KeysOfTheCallerMayLieAnywhereAndHaveAnyType) {
 }
 
 TEST(ShortContext, SpecialNumbersComeOutOnlyWhereTheyAreSeen) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Context& context : every_isa()) {
       const Tensor q = random_tensor({1, 2, 1, 20}, 1);
       Tensor k = random_tensor({1, 2, 30, 20}, 2), v = random_tensor({1, 2, 30, 20}, 3);
@@ -144,7 +134,7 @@ TEST(ShortContext, AQueryHasTheSameBitsInAnyCompanyAndOnAnyThreads) {
   const Index lengths[] = {40, 64, 1, 63, 200, 12};
   const Small small({6, 8, 1, 64}, {6, 4, 200, 64});
   const std::string isa = every_isa().front().isa();
-  for (const CacheType type : types) {
+  for (const CacheType type : cache_types) {
     Attended want;
     for (const Index threads : {1, 2, 7}) {
       const Context context(threads, isa);
@@ -176,7 +166,7 @@ TEST(ShortContext, AQueryHasTheSameBitsInAnyCompanyAndOnAnyThreads) {
 /// However a sequence came to its tokens, pages that lie in rows and pages that do not say the
 /// same.
 TEST(ShortContext, PagesFillUpAndAreCutAndGoOn) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Context& context : every_isa()) {
       const Tensor q = random_tensor({1, 4, 1, 48}, 1);
       const Tensor k = random_tensor({1, 2, 200, 48}, 2), v = random_tensor({1, 2, 200, 48}, 3);
@@ -209,7 +199,7 @@ TEST(ShortContext, PagesFillUpAndAreCutAndGoOn) {
 
 /// Whoever takes tokens back gets the bits of who never gave them, also where a fork goes on.
 TEST(ShortContext, TokensThatWereTakenBackLeaveNoTrace) {
-  for (const CacheType type : types)
+  for (const CacheType type : cache_types)
     for (const Index kept : {1, 62, 64 + 63, 640 + 5})
       for (const Context& context : every_isa()) {
         const CacheOptions options{.kv_heads = 2, .dim = 40, .value_dim = 24, .type = type};

@@ -17,7 +17,7 @@ using test::named;
 using test::PatternRule;
 using test::random_rule;
 
-constexpr Index tile = Plan::tile;
+constexpr Index plan_tile = Plan::tile;
 constexpr std::int32_t absent = -2;
 
 /// The mask of every tile, one row after another; `absent` where there is no visit.
@@ -64,11 +64,13 @@ Grid transposed_grid_of(const Plan& plan) {
 /// The bits that a tile must have, straight from the rule.
 std::vector<std::uint64_t> expected_words(const PatternRule& rule, Lengths lengths, Index row,
                                           Index column) {
-  std::vector<std::uint64_t> words(tile);
-  for (Index query = row * tile; query < std::min(lengths.queries, (row + 1) * tile); ++query)
-    for (Index key = column * tile; key < std::min(lengths.keys, (column + 1) * tile); ++key)
+  std::vector<std::uint64_t> words(plan_tile);
+  for (Index query = row * plan_tile; query < std::min(lengths.queries, (row + 1) * plan_tile);
+       ++query)
+    for (Index key = column * plan_tile; key < std::min(lengths.keys, (column + 1) * plan_tile);
+         ++key)
       if (rule.may_see(query, key))
-        words[static_cast<std::size_t>(query % tile)] |= std::uint64_t{1} << (key % tile);
+        words[static_cast<std::size_t>(query % plan_tile)] |= std::uint64_t{1} << (key % plan_tile);
   return words;
 }
 
@@ -79,13 +81,13 @@ struct Counts {
 
 void expect_tile(const Plan& plan, std::int32_t mask, const std::vector<std::uint64_t>& words,
                  Index row, Counts& counts) {
-  const Index rows = std::min(tile, plan.lengths().queries - row * tile);
+  const Index rows = std::min(plan_tile, plan.lengths().queries - row * plan_tile);
   Index pairs = 0;
   for (const std::uint64_t word : words) pairs += std::popcount(word);
   counts.pairs += pairs;
   if (pairs == 0) {
     ASSERT_EQ(mask, absent);
-  } else if (pairs == rows * tile) {
+  } else if (pairs == rows * plan_tile) {
     ASSERT_EQ(mask, Visit::whole);
     ++counts.whole;
   } else {
@@ -102,7 +104,7 @@ void expect_seen(const Plan& plan, const PatternRule& rule) {
     Index seen = 0;
     for (Index key = 0; key < plan.lengths().keys; ++key) seen += rule.may_see(query, key);
     ASSERT_EQ(plan.keys_seen(query), seen) << "query " << query;
-    pairs[static_cast<std::size_t>(query / tile)] += seen;
+    pairs[static_cast<std::size_t>(query / plan_tile)] += seen;
   }
   for (Index row = 0; row < plan.query_tiles(); ++row)
     ASSERT_EQ(plan.pairs(row), pairs[static_cast<std::size_t>(row)]);
