@@ -52,7 +52,7 @@ std::string text_in(const std::string& path) {
   return text;
 }
 
-std::vector<std::int32_t> ids_in(const std::string& path) {
+std::vector<std::int32_t> ids_of_file(const std::string& path) {
   std::istringstream in(content_of(path));
   std::vector<std::int32_t> ids;
   while (!(in >> std::ws).eof()) {
@@ -74,12 +74,12 @@ HeadReportText text_of(const HeadsCommand& command) {
   HeadReportText text;
   text.limit = command.limit;
   if (!command.text.empty()) text.text = text_in(command.text);
-  if (!command.ids.empty()) text.ids = ids_in(command.ids);
+  if (!command.ids.empty()) text.ids = ids_of_file(command.ids);
   if (command.target.empty()) return text;
   if (command.ids.empty())
     text.target = text_in(command.target);
   else
-    text.target_ids = ids_in(command.target);
+    text.target_ids = ids_of_file(command.target);
   return text;
 }
 

@@ -89,12 +89,12 @@ Json measure_recall(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
           {"queries", recall.queries}};
 }
 
-void print_recall_header() {
+void print_lsh_recall_header() {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>12}{:>10}{:>12}\n", "tokens", "chunk", "rounds", "buckets",
              "top recall", "mass", "keys met");
 }
 
-void print_recall(const Json& row) {
+void print_lsh_recall(const Json& row) {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>12.3f}{:>10.3f}{:>12.4f}\n", row["tokens"].get<Index>(),
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["top_recall"].get<double>(),
@@ -143,12 +143,12 @@ Json measure_decode(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
           {"step_us", hashed_us}, {"all_keys_us", full_us}};
 }
 
-void print_decode_header() {
+void print_lsh_decode_header() {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>5}{:>12}{:>14}\n", "tokens", "chunk", "rounds", "buckets",
              "thr", "step us", "all keys us");
 }
 
-void print_decode(const Json& row) {
+void print_lsh_decode(const Json& row) {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>5}{:>12.1f}{:>14.1f}\n", row["tokens"].get<Index>(),
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["threads"].get<Index>(),
@@ -158,8 +158,8 @@ void print_decode(const Json& row) {
 void run(const LshBenchOptions& o) {
   if (o.recall == o.decode)
     throw CLI::ValidationError("bench lsh", "expected one of --recall and --decode");
-  BenchReport report(o, o.recall ? print_recall_header : print_decode_header,
-                     o.recall ? print_recall : print_decode);
+  BenchReport report(o, o.recall ? print_lsh_recall_header : print_lsh_decode_header,
+                     o.recall ? print_lsh_recall : print_lsh_decode);
   for (const Index threads : o.thread_counts())
     for (const Index tokens : o.tokens) {
       const Context context(threads, o.isa);
