@@ -59,10 +59,11 @@ class Faults(unittest.TestCase):
         return ["train", "--data", cls.text, "--out", out, *SMALL, *more]
 
     def shell(self, redirections, *arguments):
-        """The command behind a shell's redirections; its exit code."""
-        return subprocess.run(["bash", "-c", f'"$@" {redirections}; exit ${{PIPESTATUS[0]}}', "sh",
-                               RAPT, *arguments], stdin=subprocess.DEVNULL, timeout=120,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        """The command behind a shell's redirections; its exit code. `timeout` ends the shell's children
+        too: otherwise they would hold the pipes that run() reads to the end."""
+        return subprocess.run(["timeout", "--signal=KILL", "120", "bash", "-c",
+                               f'"$@" {redirections}; exit ${{PIPESTATUS[0]}}', "sh", RAPT, *arguments],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def outcome(self, folder):
         """Metrics without how fast it was, and all numbers. Every line is one of ours."""
@@ -123,19 +124,25 @@ class Streams(Faults):
 
 
 class Signals(Faults):
-    def begin(self, *more, **options):
+    def begin(self, hangup, *more):
+        """A run that has logged a step. Its caller handles SIGHUP as `hangup` says: whoever started the
+        tests may ignore it."""
         process = subprocess.Popen([RAPT, *self.train(self.run, *more)], stderr=subprocess.PIPE,
-                                   stdin=subprocess.DEVNULL, **options)
-        while not (self.run / "metrics.jsonl").exists() or \
-                not (self.run / "metrics.jsonl").read_text():
+                                   stdin=subprocess.DEVNULL,
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup))
+        self.addCleanup(process.kill)
+        metrics = self.run / "metrics.jsonl"
+        while not metrics.exists() or not metrics.read_text():
+            self.assertIsNone(process.poll(), "the run has ended before its first step")
             time.sleep(0.002)
         return process
 
     def test_of_a_terminal_that_goes_away_save(self):
-        process = self.begin("--set", "train.steps=1000000", "--set", "train.save_every=0")
+        process = self.begin(signal.SIG_DFL, "--set", "train.steps=1000000", "--set",
+                             "train.save_every=0")
         for _ in range(2):  # the kernel sends one, and the shell another
             process.send_signal(signal.SIGHUP)
-        _, errors = process.communicate()
+        _, errors = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 129, errors)
         steps = [int(path.name[5:]) for path in self.run.glob("step-*")]
         self.assertEqual(len(steps), 1, errors)
@@ -143,10 +150,9 @@ class Signals(Faults):
         self.assertEqual(json.loads(lines[-1])["step"], steps[0])
 
     def test_that_the_caller_ignores_stay_ignored(self):
-        process = self.begin("--set", "train.steps=300", preexec_fn=lambda: signal.signal(
-            signal.SIGHUP, signal.SIG_IGN))
+        process = self.begin(signal.SIG_IGN, "--set", "train.steps=300")
         process.send_signal(signal.SIGHUP)
-        _, errors = process.communicate()
+        _, errors = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, errors)
 
 
