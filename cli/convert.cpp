@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/models/open_model.h"
 
@@ -43,10 +44,7 @@ void add_convert(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("convert", "Write a model as Transformers reads it with from_pretrained");
   const auto c = std::make_shared<ConvertCommand>();
-  command
-      ->add_option("model", c->model,
-                   "Folder of a run or of a model, GGUF file, or a name: smollm2")
-      ->required();
+  add_model_option(*command, c->model);
   command->add_option("folder", c->out, "New folder")->required();
   add_enum_option(*command, "--dtype", c->type, {Type::f32, Type::bf16, Type::f16},
                   "Type that numbers are rounded to");

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 #include "cli/models/open_model.h"
@@ -118,8 +119,7 @@ void add_embed(CLI::App& app) {
   command->add_option("text", c->texts, "Texts (default, and -: lines of standard input)");
   command->add_flag("--cosine", c->cosine, "Cosine similarity of pairs of texts: -1 to 1");
   add_load_options(*command, c->load);
-  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
-      ->check(whole_number(1));
+  add_threads_option(*command, c->threads);
   command->add_flag("--json", c->json, "A JSON object for each text, one per line");
   command->callback([c] { run(*c); });
 }

@@ -2,6 +2,7 @@
 
 #include "cli/case.h"
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "rapt/cache.h"
 
@@ -63,9 +64,8 @@ void add_explain(CLI::App& app) {
   command
       ->add_flag("--strict", options->strict, "Over a cache: the same bits as a whole prompt has")
       ->needs("--cache");
-  command->add_option("--threads", options->threads, "Threads (default: RAPT_THREADS or all CPUs)")
-      ->check(whole_number(1));
-  command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");
+  add_threads_option(*command, options->threads);
+  add_isa_option(*command, options->isa);
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { run(*options); });
 }

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 #include "cli/models/open_model.h"
@@ -286,10 +287,7 @@ void add_context_options(CLI::App& command, GenerateOptions& options) {
 void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a trained model");
   const auto c = std::make_shared<GenerateCommand>();
-  command
-      ->add_option("model", c->model,
-                   "Folder of a run or of a model, GGUF file, or a name: smollm2")
-      ->required();
+  add_model_option(*command, c->model);
   command->add_option(
       "prompt", c->prompts,
       "Texts to continue (default, and -: standard input, without the end of its last line)");
@@ -302,8 +300,7 @@ void add_generate(CLI::App& app) {
   add_sampling_options(*command, c->options.sampling);
   add_search_options(*command, c->options);
   add_context_options(*command, c->options);
-  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
-      ->check(whole_number(1));
+  add_threads_option(*command, c->threads);
   command->add_flag("--json", c->json,
                     "Print JSON: an object for one prompt, an array for several");
   command->footer(

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 #include "cli/models/head_report_text.h"
@@ -51,7 +52,7 @@ std::string text_in(const std::string& path) {
   return text;
 }
 
-std::vector<std::int32_t> ids_in(const std::string& path) {
+std::vector<std::int32_t> ids_of_file(const std::string& path) {
   std::istringstream in(content_of(path));
   std::vector<std::int32_t> ids;
   while (!(in >> std::ws).eof()) {
@@ -73,12 +74,12 @@ HeadReportText text_of(const HeadsCommand& command) {
   HeadReportText text;
   text.limit = command.limit;
   if (!command.text.empty()) text.text = text_in(command.text);
-  if (!command.ids.empty()) text.ids = ids_in(command.ids);
+  if (!command.ids.empty()) text.ids = ids_of_file(command.ids);
   if (command.target.empty()) return text;
   if (command.ids.empty())
     text.target = text_in(command.target);
   else
-    text.target_ids = ids_in(command.target);
+    text.target_ids = ids_of_file(command.target);
   return text;
 }
 
@@ -124,18 +125,14 @@ void run(const HeadsCommand& command) {
 void add_heads(CLI::App& app) {
   CLI::App* command = app.add_subcommand("heads", "Show what each head of a model does on a text");
   const auto c = std::make_shared<HeadsCommand>();
-  command
-      ->add_option("model", c->model,
-                   "Folder of a run or of a model, GGUF file, or a name: smollm2")
-      ->required();
+  add_model_option(*command, c->model);
   command->add_option("--text", c->text, "File of text, or -");
   command->add_option("--ids", c->ids, "File of token ids instead of a text");
   command->add_option("--target", c->target, "What the decoder of an encoder-decoder reads");
   command->add_option("--limit", c->limit, "Read the first N tokens only")->check(whole_number(2));
   command->add_option("--html", c->html, "Write the report as an interactive page");
   add_load_options(*command, c->load);
-  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
-      ->check(whole_number(1));
+  add_threads_option(*command, c->threads);
   command->add_flag("--json", c->json, "Print JSON");
   command->footer(
       "rapt heads smollm2 --text README.md --limit 1024 --html heads.html\n"

@@ -82,7 +82,7 @@ void print_tree(const Inspection& model) {
   for (std::size_t i = 0; i < model.lines.size(); ++i) {
     const InspectLine& line = model.lines[i];
     rows.push_back({branches(model.lines, i) + line.name, line.weights,
-                    line.output.rank() == 0 ? "" : line.output.text(),
+                    line.output.rank() == 0 ? "" : to_string(line.output),
                     line.parameters == 0 ? "" : grouped(line.parameters), flops_text(line.flops),
                     line.kept_bytes == 0 ? "" : bytes_text(line.kept_bytes), line.note});
   }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 
@@ -73,8 +74,7 @@ void add_lab(CLI::App& app) {
   command->add_option("--seed", c->options.seed, "Of all random numbers")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--threads", c->threads, "Threads (default: all CPUs)")
-      ->check(whole_number(1));
+  add_threads_option(*command, c->threads);
   command->callback([c] { run(*c); });
   command->footer(
       "The page needs no network. All experiments take about two minutes on two cores.\n"

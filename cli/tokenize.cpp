@@ -25,7 +25,7 @@ struct TokenizeCommand {
 std::string input() { return read_all(std::cin, "tokenize: standard input"); }
 
 /// Numbers separated by spaces, or as a list of JSON or Python.
-std::vector<std::int32_t> ids_in(std::string text) {
+std::vector<std::int32_t> ids_of_text(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
   std::istringstream in(text);
@@ -46,7 +46,7 @@ void print_safely(const Json& json) {
 }
 
 void decode(const TokenizeCommand& command, const Tokenizer& tokenizer, const std::string& text) {
-  const std::string result = tokenizer.decode(ids_in(text), command.decoding);
+  const std::string result = tokenizer.decode(ids_of_text(text), command.decoding);
   if (command.json) return print_safely({{"text", result}});
   fmt::print("{}\n", result);
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 #include "rapt/train.h"
@@ -143,8 +144,7 @@ void add_train(CLI::App& app) {
   command->add_option("--set", options->sets, "section.key=value, over the file; may be repeated")
       ->allow_extra_args(false);
   command->add_option("--out", options->folder, "Folder of the run")->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads (default: all CPUs)")
-      ->check(whole_number(1));
+  add_threads_option(*command, options->threads);
   CLI::Option* resume = command->add_flag("--resume", options->resume,
                                           "Continue from the newest checkpoint of the folder");
   command->add_flag("--force", options->force, "Start over in a folder that holds a run")

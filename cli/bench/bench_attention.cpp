@@ -3,27 +3,24 @@
 
 #include "cli/bench/attention_bench.h"
 #include "cli/bench/bench_case.h"
+#include "cli/bench/bench_report.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
 
 namespace rapt::cli {
 namespace {
 
-struct BenchOptions {
+struct AttentionBenchOptions : BenchOptions {
   Case c;
   std::vector<Index> tokens;
-  std::vector<Index> threads;
   std::vector<std::string> only;
-  std::string isa;
-  int repeats = 7;
   bool described = false;  // a case was given; otherwise the standard ones run
   bool forward = false;
   bool backward = false;
-  bool json = false;
 };
 
 /// What the flags ask for, or `usual` if there are none.
-std::vector<Pass> wanted(const BenchOptions& options, const std::vector<Pass>& usual) {
+std::vector<Pass> wanted(const AttentionBenchOptions& options, const std::vector<Pass>& usual) {
   if (!options.forward && !options.backward) return usual;
   std::vector<Pass> passes;
   if (options.forward) passes.push_back(Pass::forward);
@@ -31,7 +28,7 @@ std::vector<Pass> wanted(const BenchOptions& options, const std::vector<Pass>& u
   return passes;
 }
 
-std::vector<BenchCase> described_cases(const BenchOptions& options) {
+std::vector<BenchCase> described_cases(const AttentionBenchOptions& options) {
   std::vector<BenchCase> cases;
   for (const Index tokens : options.tokens.empty() ? std::vector<Index>{4096} : options.tokens) {
     cases.push_back({options.c, wanted(options, {Pass::forward})});
@@ -41,7 +38,7 @@ std::vector<BenchCase> described_cases(const BenchOptions& options) {
   return cases;
 }
 
-std::vector<BenchCase> cases_of(const BenchOptions& options) {
+std::vector<BenchCase> cases_of(const AttentionBenchOptions& options) {
   if (options.described) return described_cases(options);
   std::vector<BenchCase> cases;
   for (const BenchCase& standard : standard_cases()) {
@@ -54,7 +51,7 @@ std::vector<BenchCase> cases_of(const BenchOptions& options) {
   return cases;
 }
 
-void print_header() {
+void print_attention_header() {
   fmt::print("{:<20}{:<30}{:>9}{:>6}{:>5}{:>4}  {:<9}{:>10}{:>9}{:>9}{:>7}{:>10}\n", "case",
              "pattern", "tokens", "heads", "dim", "thr", "pass", "time ms", "GFLOP/s", "of peak",
              "x f32", "extra");
@@ -71,7 +68,6 @@ void print_attention_row(const Json& row) {
              row["fraction_of_peak"].get<double>(),
              times_f32.is_null() ? "" : fmt::format("{:.2f}", times_f32.get<double>()),
              extra.is_null() ? "?" : bytes_text(extra.get<Index>()));
-  flush_result();
 }
 
 struct Job {
@@ -87,33 +83,30 @@ struct Job {
   }
 };
 
-std::vector<Job> jobs_of(const BenchOptions& options) {
+std::vector<Job> jobs_of(const AttentionBenchOptions& options) {
   std::vector<Job> jobs;
   for (const BenchCase& bench_case : cases_of(options))
-    for (const Index threads : options.threads.empty() ? std::vector<Index>{0} : options.threads)
+    for (const Index threads : options.thread_counts())
       for (const Pass pass : bench_case.passes)
         jobs.push_back({bench_case.c, Context(threads, options.isa), pass});
   return jobs;
 }
 
-void run(const BenchOptions& options) {
+void run(const AttentionBenchOptions& options) {
   std::vector<Job> jobs = jobs_of(options);
   // Memory first: its processes branch off this one, which has not computed anything yet.
   for (Job& job : jobs) {
     progress(fmt::format("measuring memory of {}", job.text()));
     job.extra_bytes = AttentionBench::extra_bytes(job.c, job.context, job.pass);
   }
-  std::vector<Json> results;
+  BenchReport report(options, print_attention_header, print_attention_row);
   for (const Job& job : jobs) {
     progress(fmt::format("measuring time of {}", job.text()));
     AttentionBench bench(job.c, job.context);
-    results.push_back(bench.measure(job.pass, options.repeats, job.extra_bytes));
-    end_progress();
-    if (!options.json && results.size() == 1) print_header();
-    if (!options.json) print_attention_row(results.back());
+    report.add(bench.measure(job.pass, options.repeats, job.extra_bytes));
   }
   end_progress();
-  if (options.json) print_cases(results);
+  report.finish();
 }
 
 std::vector<std::string> standard_names() {
@@ -127,7 +120,7 @@ std::vector<std::string> standard_names() {
 void add_bench_attention(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "attention", "Time attention: one case described by options, or the standard cases");
-  const auto options = std::make_shared<BenchOptions>();
+  const auto options = std::make_shared<AttentionBenchOptions>();
   command->add_option("--tokens", options->tokens, "Number of keys, one or several")
       ->check(whole_number(1));
   add_case_options(*command, options->c);
@@ -137,16 +130,7 @@ void add_bench_attention(CLI::App& bench) {
           ->check(CLI::IsMember(standard_names()));
   command->add_flag("--forward", options->forward, "The forward pass");
   command->add_flag("--backward", options->backward, "The backward pass (both: give both flags)");
-  command
-      ->add_option("--threads", options->threads,
-                   "Threads, one or several (default: RAPT_THREADS or all CPUs)")
-      ->check(whole_number(1));
-  command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");
-  command->add_option("--repeat", options->repeats, "Runs, of which the median counts")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command->add_flag("--json", options->json,
-                    "Print JSON: an object for one result, an array for several");
+  add_bench_options(*command, *options);
   command->footer(
       "GFLOP/s counts the pairs the pattern allows: 4 * pairs * dim * heads forward, 10 * ... "
       "backward.\n"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/bench/bench_report.h"
 #include "cli/bench/plain_loop.h"
 #include "cli/bench/timing.h"
 #include "cli/case.h"
@@ -12,14 +13,12 @@
 namespace rapt::cli {
 namespace {
 
-struct DecodeOptions {
+struct DecodeOptions : BenchOptions {
   std::vector<Index> keys = {512, 8192, 65536};
-  std::vector<Index> threads;
   std::vector<std::string> types = {"f32", "bf16", "int8"};
   Index batch = 1, queries = 1, heads = 16, kv_heads = 0, dim = 64;
-  std::string isa, against = "read";
-  int repeats = 7;
-  bool strict = false, json = false;
+  std::string against = "read";
+  bool strict = false;
 };
 
 /// One batch of sequences of the same length, and queries for them.
@@ -97,6 +96,12 @@ Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& 
           {"bytes", bytes}};
 }
 
+void print_decode_header(const DecodeOptions& options) {
+  fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12}{:>9}{:>12}{:>9}{:>12}\n", "keys", "heads",
+             "kv", "dim", "cache", "thr", "time us", "GB/s", options.against + " us", "speed",
+             "from-to");
+}
+
 void print_decode_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12.2f}{:>9.1f}{:>12.2f}{:>9.2f}{:>7.2f}-{:.2f}\n",
              row["keys"].get<Index>(), row["heads"].get<Index>(), row["kv_heads"].get<Index>(),
@@ -104,28 +109,21 @@ void print_decode_row(const Json& row) {
              row["time_us"].get<double>(), row["gbytes"].get<double>(),
              row["against_us"].get<double>(), row["fraction"].get<double>(),
              row["least_fraction"].get<double>(), row["best_fraction"].get<double>());
-  flush_result();
 }
 
 void run(const DecodeOptions& options) {
   if (options.against == "loop" && (options.batch != 1 || options.queries != 1))
     throw CLI::ValidationError("--against loop", "expected one sequence and one query");
-  std::vector<Json> results;
-  for (const Index threads : options.threads.empty() ? std::vector<Index>{0} : options.threads)
+  BenchReport report(
+      options, [&] { print_decode_header(options); }, print_decode_row);
+  for (const Index threads : options.thread_counts())
     for (const Index keys : options.keys)
       for (const std::string& type : options.types) {
         const Context context(threads, options.isa);
         progress(fmt::format("measuring {} keys, {}", keys, type));
-        results.push_back(measure(options, keys, from_string<CacheType>(type), context));
-        end_progress();
-        if (options.json) continue;
-        if (results.size() == 1)
-          fmt::print("{:>8}{:>7}{:>7}{:>5}  {:<6}{:>4}{:>12}{:>9}{:>12}{:>9}{:>12}\n", "keys",
-                     "heads", "kv", "dim", "cache", "thr", "time us", "GB/s",
-                     options.against + " us", "speed", "from-to");
-        print_decode_row(results.back());
+        report.add(measure(options, keys, from_string<CacheType>(type), context));
       }
-  if (options.json) print_cases(results);
+  report.finish();
 }
 
 }  // namespace
@@ -148,11 +146,7 @@ void add_bench_decode(CLI::App& bench) {
     command->add_option(name, *number, what)->check(whole_number(1))->capture_default_str();
   command->add_option("--kv-heads", o->kv_heads, "Key and value heads (default: as many as heads)")
       ->check(whole_number(1));
-  command->add_option("--threads", o->threads, "Threads, one or several")->check(whole_number(1));
-  command->add_option("--isa", o->isa, "Instruction set (default: RAPT_ISA or the best)");
-  command->add_option("--repeat", o->repeats, "Runs, of which the median counts")
-      ->check(whole_number(1))
-      ->capture_default_str();
+  add_bench_options(*command, *o);
   command
       ->add_option("--against", o->against,
                    "What it is compared with: plain reading of as many bytes with the same\n"
@@ -161,8 +155,6 @@ void add_bench_decode(CLI::App& bench) {
       ->check(CLI::IsMember({"read", "loop"}))
       ->capture_default_str();
   command->add_flag("--strict", o->strict, "The same bits as a whole prompt has");
-  command->add_flag("--json", o->json,
-                    "Print JSON: an object for one result, an array for several");
   command->footer(
       "GB/s counts the keys and values of the cache, each once. Speed is how many times as long "
       "the\n"

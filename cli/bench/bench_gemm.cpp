@@ -1,6 +1,7 @@
 #include <array>
 #include <memory>
 
+#include "cli/bench/bench_report.h"
 #include "cli/bench/timing.h"
 #include "cli/case.h"
 #include "cli/commands.h"
@@ -11,15 +12,11 @@
 namespace rapt::cli {
 namespace {
 
-struct GemmBenchOptions {
+struct GemmBenchOptions : BenchOptions {
   std::vector<Index> rows = {1, 8, 64, 512, 4096};
   std::vector<Index> in, out;
   std::vector<std::string> types = {"f32"};
   std::vector<std::string> passes = {"forward"};
-  std::vector<Index> threads;
-  std::string isa;
-  int repeats = 7;
-  bool json = false;
 };
 
 /// What one row of the report is about.
@@ -98,6 +95,11 @@ Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& contex
           {"weight_gbytes", products * weight_bytes / timing.median_ms * 1e-6}};
 }
 
+void print_gemm_header() {
+  fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
+             "out", "pass", "type", "thr", "time us", "GFLOP/s", "peak", "of peak", "weight GB/s");
+}
+
 void print_gemm_row(const Json& row) {
   fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12.1f}{:>11.1f}{:>11.1f}{:>9.2f}{:>12.1f}\n",
              row["rows"].get<Index>(), row["in"].get<Index>(), row["out"].get<Index>(),
@@ -105,7 +107,6 @@ void print_gemm_row(const Json& row) {
              row["threads"].get<Index>(), row["time_us"].get<double>(), row["gflops"].get<double>(),
              row["peak_gflops"].get<double>(), row["fraction_of_peak"].get<double>(),
              row["weight_gbytes"].get<double>());
-  flush_result();
 }
 
 std::vector<std::array<Index, 2>> widths_of(const GemmBenchOptions& o) {
@@ -130,20 +131,13 @@ std::vector<GemmCase> cases_of(const GemmBenchOptions& o) {
 }
 
 void run(const GemmBenchOptions& o) {
-  std::vector<Json> results;
-  for (const Index threads : o.threads.empty() ? std::vector<Index>{0} : o.threads)
+  BenchReport report(o, print_gemm_header, print_gemm_row);
+  for (const Index threads : o.thread_counts())
     for (const GemmCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} x {} x {}", c.rows, c.in, c.out));
-      results.push_back(measure(o, c, Context(threads, o.isa)));
-      end_progress();
-      if (o.json) continue;
-      if (results.size() == 1)
-        fmt::print("{:>6}{:>6}{:>6}  {:<8}{:<12}{:>4}{:>12}{:>11}{:>11}{:>9}{:>12}\n", "rows", "in",
-                   "out", "pass", "type", "thr", "time us", "GFLOP/s", "peak", "of peak",
-                   "weight GB/s");
-      print_gemm_row(results.back());
+      report.add(measure(o, c, Context(threads, o.isa)));
     }
-  if (o.json) print_cases(results);
+  report.finish();
 }
 
 }  // namespace
@@ -168,13 +162,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--pass", o->passes, "forward, or step: forward and both gradients")
       ->check(CLI::IsMember({"forward", "step"}))
       ->capture_default_str();
-  command->add_option("--threads", o->threads, "Threads, one or several")->check(whole_number(1));
-  command->add_option("--isa", o->isa, "Instruction set (default: RAPT_ISA or the best)");
-  command->add_option("--repeat", o->repeats, "Runs, of which the median counts")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command->add_flag("--json", o->json,
-                    "Print JSON: an object for one result, an array for several");
+  add_bench_options(*command, *o);
   command->footer(
       "A layer is x [rows, in] times weight [out, in]. The peak is measured between the runs with\n"
       "the same threads: of bf16 products where bf16 is multiplied as it is, else of f32. GB/s\n"

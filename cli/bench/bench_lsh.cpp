@@ -1,6 +1,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cli/bench/bench_report.h"
 #include "cli/bench/timing.h"
 #include "cli/case.h"
 #include "cli/commands.h"
@@ -11,7 +12,7 @@
 namespace rapt::cli {
 namespace {
 
-struct LshBenchOptions {
+struct LshBenchOptions : BenchOptions {
   bool recall = false, decode = false;
   std::vector<Index> tokens = {4096};
   std::vector<Index> rounds = {1, 2, 4, 8};
@@ -19,10 +20,7 @@ struct LshBenchOptions {
   Index chunk = 64, before = 1, after = 0, heads = 4, dim = 64;
   Index top = 16, queries = 256, clusters = 64;
   double spread = 0.5, temperature = 1;
-  bool causal = false, json = false;
-  std::vector<Index> threads;
-  std::string isa;
-  int repeats = 7;
+  bool causal = false;
 };
 
 /// "16x32" -> {16, 32}
@@ -91,15 +89,16 @@ Json measure_recall(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
           {"queries", recall.queries}};
 }
 
-void print_recall(const Json& row, bool first) {
-  if (first)
-    fmt::print("{:>8}{:>7}{:>8}{:>10}{:>12}{:>10}{:>12}\n", "tokens", "chunk", "rounds", "buckets",
-               "top recall", "mass", "keys met");
+void print_lsh_recall_header() {
+  fmt::print("{:>8}{:>7}{:>8}{:>10}{:>12}{:>10}{:>12}\n", "tokens", "chunk", "rounds", "buckets",
+             "top recall", "mass", "keys met");
+}
+
+void print_lsh_recall(const Json& row) {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>12.3f}{:>10.3f}{:>12.4f}\n", row["tokens"].get<Index>(),
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["top_recall"].get<double>(),
              row["mass_recall"].get<double>(), row["keys_met"].get<double>());
-  flush_result();
 }
 
 /// One more token: appended, attended, removed. Sixteen different ones in a row, so that their
@@ -144,22 +143,24 @@ Json measure_decode(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
           {"step_us", hashed_us}, {"all_keys_us", full_us}};
 }
 
-void print_decode(const Json& row, bool first) {
-  if (first)
-    fmt::print("{:>8}{:>7}{:>8}{:>10}{:>5}{:>12}{:>14}\n", "tokens", "chunk", "rounds", "buckets",
-               "thr", "step us", "all keys us");
+void print_lsh_decode_header() {
+  fmt::print("{:>8}{:>7}{:>8}{:>10}{:>5}{:>12}{:>14}\n", "tokens", "chunk", "rounds", "buckets",
+             "thr", "step us", "all keys us");
+}
+
+void print_lsh_decode(const Json& row) {
   fmt::print("{:>8}{:>7}{:>8}{:>10}{:>5}{:>12.1f}{:>14.1f}\n", row["tokens"].get<Index>(),
              row["chunk"].get<Index>(), row["rounds"].get<Index>(),
              row["buckets"].get<std::string>(), row["threads"].get<Index>(),
              row["step_us"].get<double>(), row["all_keys_us"].get<double>());
-  flush_result();
 }
 
 void run(const LshBenchOptions& o) {
   if (o.recall == o.decode)
     throw CLI::ValidationError("bench lsh", "expected one of --recall and --decode");
-  std::vector<Json> results;
-  for (const Index threads : o.threads.empty() ? std::vector<Index>{0} : o.threads)
+  BenchReport report(o, o.recall ? print_lsh_recall_header : print_lsh_decode_header,
+                     o.recall ? print_lsh_recall : print_lsh_decode);
+  for (const Index threads : o.thread_counts())
     for (const Index tokens : o.tokens) {
       const Context context(threads, o.isa);
       const Tensor x = clustered(o, tokens);
@@ -167,14 +168,11 @@ void run(const LshBenchOptions& o) {
         for (const std::string& buckets : o.buckets) {
           progress(fmt::format("measuring {} tokens, {} rounds, {}", tokens, rounds, buckets));
           const Lsh one = leaf(o, rounds, buckets);
-          results.push_back(o.recall ? measure_recall(o, x, one, buckets, context)
-                                     : measure_decode(o, x, one, buckets, context));
-          end_progress();
-          if (!o.json)
-            (o.recall ? print_recall : print_decode)(results.back(), results.size() == 1);
+          report.add(o.recall ? measure_recall(o, x, one, buckets, context)
+                              : measure_decode(o, x, one, buckets, context));
         }
     }
-  if (o.json) print_cases(results);
+  report.finish();
 }
 
 void add_numbers(CLI::App& command, LshBenchOptions& o) {
@@ -221,13 +219,7 @@ void add_bench_lsh(CLI::App& bench) {
       ->capture_default_str();
   add_numbers(*command, *o);
   command->add_flag("--causal", o->causal, "Keys at or before the query only (recall)");
-  command->add_option("--threads", o->threads, "Threads, one or several")->check(whole_number(1));
-  command->add_option("--isa", o->isa, "Instruction set (default: RAPT_ISA or the best)");
-  command->add_option("--repeat", o->repeats, "Runs, of which the median counts (decode)")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command->add_flag("--json", o->json,
-                    "Print JSON: an object for one result, an array for several");
+  add_bench_options(*command, *o);
   command->footer(
       "Tokens are vectors around random centres, queries and keys alike, divided by their root\n"
       "mean square and by the temperature. keys met is the share of all keys that a query is\n"

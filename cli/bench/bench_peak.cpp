@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "rapt/machine.h"
 
@@ -47,9 +48,8 @@ void add_bench_peak(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("peak", "Measure multiply-adds, exponentials and memory reads");
   const auto options = std::make_shared<PeakOptions>();
-  command->add_option("--threads", options->threads, "Threads (default: RAPT_THREADS or all CPUs)")
-      ->check(whole_number(1));
-  command->add_option("--isa", options->isa, "Instruction set (default: RAPT_ISA or the best)");
+  add_threads_option(*command, options->threads);
+  add_isa_option(*command, options->isa);
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { run(*options); });
 }

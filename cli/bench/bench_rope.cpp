@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/bench/bench_report.h"
 #include "cli/bench/timing.h"
 #include "cli/case.h"
 #include "cli/commands.h"
@@ -11,16 +12,13 @@
 namespace rapt::cli {
 namespace {
 
-struct RopeBenchOptions {
+struct RopeBenchOptions : BenchOptions {
   std::vector<Index> tokens = {1, 4096};
-  std::vector<Index> threads;
   std::vector<std::string> types = {"f32", "bf16"};
   std::vector<std::string> layouts = {"half_split", "interleaved"};
   Index batch = 1, heads = 32, dim = 128;
   std::optional<Index> rotated = {};
-  std::string isa;
-  int repeats = 7;
-  bool tokens_first = false, apart = false, json = false;
+  bool tokens_first = false, apart = false;
 };
 
 /// What one row of the report is about.
@@ -80,6 +78,12 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
           {"bytes", 2 * bytes}};
 }
 
+void print_rope_header() {
+  fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12}{:>9}{:>11}{:>11}{:>9}\n", "tokens", "heads",
+             "dim", "layout", "type", "thr", "time us", "GB/s", "copy GB/s", "read GB/s",
+             "of copy");
+}
+
 void print_rope_row(const Json& row) {
   fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12.1f}{:>9.1f}{:>11.1f}{:>11.1f}{:>9.2f}\n",
              row["tokens"].get<Index>(), row["heads"].get<Index>(), row["dim"].get<Index>(),
@@ -87,7 +91,6 @@ void print_rope_row(const Json& row) {
              row["threads"].get<Index>(), row["time_us"].get<double>(), row["gbytes"].get<double>(),
              row["copy_gbytes"].get<double>(), row["read_gbytes"].get<double>(),
              row["fraction_of_copy"].get<double>());
-  flush_result();
 }
 
 std::vector<RopeCase> cases_of(const RopeBenchOptions& o) {
@@ -100,20 +103,13 @@ std::vector<RopeCase> cases_of(const RopeBenchOptions& o) {
 }
 
 void run(const RopeBenchOptions& o) {
-  std::vector<Json> results;
-  for (const Index threads : o.threads.empty() ? std::vector<Index>{0} : o.threads)
+  BenchReport report(o, print_rope_header, print_rope_row);
+  for (const Index threads : o.thread_counts())
     for (const RopeCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} tokens, {}, {}", c.tokens, c.layout, to_string(c.type)));
-      results.push_back(measure(o, c, Context(threads, o.isa)));
-      end_progress();
-      if (o.json) continue;
-      if (results.size() == 1)
-        fmt::print("{:>8}{:>7}{:>5}  {:<12}{:<6}{:>4}{:>12}{:>9}{:>11}{:>11}{:>9}\n", "tokens",
-                   "heads", "dim", "layout", "type", "thr", "time us", "GB/s", "copy GB/s",
-                   "read GB/s", "of copy");
-      print_rope_row(results.back());
+      report.add(measure(o, c, Context(threads, o.isa)));
     }
-  if (o.json) print_cases(results);
+  report.finish();
 }
 
 }  // namespace
@@ -141,13 +137,7 @@ void add_bench_rope(CLI::App& bench) {
   command->add_flag("--tokens-first", o->tokens_first,
                     "Memory is [batch, tokens, heads, dim] and not [batch, heads, tokens, dim]");
   command->add_flag("--apart", o->apart, "Into other memory and not in place");
-  command->add_option("--threads", o->threads, "Threads, one or several")->check(whole_number(1));
-  command->add_option("--isa", o->isa, "Instruction set (default: RAPT_ISA or the best)");
-  command->add_option("--repeat", o->repeats, "Runs, of which the median counts")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command->add_flag("--json", o->json,
-                    "Print JSON: an object for one result, an array for several");
+  add_bench_options(*command, *o);
   command->footer(
       "GB/s counts every number read once and written once. It is compared with copying as many\n"
       "bytes from one place to another, measured after every run with the same threads.");

@@ -29,10 +29,9 @@ struct RAPT_API Scale {
   /// Keys that only a dense bias of -inf hides are counted.
   static Scale log_n(double base = 512) { return {Rule::log_n, base}; }
 };
-
-RAPT_API std::string to_string(Scale::Rule rule);
 template <>
-RAPT_API Scale::Rule from_string<Scale::Rule>(std::string_view name);
+inline constexpr EnumNames enum_names<Scale::Rule>{"scale",
+                                                   "inverse_sqrt_dim, inverse_dim, value, log_n"};
 
 /// bias = -slope[head] * |query position - key position|
 struct Alibi {
@@ -46,6 +45,8 @@ struct Kerple {
   Kind kind = Kind::logarithmic;
   std::vector<float> amplitudes, rates;  // one of each per query head
 };
+template <>
+inline constexpr EnumNames enum_names<Kerple::Kind>{"kind of KERPLE", "logarithmic, power"};
 
 /// bias = values[bucket(key position - query position), head], T5's buckets.
 struct RelativeTable {
@@ -54,6 +55,8 @@ struct RelativeTable {
   Index max_distance = 128;
   Direction direction = Direction::both;
 };
+template <>
+inline constexpr EnumNames enum_names<RelativeTable::Direction>{"direction", "both, past"};
 
 /// Shaw: the key of a pair is k_j + table[clip(j - i, -reach, reach) + reach]; inside the scale.
 struct RelativeKeys {

@@ -12,12 +12,8 @@ namespace rapt {
 /// How a cache stores its numbers: as they are, as bf16, or as 8-bit integers with one scale for
 /// each key and each value (of a token and head).
 enum class CacheType { f32, bf16, int8 };
-
-/// "f32", "bf16", "int8"
-RAPT_API std::string to_string(CacheType type);
-/// Throws std::invalid_argument if no type is called so.
 template <>
-RAPT_API CacheType from_string<CacheType>(std::string_view name);
+inline constexpr EnumNames enum_names<CacheType>{"cache type", "f32, bf16, int8"};
 
 /// For attention with an lsh leaf: tokens are hashed when they are appended.
 struct CacheLsh {

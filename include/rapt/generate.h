@@ -64,12 +64,8 @@ struct RAPT_API GenerateOptions {
   /// The most tokens in the context at any time after a prompt of this many.
   Index max_context(Index prompt_tokens) const;
 };
-
-/// "stop", "slide"
-RAPT_API std::string to_string(GenerateOptions::Overflow overflow);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API GenerateOptions::Overflow from_string<GenerateOptions::Overflow>(std::string_view name);
+inline constexpr EnumNames enum_names<GenerateOptions::Overflow>{"overflow", "stop, slide"};
 
 struct Generated {
   enum class Finish {
@@ -82,12 +78,9 @@ struct Generated {
   Finish finish_reason = Finish::length;
   std::optional<double> log_probability = {};  // of the tokens under the model, if requested
 };
-
-/// "eos", "length", "context", "cancelled"
-RAPT_API std::string to_string(Generated::Finish finish);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API Generated::Finish from_string<Generated::Finish>(std::string_view name);
+inline constexpr EnumNames enum_names<Generated::Finish>{"finish_reason",
+                                                         "eos, length, context, cancelled"};
 
 /// Called while tokens come.
 struct GenerateEvents {

@@ -53,12 +53,9 @@ struct HeadStats {
   /// queries. Tiles are HeadReport::map_tile tokens. Empty without maps.
   Tensor map = {};
 };
-
-/// "first", "one", "self", "neighbour", "near", "even", "mixed"
-RAPT_API std::string to_string(HeadStats::Kind kind);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API HeadStats::Kind from_string<HeadStats::Kind>(std::string_view name);
+inline constexpr EnumNames enum_names<HeadStats::Kind>{
+    "head kind", "first, one, self, neighbour, near, even, mixed"};
 
 /// A layer that was measured, and who may see whom in it.
 struct LayerPattern {

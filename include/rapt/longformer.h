@@ -9,6 +9,8 @@ namespace rapt {
 
 /// What a token is to Longformer's attention; the numbers are those of its merged attention mask.
 enum class TokenClass : std::uint8_t { padding = 0, local = 1, global = 2 };
+template <>
+inline constexpr EnumNames enum_names<TokenClass>{"token class", "padding, local, global"};
 
 /// Longformer's self-attention as it is defined: a local token sees all global tokens and the local
 /// ones inside its window; a global token sees every token that is no padding, through projections

@@ -34,6 +34,10 @@ struct Lsh {
 
   bool operator==(const Lsh&) const = default;
 };
+template <>
+inline constexpr EnumNames enum_names<Lsh::Keys>{"keys of lsh", "shared, separate"};
+template <>
+inline constexpr EnumNames enum_names<Lsh::Duplicates>{"duplicates of lsh", "keep, once"};
 
 /// May stand alone or under & with any other pattern, which then restricts what the buckets allow.
 /// A key that no query may see counts as padding and is sorted to the end.

@@ -97,26 +97,22 @@ struct RAPT_API ModelConfig {
   /// Throws std::invalid_argument if something makes no sense.
   void check() const;
 };
-
-/// Names of the enums of a config, as they are spelled here.
-RAPT_API std::string to_string(ModelConfig::Kind kind);
 template <>
-RAPT_API ModelConfig::Kind from_string<ModelConfig::Kind>(std::string_view name);
-RAPT_API std::string to_string(ModelConfig::Norm norm);
+inline constexpr EnumNames enum_names<ModelConfig::Kind>{"kind of model",
+                                                         "decoder, encoder, encoder_decoder"};
 template <>
-RAPT_API ModelConfig::Norm from_string<ModelConfig::Norm>(std::string_view name);
-RAPT_API std::string to_string(ModelConfig::NormPosition position);
+inline constexpr EnumNames enum_names<ModelConfig::Norm>{"norm", "layer, rms"};
 template <>
-RAPT_API ModelConfig::NormPosition from_string<ModelConfig::NormPosition>(std::string_view name);
-RAPT_API std::string to_string(ModelConfig::Positions positions);
+inline constexpr EnumNames enum_names<ModelConfig::NormPosition>{"norm position", "pre, post"};
 template <>
-RAPT_API ModelConfig::Positions from_string<ModelConfig::Positions>(std::string_view name);
-RAPT_API std::string to_string(ModelConfig::Biases biases);
+inline constexpr EnumNames enum_names<ModelConfig::Positions>{
+    "positions", "none, learned, sinusoidal, rope, alibi, t5, axial"};
 template <>
-RAPT_API ModelConfig::Biases from_string<ModelConfig::Biases>(std::string_view name);
-RAPT_API std::string to_string(ModelConfig::SharedKeys shared);
+inline constexpr EnumNames enum_names<ModelConfig::Biases>{"biases",
+                                                           "none, all, qkv, attention, ffn"};
 template <>
-RAPT_API ModelConfig::SharedKeys from_string<ModelConfig::SharedKeys>(std::string_view name);
+inline constexpr EnumNames enum_names<ModelConfig::SharedKeys>{"shared keys",
+                                                               "never, always, hashed"};
 
 /// Sequences of tokens, one after the other.
 struct Tokens {

@@ -34,9 +34,8 @@ enum class Activation {
   gelu_tanh,  // its approximation by tanh: GPT-2, T5 1.1, Gemma
   silu,
 };
-RAPT_API std::string to_string(Activation activation);
 template <>
-RAPT_API Activation from_string<Activation>(std::string_view name);
+inline constexpr EnumNames enum_names<Activation>{"activation", "relu, gelu, gelu_tanh, silu"};
 RAPT_API Variable activate(Tape& tape, const Variable& x, Activation how);
 /// activate(linear(x)), with the same bits; on a tape that does not record in one pass over memory.
 RAPT_API Variable linear_activated(Tape& tape, const Variable& x, Parameter& weight,

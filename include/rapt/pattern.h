@@ -35,6 +35,8 @@ using Ranges = std::vector<Range>;
 /// newest positions) is rapt's rule everywhere; `first` puts query i at position i, as PyTorch's
 /// SDPA does.
 enum class Align { last, first };
+template <>
+inline constexpr EnumNames enum_names<Align>{"align", "last, first"};
 
 /// Who may see whom: a set of (query, key) pairs, a value with set algebra. It never becomes a
 /// queries x keys mask.
@@ -52,11 +54,9 @@ class RAPT_API Pattern {
   /// Throws std::invalid_argument if the pattern cannot be asked about these lengths.
   void check(Lengths lengths) const;
 
-  /// The text form, "causal & window(512, 0)". parse(text()) is equal to the pattern.
-  std::string text() const;
-  /// `&` binds tighter than `|`; parentheses group; space means nothing. Lists stand in braces, as
-  /// in C++. Throws std::invalid_argument naming the column of the first mistake and what was
-  /// expected there.
+  /// The pattern with this text. `&` binds tighter than `|`; parentheses group; space means
+  /// nothing. Lists stand in braces, as in C++. Throws std::invalid_argument naming the column of
+  /// the first mistake and what was expected there.
   static Pattern parse(std::string_view text);
 
   /// Chains are flat: (a & b) & c equals a & (b & c). Throws std::invalid_argument if & and |
@@ -73,6 +73,8 @@ class RAPT_API Pattern {
   std::shared_ptr<const Node> node_;
 };
 
+/// The text form, "causal & window(512, 0)". Pattern::parse(to_string(pattern)) is equal to the
+/// pattern.
 RAPT_API std::string to_string(const Pattern& pattern);
 
 /// Every pair.

@@ -40,6 +40,9 @@ class RAPT_API Positions {
   std::span<const Index> numbers_;
   Index axes_ = 1;
 };
+template <>
+inline constexpr EnumNames enum_names<Positions::Kind>{"positions",
+                                                       "counted, counted_each, listed, grid"};
 
 /// In what form a cache may hold keys whose positions matter, and whether tokens may get new
 /// positions there (after some before them were released, for instance).
@@ -60,6 +63,12 @@ struct CacheRule {
   Renumbering renumbering = Renumbering::free;
   bool operator==(const CacheRule&) const = default;
 };
+template <>
+inline constexpr EnumNames enum_names<CacheRule::Keys>{
+    "cached keys", "plain, rotated, rotated_if_fixed, unrotated"};
+template <>
+inline constexpr EnumNames enum_names<CacheRule::Renumbering>{
+    "renumbering", "free, by_rotation, by_rotating_again, impossible"};
 
 /// Positions added to the input: sinusoidal, learned, axial.
 inline constexpr CacheRule absolute_cache_rule{CacheRule::Keys::plain,
@@ -84,6 +93,12 @@ struct Sinusoidal {
   Layout layout = Layout::interleaved;
   Frequencies frequencies = Frequencies::exclusive;
 };
+template <>
+inline constexpr EnumNames enum_names<Sinusoidal::Layout>{"sinusoidal layout",
+                                                          "interleaved, halves"};
+template <>
+inline constexpr EnumNames enum_names<Sinusoidal::Frequencies>{"sinusoidal frequencies",
+                                                               "exclusive, inclusive"};
 
 /// One row for each position, [positions, dim]. Throws std::invalid_argument if dim or base make no
 /// sense.
@@ -126,6 +141,8 @@ struct Axial {
   /// Trainable numbers: rows * row_dim + columns * column_dim.
   Index parameters() const { return rows.shape().elements() + columns.shape().elements(); }
 };
+template <>
+inline constexpr EnumNames enum_names<Axial::Order>{"axial order", "row_major, column_major"};
 
 struct AxialGradients {
   Tensor drows;     // [rows, row_dim]
@@ -137,25 +154,5 @@ RAPT_API Tensor axial_positions(const Axial& axial, TokenGrid grid,
                                 const Positions& positions = {});
 RAPT_API AxialGradients axial_positions_backward(View dout, const Axial& axial,
                                                  const Positions& positions = {});
-
-/// Names of the enums above, as they are spelled here.
-RAPT_API std::string to_string(Positions::Kind kind);
-template <>
-RAPT_API Positions::Kind from_string<Positions::Kind>(std::string_view name);
-RAPT_API std::string to_string(CacheRule::Keys keys);
-template <>
-RAPT_API CacheRule::Keys from_string<CacheRule::Keys>(std::string_view name);
-RAPT_API std::string to_string(CacheRule::Renumbering renumbering);
-template <>
-RAPT_API CacheRule::Renumbering from_string<CacheRule::Renumbering>(std::string_view name);
-RAPT_API std::string to_string(Sinusoidal::Layout layout);
-template <>
-RAPT_API Sinusoidal::Layout from_string<Sinusoidal::Layout>(std::string_view name);
-RAPT_API std::string to_string(Sinusoidal::Frequencies frequencies);
-template <>
-RAPT_API Sinusoidal::Frequencies from_string<Sinusoidal::Frequencies>(std::string_view name);
-RAPT_API std::string to_string(Axial::Order order);
-template <>
-RAPT_API Axial::Order from_string<Axial::Order>(std::string_view name);
 
 }  // namespace rapt

@@ -29,12 +29,8 @@ struct Dense {
   std::vector<float> bias = {};    // [out_features], or empty
   Activation activation = Activation::identity;
 };
-
-/// "identity", "tanh"
-RAPT_API std::string to_string(Dense::Activation activation);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API Dense::Activation from_string<Dense::Activation>(std::string_view name);
+inline constexpr EnumNames enum_names<Dense::Activation>{"dense activation", "identity, tanh"};
 
 /// How rows of an encoder become one vector for a text, as in sentence-transformers folders.
 struct Pooling {
@@ -44,12 +40,8 @@ struct Pooling {
   bool normalize = false;                    // to length 1, last
   std::optional<Index> max_seq_length = {};  // longer texts are truncated
 };
-
-/// "mean", "cls"
-RAPT_API std::string to_string(Pooling::Kind kind);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API Pooling::Kind from_string<Pooling::Kind>(std::string_view name);
+inline constexpr EnumNames enum_names<Pooling::Kind>{"pooling kind", "mean, cls"};
 
 /// A pretrained model with everything its files say.
 struct Pretrained {
@@ -76,12 +68,9 @@ enum class WeightType {
   q4_0,
   q4_1,
 };
-
-/// "stored", "f32", "bf16", "f16", "q8_0", "q4_0", "q4_1"
-RAPT_API std::string to_string(WeightType type);
-/// Throws std::invalid_argument for any other name.
 template <>
-RAPT_API WeightType from_string<WeightType>(std::string_view name);
+inline constexpr EnumNames enum_names<WeightType>{"weight_type",
+                                                  "stored, f32, bf16, f16, q8_0, q4_0, q4_1"};
 
 struct LoadOptions {
   WeightType weight_type = WeightType::stored;

@@ -15,11 +15,8 @@ enum class Quantization {
   q4_0,  // scale * (code - 8), codes from 0 to 15: 18 bytes
   q4_1,  // scale * code + shift: 20 bytes
 };
-/// "q8_0", "q8_1", "q4_0", "q4_1"
-RAPT_API std::string to_string(Quantization type);
-/// Throws std::invalid_argument if none is called so.
 template <>
-RAPT_API Quantization from_string<Quantization>(std::string_view name);
+inline constexpr EnumNames enum_names<Quantization>{"quantization", "q8_0, q8_1, q4_0, q4_1"};
 
 /// A matrix of such weights, laid out for products. A handle: copies share the numbers, which never
 /// change.

@@ -12,7 +12,7 @@
 #include "rapt/pattern.h"
 #include "rapt/plan.h"
 #include "rapt/positions.h"
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 #include "rapt/reversible.h"
 #include "rapt/rope.h"
 #include "rapt/tensor.h"

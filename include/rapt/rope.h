@@ -16,6 +16,8 @@ enum class RopeLayout {
   half_split,   // i and i + rotated / 2: GPT-NeoX, and Llama, Mistral, Qwen, Gemma as on the Hub
   interleaved,  // 2i and 2i + 1: RoFormer, GPT-J, Meta's Llama files, GGUF's llama
 };
+template <>
+inline constexpr EnumNames enum_names<RopeLayout>{"rope layout", "half_split, interleaved"};
 
 // Scalings that extend a model beyond the `trained_tokens` it was first trained with.
 
@@ -74,6 +76,9 @@ struct RopeSections {
   std::vector<Index> pairs = {};  // of each axis, rotated / 2 together; none: one axis
   Order order = Order::blocks;
 };
+template <>
+inline constexpr EnumNames enum_names<RopeSections::Order>{"order of rope sections",
+                                                           "blocks, interleaved, restarted"};
 
 /// xPos: pair i of a query at position p is multiplied by zeta^((p - center) / scale_base), that of
 /// a key divided by it, with zeta = (2i + 0.4 rotated) / (1.4 rotated): far keys count less.
@@ -147,13 +152,5 @@ class RAPT_API Rope {
   std::shared_ptr<Family> family_;
   std::shared_ptr<const Impl> impl_;
 };
-
-/// Names of the enums above, as they are spelled here.
-RAPT_API std::string to_string(RopeLayout layout);
-template <>
-RAPT_API RopeLayout from_string<RopeLayout>(std::string_view name);
-RAPT_API std::string to_string(RopeSections::Order order);
-template <>
-RAPT_API RopeSections::Order from_string<RopeSections::Order>(std::string_view name);
 
 }  // namespace rapt

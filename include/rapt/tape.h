@@ -130,8 +130,7 @@ class RAPT_API Tape {
   Context context_;
   std::vector<Step> steps_;
 };
-RAPT_API std::string to_string(Tape::Mode mode);
 template <>
-RAPT_API Tape::Mode from_string<Tape::Mode>(std::string_view name);
+inline constexpr EnumNames enum_names<Tape::Mode>{"mode of a tape", "forward, train"};
 
 }  // namespace rapt

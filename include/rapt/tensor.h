@@ -34,7 +34,6 @@ class RAPT_API Shape {
   Index elements() const;
   /// Strides of the row-major layout.
   Shape row_major() const;
-  std::string text() const;
 
  private:
   Index sizes_[max_rank] = {};

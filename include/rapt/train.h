@@ -28,6 +28,8 @@ struct Schedule {
   double min_learning_rate = 0;  // where the decay ends
   Index warmup_steps = 0;        // the last of them is the first step at the peak
 };
+template <>
+inline constexpr EnumNames enum_names<Schedule::Decay>{"decay", "constant, linear, cosine"};
 
 /// What a model is trained to predict.
 enum class Objective {
@@ -35,6 +37,8 @@ enum class Objective {
   masked_token,  // likewise; some tokens are masked and have to be found
   pairs,         // lines are source, tab, target
 };
+template <>
+inline constexpr EnumNames enum_names<Objective>{"objective", "next_token, masked_token, pairs"};
 
 struct DataOptions {
   std::string path = {};  // a file, a folder, or task:copy, task:recall, task:sort
@@ -63,6 +67,8 @@ struct TokenizerOptions {
   Index vocab_size = 4096;               // of bpe, which is trained on the data
   std::optional<std::string> path = {};  // a tokenizer.json to use instead
 };
+template <>
+inline constexpr EnumNames enum_names<TokenizerOptions::Kind>{"kind of tokenizer", "bytes, bpe"};
 
 struct TrainOptions {
   Index steps = 1000;
@@ -83,17 +89,6 @@ struct TrainOptions {
 
 /// Of a step counted from 0. Throws std::invalid_argument if the schedule makes no sense.
 RAPT_API double learning_rate_at(const TrainOptions& options, Index step);
-
-/// Names of the enums above, as they are spelled here.
-RAPT_API std::string to_string(Schedule::Decay decay);
-template <>
-RAPT_API Schedule::Decay from_string<Schedule::Decay>(std::string_view name);
-RAPT_API std::string to_string(Objective objective);
-template <>
-RAPT_API Objective from_string<Objective>(std::string_view name);
-RAPT_API std::string to_string(TokenizerOptions::Kind kind);
-template <>
-RAPT_API TokenizerOptions::Kind from_string<TokenizerOptions::Kind>(std::string_view name);
 
 /// Everything that describes a run.
 struct RunConfig {
@@ -146,6 +141,9 @@ struct TrainResult {
   double loss = 0;        // of the last step
   std::optional<Evaluation> evaluation = {};
 };
+template <>
+inline constexpr EnumNames enum_names<TrainResult::Finish>{"finish reason",
+                                                           "steps, patience, accuracy, stopped"};
 
 /// Training would overwrite what the folder holds: a run, or files that are not a run's.
 class RAPT_API FolderTaken : public std::invalid_argument {
@@ -157,6 +155,9 @@ class RAPT_API FolderTaken : public std::invalid_argument {
  private:
   By by_;
 };
+template <>
+inline constexpr EnumNames enum_names<FolderTaken::By>{"what a folder is taken by",
+                                                       "run, other_files"};
 
 /// What to do with a folder that holds checkpoints already.
 enum class OldRun {
@@ -164,16 +165,8 @@ enum class OldRun {
   refuse,     // with FolderTaken
   overwrite,  // remove them, once it is certain that the new run can begin
 };
-/// Names of the enums above, as they are spelled here.
-RAPT_API std::string to_string(TrainResult::Finish reason);
 template <>
-RAPT_API TrainResult::Finish from_string<TrainResult::Finish>(std::string_view name);
-RAPT_API std::string to_string(FolderTaken::By by);
-template <>
-RAPT_API FolderTaken::By from_string<FolderTaken::By>(std::string_view name);
-RAPT_API std::string to_string(OldRun old_run);
-template <>
-RAPT_API OldRun from_string<OldRun>(std::string_view name);
+inline constexpr EnumNames enum_names<OldRun>{"old run", "resume, refuse, overwrite"};
 
 /// Trains in a folder: config.toml, tokenizer.json, metrics.jsonl and checkpoints step-NNNNNN. A
 /// run that resumes from the newest checkpoint ends with the same bits as one that was never

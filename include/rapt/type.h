@@ -3,9 +3,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
-#include "rapt/api.h"
+#include "rapt/enum_names.h"
 
 namespace rapt {
 
@@ -14,11 +13,8 @@ enum class Type : std::uint8_t { f32, bf16, f16 };
 
 /// Bytes of one number.
 constexpr std::size_t size_of(Type type) { return type == Type::f32 ? 4 : 2; }
-/// "f32", "bf16", "f16"
-RAPT_API std::string to_string(Type type);
-/// Throws std::invalid_argument if no type is called so.
 template <>
-RAPT_API Type from_string<Type>(std::string_view name);
+inline constexpr EnumNames enum_names<Type>{"type", "f32, bf16, f16"};
 
 /// bfloat16: the upper half of an f32.
 struct Bf16 {

@@ -1,4 +1,4 @@
-#include "python/src/bind.h"
+#include "python/src/bind/bind.h"
 
 NB_MODULE(_core, module) {
   using namespace rapt::python;

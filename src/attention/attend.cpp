@@ -10,7 +10,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 
 namespace rapt {
 using namespace detail;

@@ -1,7 +1,7 @@
 #include "attention/cache/cache_batch.h"
 #include "attention/validate.h"
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/views.h"
 
 namespace rapt {

@@ -20,8 +20,8 @@ std::shared_ptr<const Plan> plan_of(const char* where, const Attention& how, Len
   check(given == lengths, where, ": the plan is for ", given.queries, " queries and ", given.keys,
         " keys, expected ", lengths.queries, " and ", lengths.keys);
   if (!(how.pattern == how.plan->pattern())) {
-    fail(where, ": the plan is of ", shortened(how.plan->pattern().text()), " but the pattern is ",
-         shortened(how.pattern.text()), ", expected the same");
+    fail(where, ": the plan is of ", shortened(to_string(how.plan->pattern())),
+         " but the pattern is ", shortened(to_string(how.pattern)), ", expected the same");
   }
   return how.plan;
 }

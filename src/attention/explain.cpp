@@ -37,7 +37,7 @@ std::string route_text(Request& request, const Route& route) {
 /// Patterns with an lsh leaf have no plan before the numbers are known.
 std::string plan_text(const Request& request) {
   if (node_of(request.how.pattern)->has_lsh())
-    return "pattern   " + request.how.pattern.text() + "\n" + "isa       " +
+    return "pattern   " + to_string(request.how.pattern) + "\n" + "isa       " +
            kernels_of(request.context).name + "\n";
   const Call call(request);
   const Plan& plan = *call.plan;

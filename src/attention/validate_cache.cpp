@@ -58,8 +58,8 @@ void validate_hashed(const Request& r) {
   check(options.lsh.has_value(), r.where,
         ": the pattern has an lsh leaf but the cache was made without one, expected "
         "CacheOptions::lsh");
-  check(*split.lsh == options.lsh->lsh, r.where, ": the pattern has ", lsh(*split.lsh).text(),
-        " but the cache was made for ", lsh(options.lsh->lsh).text(),
+  check(*split.lsh == options.lsh->lsh, r.where, ": the pattern has ", to_string(lsh(*split.lsh)),
+        " but the cache was made for ", to_string(lsh(options.lsh->lsh)),
         ", expected the same in CacheOptions::lsh");
   check(!how.rotations, r.where, ": rotations are given, expected them in CacheOptions::lsh");
   check(how.order == nullptr, r.where, ": an order of tokens is given, expected the cache's own");

@@ -9,7 +9,7 @@ namespace rapt::detail {
 
 /// Shapes in messages: text is made only if there is one.
 inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.text();
+  return out << to_string(shape);
 }
 
 template <class... Parts>

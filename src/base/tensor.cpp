@@ -56,12 +56,10 @@ Shape Shape::row_major() const {
   return strides;
 }
 
-std::string to_string(const Shape& shape) { return shape.text(); }
-
-std::string Shape::text() const {
+std::string to_string(const Shape& shape) {
   std::ostringstream text;
   text << '[';
-  for (Index axis = 0; axis < rank_; ++axis) text << (axis ? ", " : "") << (*this)[axis];
+  for (Index axis = 0; axis < shape.rank(); ++axis) text << (axis ? ", " : "") << shape[axis];
   text << ']';
   return text.str();
 }

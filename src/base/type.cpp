@@ -1,7 +1,5 @@
 #include "rapt/type.h"
 
-#include "base/type_names.h"
-
 namespace rapt {
 using namespace detail;
 namespace {
@@ -38,12 +36,6 @@ F16::operator float() const {
   if (size >= 0x400) return std::bit_cast<float>(sign | ((size << 13) + (112u << 23)));
   const float small = static_cast<float>(size) * 0x1p-24f;
   return sign != 0 ? -small : small;
-}
-
-std::string to_string(Type type) { return enum_name(type); }
-template <>
-Type from_string<Type>(std::string_view name) {
-  return enum_value<Type>(name);
 }
 
 }  // namespace rapt

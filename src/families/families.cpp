@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/family.h"
 
 namespace rapt::detail {
@@ -80,6 +80,15 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
     return parts;
   }
   fail("families: no name for ", parameter);
+}
+
+ModelConfig post_norm_encoder() {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::encoder;
+  config.patterns = {full()};
+  config.norm_position = ModelConfig::NormPosition::post;
+  config.embedding_norm = true;
+  return config;
 }
 
 Activation activation_from(Fields& fields, const char* key, const char* otherwise) {

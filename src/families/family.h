@@ -9,9 +9,6 @@
 
 namespace rapt::detail {
 
-/// Bounds of sizes in config.json.
-inline constexpr Bounds<Index> size_bounds = {1, Index{1} << 31};
-
 /// How a tensor of a file is laid out, compared with the rows of our parameter that it fills.
 enum class TensorLayout {
   rows,             // the same
@@ -80,7 +77,11 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
 
 /// The deepest published models have a thousand layers.
 inline constexpr Bounds<Index> layer_counts = {1, 4096};
+/// Of widths and lengths.
+inline constexpr Bounds<Index> size_bounds = {1, Index{1} << 31};
 
+/// What BERT and similar encoders start from.
+ModelConfig post_norm_encoder();
 /// Activations by their names in config.json.
 Activation activation_from(Fields& fields, const char* key, const char* otherwise);
 std::string activation_name(Activation activation);

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/memory_use.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"

@@ -6,7 +6,6 @@
 
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
-#include "base/enum_names.h"
 #include "base/indexed_vector.h"
 #include "base/random.h"
 #include "generate/beams.h"
@@ -235,28 +234,6 @@ void check_prompts(const ModelConfig& config, std::span<const std::vector<std::i
 }
 
 }  // namespace
-
-template <>
-struct detail::EnumNames<Generated::Finish> {
-  static constexpr const char* what = "finish_reason";
-  static constexpr std::string_view names[] = {"eos", "length", "context", "cancelled"};
-};
-std::string to_string(Generated::Finish finish) { return enum_name(finish); }
-template <>
-Generated::Finish from_string<Generated::Finish>(std::string_view name) {
-  return enum_value<Generated::Finish>(name);
-}
-
-template <>
-struct detail::EnumNames<GenerateOptions::Overflow> {
-  static constexpr const char* what = "overflow";
-  static constexpr std::string_view names[] = {"stop", "slide"};
-};
-std::string to_string(GenerateOptions::Overflow overflow) { return enum_name(overflow); }
-template <>
-GenerateOptions::Overflow from_string<GenerateOptions::Overflow>(std::string_view name) {
-  return enum_value<GenerateOptions::Overflow>(name);
-}
 
 Index GenerateOptions::max_context(Index prompt_tokens) const {
   const Index limit = context_size.value_or(std::numeric_limits<Index>::max());

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/check.h"
-#include "base/enum_names.h"
 #include "base/indexed_vector.h"
 #include "head_report/head_advice.h"
 #include "head_report/head_probe.h"
@@ -141,18 +140,6 @@ class ReportMaker {
 };
 
 }  // namespace
-
-template <>
-struct detail::EnumNames<HeadStats::Kind> {
-  static constexpr const char* what = "head kind";
-  static constexpr std::string_view names[] = {"first", "one",  "self", "neighbour",
-                                               "near",  "even", "mixed"};
-};
-std::string to_string(HeadStats::Kind kind) { return enum_name(kind); }
-template <>
-HeadStats::Kind from_string<HeadStats::Kind>(std::string_view name) {
-  return enum_value<HeadStats::Kind>(name);
-}
 
 HeadReport heads(Transformer& model, const Tokens& tokens, const Tokens& sources,
                  const HeadReportOptions& options, const Context& context) {

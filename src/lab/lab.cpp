@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/check.h"
-#include "lab/experiment.h"
+#include "lab/lab.h"
 
 namespace rapt {
 using namespace detail;

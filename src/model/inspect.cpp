@@ -109,10 +109,10 @@ InspectLine& Inspector::line(const std::string& name, const Shape& output) {
 InspectLine& Inspector::line(const std::string& name, const Shape& output, const Parameter* weight,
                              const Parameter* bias) {
   InspectLine& made = line(name, output);
-  made.weights = weights_.shape_of(weight).text();
+  made.weights = to_string(weights_.shape_of(weight));
   made.parameters = weights_.shape_of(weight).elements();
   if (bias == nullptr) return made;
-  made.weights += " + " + weights_.shape_of(bias).text();
+  made.weights += " + " + to_string(weights_.shape_of(bias));
   made.parameters += weights_.shape_of(bias).elements();
   return made;
 }
@@ -188,11 +188,11 @@ void Inspector::projection(const std::string& name, const NormWeights& head_norm
   const Index dim = config_.dim(), bytes = x.rows() * heads * dim * number_bytes;
   InspectLine& made = line(name, {x.batch, heads, x.tokens, dim});
   if (head_norm.gain != nullptr) {
-    made.note = "norm " + weights_.shape_of(head_norm.gain).text();
+    made.note = "norm " + to_string(weights_.shape_of(head_norm.gain));
     made.parameters = dim;
     made.kept_bytes = 2 * bytes + x.rows() * heads * static_cast<Index>(sizeof(RowMoments));
   }
-  made.weights = std::to_string(heads) + " of " + Shape{dim, config_.hidden_size}.text();
+  made.weights = std::to_string(heads) + " of " + to_string(Shape{dim, config_.hidden_size});
   made.kept_bytes += bytes;
 }
 

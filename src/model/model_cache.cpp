@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attention/lsh/lsh_cache.h"
+#include "attention/lsh/lsh_cache_hash.h"
 #include "attention/lsh/lsh_hash.h"
 #include "base/check.h"
 #include "base/sizes.h"

@@ -1,4 +1,4 @@
-#include "nn/activation_names.h"
+#include "base/check.h"
 #include "nn/row_shape.h"
 #include "nn/rows.h"
 #include "rapt/nn.h"
@@ -15,12 +15,6 @@ const NetworkKernels::Activate& kernels_for(const char* where, Activation how,
 }
 
 }  // namespace
-
-std::string to_string(Activation activation) { return enum_name(activation); }
-template <>
-Activation from_string<Activation>(std::string_view name) {
-  return enum_value<Activation>(name);
-}
 
 Variable activate(Tape& tape, const Variable& x, Activation how) {
   rows_of("activate", x);

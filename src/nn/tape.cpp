@@ -1,23 +1,11 @@
 #include "rapt/tape.h"
 
-#include "base/enum_names.h"
 #include "kernels/context.h"
 #include "nn/elementwise.h"
 #include "nn/matmul/packed_matrix.h"
 
 namespace rapt {
 using namespace detail;
-
-template <>
-struct detail::EnumNames<Tape::Mode> {
-  static constexpr const char* what = "mode of a tape";
-  static constexpr std::string_view names[] = {"forward", "train"};
-};
-std::string to_string(Tape::Mode mode) { return enum_name(mode); }
-template <>
-Tape::Mode from_string<Tape::Mode>(std::string_view name) {
-  return enum_value<Tape::Mode>(name);
-}
 
 void Parameter::quantize(Quantization type, const Context& context) {
   check(quantized.empty(), "quantize: ", name, " is quantized already");

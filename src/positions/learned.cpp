@@ -1,5 +1,5 @@
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "positions/table_rows.h"
 
 namespace rapt {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/views.h"
 #include "positions/rope_angles.h"
 #include "positions/rope_rotation.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/memory.h"
 
 namespace rapt::detail {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/indexed_vector.h"
 #include "positions/token_positions.h"
 #include "rapt/positions.h"

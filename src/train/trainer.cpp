@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/keep_memory.h"
 #include "base/numerics.h"
 #include "formats/tensors/safetensors.h"

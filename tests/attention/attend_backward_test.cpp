@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "support/bound.h"
 #include "support/cases.h"
-#include "support/definition.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {

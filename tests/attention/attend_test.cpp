@@ -3,10 +3,10 @@
 #include <cmath>
 #include <iostream>
 
-#include "support/bound.h"
 #include "support/cases.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {

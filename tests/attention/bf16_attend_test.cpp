@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 // Attention whose operands are multiplied as bf16, probabilities included: on AMX where there is
 // one, and through the portable engine everywhere. The bars are those of numerics.md b.2 and b.3.

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // The second half of numerics.md b.5: numbers at the ends of f32, and options at the ends of their
 // range.

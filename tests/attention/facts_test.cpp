@@ -6,8 +6,8 @@
 
 #include "rapt/positions.h"
 #include "rapt/rope.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 // What attention is known for, shown by the engine itself.
 namespace rapt::test {

@@ -6,10 +6,10 @@
 #include "rapt/bigbird.h"
 #include "rapt/longformer.h"
 #include "rapt/lsh.h"
-#include "rapt/reformer.h"
-#include "support/bound.h"
+#include "rapt/reformer_local.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 // Gradients of 16-bit operands. Where a row attends to one key, sum(dout * out) cancels against the
 // gradient of that key's probability, and an output rounded to 16 bits would be all that is left.

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <limits>
 
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing written
 // (numerics.md c.5).
@@ -242,7 +242,7 @@ TEST(Hostile, WindowsOfAnySizeSaturate) {
   const Attended want = attend(small.q, small.k, small.v);
   for (const Pattern& pattern : {window(most, most), keys(most), causal() | window(0, most)})
     EXPECT_SAME_BITS(attend(small.q, small.k, small.v, {.pattern = pattern}), want)
-        << pattern.text();
+        << to_string(pattern);
   try {
     const Attended got = attend(small.q, small.k, small.v, {.pattern = window(least, least)});
     for (const float number : got.out.numbers()) EXPECT_EQ(number, 0);

@@ -5,9 +5,9 @@
 #include <memory>
 #include <numeric>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // What must hold between two calls, whatever the numbers are (numerics.md b.4).
 namespace rapt::test {
@@ -90,8 +90,8 @@ TEST(Metamorphic, AMaskThatSaysWhatAPatternSaysChangesNoBit) {
       const Answer want = small.answer(context);
       small.how.pattern = mask({may_see.get(), 130 * 200}, 130, 200);
       const Answer got = small.answer(context);
-      EXPECT_SAME_BITS(got.forward, want.forward) << pattern.text();
-      EXPECT_SAME_BITS(got.backward, want.backward) << pattern.text();
+      EXPECT_SAME_BITS(got.forward, want.forward) << to_string(pattern);
+      EXPECT_SAME_BITS(got.backward, want.backward) << to_string(pattern);
     }
   }
 }

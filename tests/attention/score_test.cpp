@@ -3,10 +3,10 @@
 #include <cmath>
 #include <functional>
 
-#include "support/bound.h"
 #include "support/cases.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {
@@ -184,8 +184,8 @@ TEST(Score, EveryBroadcastOfADenseBiasIsItsRepetition) {
     small.how.bias = dense_bias(bias);
     const Problem p = problem(small.q, small.k, small.v, small.how);
     const Answer got = small.answer();
-    EXPECT_WITHIN_BOUND(got.forward, define(p), shape.text());
-    EXPECT_WITHIN_BOUND(got.backward, define_gradients(p, doubles(small.dout)), shape.text());
+    EXPECT_WITHIN_BOUND(got.forward, define(p), to_string(shape));
+    EXPECT_WITHIN_BOUND(got.backward, define_gradients(p, doubles(small.dout)), to_string(shape));
     EXPECT_EQ(got.backward.ddense.shape(), shape);
     Shape strides = shape.row_major();  // the same by strides of 0
     for (Index axis = 0; axis < 4; ++axis)

@@ -6,10 +6,10 @@
 #include <limits>
 #include <memory>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // The special-value contract of numerics.md b.5, a row a test.
 namespace rapt::test {
@@ -42,7 +42,7 @@ TEST(SpecialValues, ARowThatSeesNothingIsExactlyZero) {
       const Answer got = small.answer(context);
       for (Index row = 0; row < 2 * 130; ++row) {
         if (!pattern.keys_of(row % 130, {130, 70}).empty()) continue;
-        const std::string what = pattern.text().substr(0, 60) + " row " + std::to_string(row);
+        const std::string what = to_string(pattern).substr(0, 60) + " row " + std::to_string(row);
         EXPECT_EQ(got.forward.lse.numbers()[row], -infinity) << what;
         EXPECT_EQ(got.forward.rows.max[static_cast<std::size_t>(row)], -infinity) << what;
         for (Index t = 0; t < 8; ++t) {
@@ -66,7 +66,7 @@ TEST(SpecialValues, ARowThatSeesNothingGivesNothingToKeysAndValues) {
         if (pattern.keys_of(row, {130, 70}).empty())
           fill_row(poisoned.q, 0, row, nan), fill_row(poisoned.dout, 0, row, nan);
       EXPECT_SAME_BITS(poisoned.answer(context).backward, small.answer(context).backward)
-          << pattern.text().substr(0, 60);
+          << to_string(pattern).substr(0, 60);
     }
   }
 }
@@ -172,7 +172,7 @@ TEST(SpecialValues, NanComesOutExactlyWhereItIsDue) {
         small.how.pattern = pattern;
         at(small.*operand, 1, 0, token, 3) = nan;
         EXPECT_WITHIN_BOUND(small, std::string("NaN in ") + name + " at token " +
-                                       std::to_string(token) + ", " + pattern.text());
+                                       std::to_string(token) + ", " + to_string(pattern));
       }
 }
 
@@ -217,8 +217,8 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
           for (const Index key : hidden)
             fill_row(small.k, 0, key, poison), fill_row(small.v, 0, key, poison);
           const Answer got = small.answer(context);
-          EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << pattern.text();
-          EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << pattern.text();
+          EXPECT_SAME_BITS(got.forward, clean.forward) << poison << ' ' << to_string(pattern);
+          EXPECT_SAME_BITS(got.backward, clean.backward) << poison << ' ' << to_string(pattern);
         }
 }
 

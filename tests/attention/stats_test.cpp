@@ -3,9 +3,9 @@
 #include <cmath>
 #include <functional>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/sizes.h"
 #include "rapt/context.h"
 

@@ -10,8 +10,8 @@
 #endif
 
 #include "base/threads/ordered_section.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

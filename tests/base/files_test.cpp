@@ -8,8 +8,8 @@
 #include <functional>
 #include <system_error>
 
-#include "base/io/lock.h"
-#include "support/folder.h"
+#include "base/io/file_lock.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <memory>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
 #include "support/memory.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // Nobody reads or writes a byte that is not theirs: protected pages beside every operand, canaries
 // in every gap of an output.

@@ -2,10 +2,10 @@
 
 #include <type_traits>
 
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
 #include "support/memory.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 // Offsets past 2^31 elements, without the memory (numerics.md b.7).
 namespace rapt::test {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "kernels/kernels.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "families/pretrained.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 #include "support/tokenizers.h"
 
 namespace rapt::test {

@@ -6,7 +6,7 @@
 
 #include "families/family_cases.h"
 #include "formats/tensors/safetensors.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -7,7 +7,7 @@
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
 #include "nn/matmul/gemm.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

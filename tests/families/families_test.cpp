@@ -9,7 +9,7 @@
 #include "families/family_cases.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;
@@ -32,13 +32,7 @@ TEST_P(Families, ComesBackAsItWasWritten) {
   const Pretrained again = load_pretrained(path);
   EXPECT_EQ(again.family, GetParam().name);
   EXPECT_TRUE(again.warnings.empty()) << again.warnings.front();
-  ASSERT_EQ(again.model.parameters().size(), model.parameters().size());
-  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
-    const Parameter &a = model.parameters()[i], &b = again.model.parameters()[i];
-    EXPECT_EQ(a.name, b.name);
-    EXPECT_TRUE(std::equal(a.value.data(), a.value.data() + a.value.elements(), b.value.data()))
-        << a.name;
-  }
+  expect_same_parameters(again.model, model);
   EXPECT_FALSE(fs::exists(path + ".part"));
 }
 

@@ -2,7 +2,7 @@
 
 #include "formats/config/json.h"
 #include "rapt/pretrained.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

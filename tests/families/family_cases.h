@@ -1,5 +1,8 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -76,6 +79,16 @@ std::string thrown(const Call& call) {
     return error.what();
   }
   return "";
+}
+
+inline void expect_same_parameters(const Transformer& model, const Transformer& expected) {
+  ASSERT_EQ(model.parameters().size(), expected.parameters().size());
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter &a = expected.parameters()[i], &b = model.parameters()[i];
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_TRUE(std::equal(a.value.data(), a.value.data() + a.value.elements(), b.value.data()))
+        << a.name;
+  }
 }
 
 inline void write_text(const std::string& path, const std::string& text) {

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "families/pretrained.h"
-#include "support/folder.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
+#include "support/temporary_folder.h"
 
 // GGUF files whose header is sound, but which make no model (numerics.md c.0, c.2).
 namespace rapt::test {

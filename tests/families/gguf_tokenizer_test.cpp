@@ -2,8 +2,8 @@
 
 #include "families/pretrained.h"
 #include "formats/tensors/gguf_file.h"
-#include "support/folder.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

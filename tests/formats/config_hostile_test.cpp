@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "families/pretrained.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 // Files config.json that lie (numerics.md c.2): one error that names the key, or a stated answer.
 namespace rapt::test {

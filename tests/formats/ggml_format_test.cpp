@@ -1,5 +1,5 @@
-// Blocks made by hand, code by code; tests/oracles/test_gguf.py compares random ones with PyPI's
-// gguf.
+// Blocks made by hand, code by code; tests/oracles/pretrained/test_gguf.py compares random ones
+// with PyPI's gguf.
 #include <gtest/gtest.h>
 
 #include <cstring>

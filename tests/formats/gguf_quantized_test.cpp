@@ -6,11 +6,11 @@
 #include <cstring>
 
 #include "nn/matmul/quantized_matrix.h"
-#include "support/bound.h"
 #include "support/cases.h"
 #include "support/engine.h"
-#include "support/folder.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
+#include "support/temporary_folder.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "support/folder.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

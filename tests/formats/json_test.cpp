@@ -4,7 +4,7 @@
 
 #include "formats/config/fields.h"
 #include "formats/config/toml.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -11,8 +11,8 @@
 #include <limits>
 
 #include "support/cpu_time.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

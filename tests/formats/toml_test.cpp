@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "formats/tensors/safetensors.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -39,16 +39,6 @@ std::vector<std::string> words() {
           "-9223372036854775808"};
 }
 
-/// What a mistake of the user is elsewhere is a refusal here.
-template <class Work>
-auto refused_or(const Work& work) {
-  try {
-    return work();
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(error.what());
-  }
-}
-
 void ask(const Pattern& pattern, Lengths lengths) {
   for (Index query = 0; query < lengths.queries; ++query) {
     Index end = -1;
@@ -63,7 +53,7 @@ void ask(const Pattern& pattern, Lengths lengths) {
 std::function<void()> open(std::string_view input) {
   const Pattern pattern = refused_or([&] { return Pattern::parse(input); });
   return [pattern] {
-    expect(Pattern::parse(pattern.text()) == pattern, "another pattern once written");
+    expect(Pattern::parse(to_string(pattern)) == pattern, "another pattern once written");
     ask(pattern, {3, 8});
   };
 }

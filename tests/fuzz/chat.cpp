@@ -72,15 +72,6 @@ std::vector<std::string> words() {
           "Cutting Knowledge Date: "};
 }
 
-template <class Work>
-auto refused_or(const Work& work) {
-  try {
-    return work();
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(error.what());
-  }
-}
-
 std::vector<std::int32_t> marks_in(std::vector<std::int32_t> ids) {
   std::erase_if(ids, [](std::int32_t id) { return id < first_mark; });
   return ids;

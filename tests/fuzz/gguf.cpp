@@ -3,7 +3,7 @@
 
 #include "formats/tensors/gguf_header.h"
 #include "fuzz/target.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
 
 namespace rapt::fuzz {
 using namespace detail;

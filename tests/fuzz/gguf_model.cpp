@@ -1,7 +1,7 @@
 #include "families/pretrained.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/target.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
 
 namespace rapt::fuzz {
 using namespace detail;

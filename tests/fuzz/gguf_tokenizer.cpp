@@ -1,7 +1,7 @@
 #include "families/pretrained.h"
 #include "fuzz/target.h"
 #include "fuzz/tokenizer_use.h"
-#include "support/gguf.h"
+#include "support/gguf_bytes.h"
 
 namespace rapt::fuzz {
 using namespace detail;

@@ -29,6 +29,16 @@ inline void expect(bool right, const char* what) {
   if (!right) throw std::logic_error(what);
 }
 
+/// What is a mistake of the user elsewhere is a refusal here.
+template <class Work>
+auto refused_or(const Work& work) {
+  try {
+    return work();
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(error.what());
+  }
+}
+
 /// For those that have nothing to read on.
 inline std::function<void()> nothing_more() {
   return [] {};

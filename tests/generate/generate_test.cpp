@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "support/bound.h"
 #include "support/models.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "base/memory_use.h"
 #include "formats/config/json.h"
-#include "support/definition.h"
 #include "support/models.h"
 #include "support/refused.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 using namespace detail;

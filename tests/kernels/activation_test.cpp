@@ -7,10 +7,10 @@
 #include "kernels/kernels.h"
 #include "kernels/network_kernels.h"
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "support/cases.h"
-#include "support/definition.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 using namespace detail;

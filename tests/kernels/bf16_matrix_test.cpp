@@ -8,8 +8,8 @@
 #include "nn/matmul/gemm.h"
 #include "nn/matmul/packed_matrix.h"
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

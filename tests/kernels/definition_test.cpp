@@ -1,4 +1,4 @@
-#include "support/definition.h"
+#include "support/truth/definition.h"
 
 #include <gtest/gtest.h>
 

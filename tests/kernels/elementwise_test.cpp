@@ -4,10 +4,10 @@
 
 #include "nn/elementwise.h"
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -8,9 +8,9 @@
 #include <sstream>
 #include <vector>
 
-#include "support/bound.h"
 #include "support/cases.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {
@@ -142,7 +142,7 @@ TEST(CrossEntropy, OddShapes) {
     for (const Context& context : every_isa()) {
       LossProblem p(rows, width, entries);
       p.how.label_smoothing = 0.2;
-      expect_definition(p, context, p.head.value.shape().text() + " on " + context.isa());
+      expect_definition(p, context, to_string(p.head.value.shape()) + " on " + context.isa());
     }
 }
 

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {
@@ -35,7 +35,7 @@ struct Rows {
     return layer_norm(tape, in, gain, kind == Kind::layer ? &shift : nullptr, epsilon);
   }
   std::string name() const {
-    return x.shape().text() + " of kind " + std::to_string(static_cast<int>(kind));
+    return to_string(x.shape()) + " of kind " + std::to_string(static_cast<int>(kind));
   }
 };
 

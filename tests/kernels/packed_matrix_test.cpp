@@ -7,8 +7,8 @@
 
 #include "kernels/context.h"
 #include "rapt/model.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

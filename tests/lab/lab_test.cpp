@@ -10,7 +10,7 @@
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/small_training.h"
 #include "lab/experiments/softmax_theory.h"
-#include "lab/parts.h"
+#include "lab/section_figures.h"
 
 // Expected numbers are those of spec-positions A4 and A7 to A9, computed there by other means.
 namespace rapt::lab {

@@ -6,11 +6,11 @@
 #include <map>
 
 #include "rapt/model.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "rapt/model.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

@@ -7,10 +7,10 @@
 #include <numbers>
 #include <sstream>
 
-#include "support/bound.h"
 #include "support/models.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

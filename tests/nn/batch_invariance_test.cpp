@@ -8,11 +8,11 @@
 #include "nn/matmul/weight.h"
 #include "rapt/generate.h"
 #include "rapt/model.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -6,9 +6,9 @@
 #include "kernels/context.h"
 #include "nn/matmul/gemm.h"
 #include "rapt/nn.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

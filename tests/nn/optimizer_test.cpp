@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

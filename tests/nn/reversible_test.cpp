@@ -6,10 +6,10 @@
 #include <map>
 
 #include "rapt/lsh.h"
-#include "support/bound.h"
-#include "support/definition.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {

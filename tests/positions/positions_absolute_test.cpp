@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "rapt/positions.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 // Positions that are added to the input: sinusoidal, learned, axial.
 namespace rapt::test {

@@ -4,8 +4,8 @@
 
 #include "rapt/cache.h"
 #include "rapt/rope.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 // Positions and cached keys: what may be kept, and what happens if it is kept against the rule.
 namespace rapt::test {

@@ -6,9 +6,9 @@
 #include <numeric>
 #include <thread>
 
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/rope_truth.h"
+#include "support/truth/bound.h"
+#include "support/truth/rope_truth.h"
 
 namespace rapt::test {
 namespace {
@@ -108,10 +108,10 @@ TEST(RopeApply, StridesAreFreeAndGapsUntouched) {
         const auto before = nans();
         EXPECT_EQ(before, 20000 - numbers);
         rope.apply(placed.view, 9, context);
-        EXPECT_EQ(nans(), before) << strides.text();
+        EXPECT_EQ(nans(), before) << to_string(strides);
         Tensor got(x.shape());
         placed.each([&](float& number, Index at) { got.data()[at] = number; });
-        EXPECT_SILENT(different_bits(strides.text(), got.numbers(), want.numbers()))
+        EXPECT_SILENT(different_bits(to_string(strides), got.numbers(), want.numbers()))
             << context.isa();
         Tensor apart(x.shape());
         rope.apply_into(apart, Placed(x, strides, first).view, 9, context);

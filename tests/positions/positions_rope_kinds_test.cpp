@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/rope_truth.h"
+#include "support/truth/bound.h"
+#include "support/truth/rope_truth.h"
 
 // Ropes with several axes, and ropes with xPos's decay.
 namespace rapt::test {

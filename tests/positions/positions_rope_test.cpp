@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/rope_truth.h"
+#include "support/truth/bound.h"
+#include "support/truth/rope_truth.h"
 
 namespace rapt::test {
 namespace {

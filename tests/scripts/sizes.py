@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG_FILE = 400
 LONG_FUNCTION = 60
-FULL_FOLDER = 24  # of src and cli
+FULL_FOLDER = 24  # of src, cli, python and tests
 # Written by scripts/update-unicode.
 GENERATED = {"src/text/unicode/unicode_ranges.h", "src/text/unicode/unicode_later.h"}
 # What may open a block besides a function.
@@ -33,17 +33,22 @@ def functions_of(path, lines):
 
 
 def scan():
-    """Lines per folder, files per folder of src and cli, files and functions as (lines, place)."""
+    """Lines of C++ per folder, files per folder, files and functions as (lines, place)."""
     lines, entries = collections.Counter(), collections.Counter()
     files, functions = [], []
     for top in ("include", "src", "cli", "python", "tests", "bench", "examples"):
         for path in sorted((ROOT / top).rglob("*")):
             name = path.relative_to(ROOT)
-            if path.is_file() and top in ("src", "cli"):
+            if "__pycache__" in name.parts:
+                continue
+            if path.is_file() and top in ("src", "cli", "python", "tests"):
                 entries[str(name.parent)] += 1
-            if path.suffix not in (".h", ".cpp"):
+            if path.suffix not in (".h", ".cpp", ".py"):
                 continue
             text = path.read_text().splitlines()
+            if path.suffix == ".py":
+                files.append((len(text), str(name)))
+                continue
             lines["/".join(name.parts[:2]) if top == "src" else top] += len(text)
             if str(name) not in GENERATED:
                 files.append((len(text), str(name)))
@@ -64,7 +69,8 @@ def main():
         for count, place in ordered[:3]:
             print(f"{count:7} {unit}  {place}")
         mistakes += [f"{place}: {count} {unit}, expected at most {limit}" for count, place in ordered if count > limit]
-    print("\n".join(mistakes))
+    if mistakes:
+        print("too large:", *mistakes, sep="\n")
     return 1 if mistakes else 0
 
 

@@ -115,22 +115,22 @@ const std::vector<std::string> pattern_kinds = {"full",
 
 std::string pattern_text(const std::string& kind, Index queries, Index keys_count, Random& random) {
   const Index left = random.below(70), right = random.below(20);
-  if (kind == "causal(first)") return causal(Align::first).text();
-  if (kind == "window") return window(left, right).text();
-  if (kind == "causal & window") return (causal() & window(left, 0)).text();
+  if (kind == "causal(first)") return to_string(causal(Align::first));
+  if (kind == "window") return to_string(window(left, right));
+  if (kind == "causal & window") return to_string(causal() & window(left, 0));
   if (kind == "window | tokens" && keys_count > 0)
-    return (window(left, right) | tokens({0, keys_count / 2})).text();
-  if (kind == "prefix") return (causal() | prefix(keys_count / 3)).text();
-  if (kind == "documents") return documents(split(keys_count, 5, random)).text();
-  if (kind == "packed") return (causal() & documents(split(keys_count, 4, random))).text();
+    return to_string(window(left, right) | tokens({0, keys_count / 2}));
+  if (kind == "prefix") return to_string(causal() | prefix(keys_count / 3));
+  if (kind == "documents") return to_string(documents(split(keys_count, 5, random)));
+  if (kind == "packed") return to_string(causal() & documents(split(keys_count, 4, random)));
   if (kind == "cross")
-    return documents(split(queries, 4, random), split(keys_count, 4, random)).text();
-  if (kind == "blocks") return random_blocks(keys_count, random).text();
-  if (kind == "keys") return keys(random.below(keys_count + 1)).text();
-  if (kind == "dilated") return dilated(2 + random.below(4), left, right).text();
+    return to_string(documents(split(queries, 4, random), split(keys_count, 4, random)));
+  if (kind == "blocks") return to_string(random_blocks(keys_count, random));
+  if (kind == "keys") return to_string(keys(random.below(keys_count + 1)));
+  if (kind == "dilated") return to_string(dilated(2 + random.below(4), left, right));
   if (kind == "random") return "random(0.4)";
   if (kind == "sparse") return "random(0.02)";
-  return kind == "causal" ? causal().text() : full().text();
+  return kind == "causal" ? to_string(causal()) : to_string(full());
 }
 
 struct Heads {

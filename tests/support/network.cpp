@@ -3,8 +3,8 @@
 #include <cmath>
 #include <sstream>
 
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rapt/tape.h"
-#include "support/definition.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 

@@ -221,7 +221,7 @@ std::vector<Lengths> awkward_lengths() {
 }
 
 std::string named(const Pattern& pattern, Lengths lengths) {
-  return pattern.text().substr(0, 2000) + " with " + std::to_string(lengths.queries) +
+  return to_string(pattern).substr(0, 2000) + " with " + std::to_string(lengths.queries) +
          " queries and " + std::to_string(lengths.keys) + " keys";
 }
 

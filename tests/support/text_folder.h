@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 

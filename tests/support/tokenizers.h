@@ -5,7 +5,7 @@
 
 #include "formats/config/json.h"
 #include "rapt/tokenizer.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

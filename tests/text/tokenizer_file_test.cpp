@@ -4,7 +4,7 @@
 
 #include "formats/config/json.h"
 #include "rapt/tokenizer.h"
-#include "support/folder.h"
+#include "support/temporary_folder.h"
 #include "text/stages/byte_letters.h"
 
 namespace rapt::test {

@@ -5,8 +5,8 @@
 #include "text/tokenizer/tokenizer_parts.h"
 
 // tokenizer.ggml.pre: how byte-level files cut texts. Merges that would join what a rule keeps
-// apart tell the rules from each other; tests/oracles/test_gguf_pre.py compares longer texts with
-// the library.
+// apart tell the rules from each other; tests/oracles/text/test_gguf_pre.py compares longer texts
+// with the library.
 namespace rapt::test {
 using namespace detail;
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "support/cpu_time.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 #include "text/stages/byte_letters.h"
 #include "text/stages/word_cutter.h"
 

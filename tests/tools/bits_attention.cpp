@@ -3,7 +3,7 @@
 #include "rapt/bigbird.h"
 #include "rapt/cache.h"
 #include "rapt/longformer.h"
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 #include "support/cases.h"
 #include "support/engine.h"
 #include "tools/bits.h"

@@ -5,8 +5,8 @@
 #include "rapt/heads.h"
 #include "rapt/lab.h"
 #include "rapt/train.h"
-#include "support/folder.h"
 #include "support/models.h"
+#include "support/temporary_folder.h"
 #include "tools/bits.h"
 
 namespace rapt::test {

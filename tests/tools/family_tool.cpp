@@ -1,4 +1,4 @@
-// For tests/oracles/test_families.py.
+// For tests/oracles/pretrained/test_families.py.
 //   family_tool answer FOLDER TOKENS OUT   what a model of others makes of tokens: hidden states,
 //                                          logits, loss and gradients, under the folder's names
 //   family_tool copy FOLDER OUT            reads the model and writes it again
@@ -16,12 +16,13 @@
 #include "families/pretrained.h"
 #include "formats/tensors/safetensors.h"
 #include "rapt/train.h"
+#include "verb.h"
 
 namespace rapt {
 using namespace detail;
 namespace {
 
-using Arguments = std::vector<std::string>;
+using test::Arguments;
 
 struct Batch {
   Tokens tokens, sources;
@@ -127,27 +128,12 @@ void export_run(const Arguments& words) {
   save_pretrained(words[1], run.model, run.tokenizer);
 }
 
-struct Verb {
-  const char* name;
-  std::size_t words;
-  void (*run)(const Arguments&);
-};
-constexpr Verb verbs[] = {
+constexpr test::Verb verbs[] = {
     {"answer", 3, answer}, {"copy", 2, copy}, {"steps", 3, steps}, {"export", 2, export_run}};
 
 }  // namespace
 }  // namespace rapt
 
-int main(int count, char** words) try {
-  const rapt::Arguments given(words + 1, words + count);
-  for (const rapt::Verb& verb : rapt::verbs)
-    if (!given.empty() && given[0] == verb.name && given.size() == verb.words + 1) {
-      verb.run({given.begin() + 1, given.end()});
-      return 0;
-    }
-  std::cerr << "family_tool: see the beginning of its source\n";
-  return 2;
-} catch (const std::exception& error) {
-  std::cerr << "family_tool: " << error.what() << '\n';
-  return 1;
+int main(int count, char** words) {
+  return rapt::test::run_tool("family_tool", rapt::verbs, count, words);
 }

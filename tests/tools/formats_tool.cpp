@@ -1,4 +1,4 @@
-// For tests/oracles/test_gguf.py.
+// For tests/oracles/pretrained/test_gguf.py.
 //   formats_tool list FILE             prints name, type and shape of every tensor of a GGUF file
 //   formats_tool keys FILE             prints its keys, and how many items they have
 //   formats_tool dump FILE OUT         writes the numbers of its tensors as f32, by their names
@@ -29,7 +29,8 @@ void run(const std::string& verb, const std::string& path, const std::string& to
   if (verb == "list") {
     const rapt::detail::GgufFile file(path);
     for (const rapt::detail::GgufTensor& tensor : file.tensors())
-      std::cout << tensor.name << ' ' << tensor.format->name << ' ' << tensor.shape.text() << '\n';
+      std::cout << tensor.name << ' ' << tensor.format->name << ' ' << to_string(tensor.shape)
+                << '\n';
   } else if (verb == "keys") {
     const rapt::detail::GgufFile file(path);
     for (const std::string_view key : file.metadata().keys())

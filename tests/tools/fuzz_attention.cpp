@@ -9,10 +9,10 @@
 #include <iostream>
 #include <string>
 
-#include "support/bound.h"
 #include "support/cases.h"
-#include "support/definition.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
+#include "support/truth/definition.h"
 
 namespace rapt::test {
 namespace {

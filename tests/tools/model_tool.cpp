@@ -18,12 +18,13 @@
 #include "train/data/packed_batch.h"
 #include "train/optimizer.h"
 #include "train/run/run_folder.h"
+#include "verb.h"
 
 namespace rapt {
 using namespace detail;
 namespace {
 
-using Arguments = std::vector<std::string>;
+using test::Arguments;
 
 PackedBatch& current(std::vector<PackedBatch>& batches) {
   if (batches.empty()) batches.emplace_back();
@@ -151,27 +152,12 @@ void train_in_turns(const Arguments& words) {
   }
 }
 
-struct Verb {
-  const char* name;
-  std::size_t words;
-  void (*run)(const Arguments&);
-};
-constexpr Verb verbs[] = {
+constexpr test::Verb verbs[] = {
     {"init", 2, write_first_weights}, {"batches", 4, write_batches}, {"train", 3, train_in_turns}};
 
 }  // namespace
 }  // namespace rapt
 
-int main(int count, char** words) try {
-  const rapt::Arguments given(words + 1, words + count);
-  for (const rapt::Verb& verb : rapt::verbs)
-    if (!given.empty() && given[0] == verb.name && given.size() == verb.words + 1) {
-      verb.run({given.begin() + 1, given.end()});
-      return 0;
-    }
-  std::cerr << "model_tool: see the beginning of its source\n";
-  return 2;
-} catch (const std::exception& error) {
-  std::cerr << "model_tool: " << error.what() << '\n';
-  return 1;
+int main(int count, char** words) {
+  return rapt::test::run_tool("model_tool", rapt::verbs, count, words);
 }

@@ -1,4 +1,4 @@
-// For tests/oracles/test_tokenizer.py.
+// For tests/oracles/text/test_tokenizer.py.
 //   tokenizer_tool train VOCAB_SIZE OUT FILE...  trains on the files, writes a tokenizer.json
 //   tokenizer_tool bytes OUT                     writes the byte tokenizer
 //   tokenizer_tool copy TOKENIZER OUT            loads and saves

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 #include "train/run/manifest.h"
 
 namespace rapt::test {

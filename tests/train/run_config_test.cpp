@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "model/config/renamed_keys.h"
-#include "support/folder.h"
 #include "support/refused.h"
+#include "support/temporary_folder.h"
 
 namespace rapt::test {
 using namespace detail;

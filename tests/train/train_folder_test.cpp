@@ -4,12 +4,12 @@
 
 #include <filesystem>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 #include "base/numerics.h"
 #include "formats/config/json.h"
 #include "rapt/train.h"
-#include "support/folder.h"
 #include "support/models.h"
+#include "support/temporary_folder.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/folder_guard.h"
 

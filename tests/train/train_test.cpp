@@ -5,9 +5,9 @@
 
 #include "formats/config/json.h"
 #include "rapt/train.h"
-#include "support/bound.h"
-#include "support/folder.h"
 #include "support/models.h"
+#include "support/temporary_folder.h"
+#include "support/truth/bound.h"
 #include "train/run/checkpoint_store.h"
 #include "train/run/metrics_file.h"
 

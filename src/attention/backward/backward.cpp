@@ -5,7 +5,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "attention/backward/key_group.h"
+#include "attention/backward/key_group_worker.h"
 #include "attention/backward/shared_sums.h"
 #include "base/indexed_vector.h"
 

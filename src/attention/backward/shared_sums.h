@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/call.h"
-#include "attention/score/relative_band.h"
+#include "attention/score/relative_gradient.h"
 #include "base/indexed_vector.h"
 #include "base/threads/ordered_section.h"
 

@@ -7,17 +7,6 @@
 namespace rapt {
 using namespace detail;
 
-std::string to_string(CacheType type) {
-  return type == CacheType::f32 ? "f32" : type == CacheType::bf16 ? "bf16" : "int8";
-}
-
-template <>
-CacheType from_string<CacheType>(std::string_view name) {
-  for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::int8})
-    if (name == to_string(type)) return type;
-  fail("cache type: \"", name, "\" given, expected f32, bf16 or int8");
-}
-
 KvCache::KvCache(const CacheOptions& options, const Context& context)
     : impl_(std::make_unique<Impl>(options, context)) {}
 KvCache::~KvCache() = default;

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "attention/lsh/lsh_cache.h"
+#include "attention/lsh/lsh_cache_hash.h"
 #include "base/access.h"
 #include "base/buffer.h"
 #include "base/indexed_vector.h"

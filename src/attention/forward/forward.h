@@ -2,7 +2,7 @@
 
 #include "attention/dispatch.h"
 #include "attention/forward/packed_keys.h"
-#include "attention/lsh/lsh_rounds.h"
+#include "attention/lsh/round_sums.h"
 
 namespace rapt::detail {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/sizes.h"
 #include "kernels/context.h"
 

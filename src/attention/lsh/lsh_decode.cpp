@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "attention/call.h"
+#include "attention/lsh/joint_lse.h"
 #include "attention/lsh/lsh_attend.h"
-#include "attention/lsh/lsh_join.h"
 #include "attention/lsh/lsh_order.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/route_trace.h"

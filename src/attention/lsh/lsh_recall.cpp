@@ -155,7 +155,7 @@ class RecallHead {
 LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecallOptions& options,
                      const Context& context) {
   const SplitPattern split = split_lsh(how.pattern);
-  check(split.lsh.has_value(), where, ": the pattern is ", how.pattern.text(),
+  check(split.lsh.has_value(), where, ": the pattern is ", to_string(how.pattern),
         ", expected one with an lsh leaf");
   check(options.top >= 1, where, ": top is ", options.top, ", expected 1 or more");
   check(options.queries >= 0, where, ": queries is ", options.queries, ", expected 0 or more");

@@ -184,7 +184,7 @@ SplitPattern detail::split_lsh(const Pattern& pattern) {
   }
   const bool more = std::any_of(others.begin(), others.end(),
                                 [](const Pattern& p) { return node_of(p)->has_lsh(); });
-  check(split.lsh && !more, "pattern: lsh stands in \"", pattern.text(),
+  check(split.lsh && !more, "pattern: lsh stands in \"", to_string(pattern),
         "\", expected it once, alone or under &");
   if (!others.empty()) split.rest = join(Binding::both, others);
   return split;
@@ -216,13 +216,11 @@ void Pattern::check(Lengths lengths) const {
   node_->fit(lengths);
 }
 
-std::string Pattern::text() const {
+std::string to_string(const Pattern& pattern) {
   std::string text;
-  node_->write(text);
+  node_of(pattern)->write(text);
   return text;
 }
-
-std::string to_string(const Pattern& pattern) { return pattern.text(); }
 
 Pattern operator&(const Pattern& a, const Pattern& b) {
   return join(Binding::both, std::vector{a, b});

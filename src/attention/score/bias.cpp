@@ -1,7 +1,8 @@
 #include <cmath>
 #include <utility>
 
-#include "attention/score/scale_names.h"
+#include "base/check.h"
+#include "rapt/attention.h"
 
 namespace rapt {
 using namespace detail;
@@ -26,12 +27,6 @@ std::vector<float> standard_slopes(Index heads) {
 }
 
 }  // namespace
-
-std::string to_string(Scale::Rule rule) { return enum_name(rule); }
-template <>
-Scale::Rule from_string<Scale::Rule>(std::string_view name) {
-  return enum_value<Scale::Rule>(name);
-}
 
 Bias operator+(Bias a, Bias b) {
   join(a.alibi, std::move(b.alibi), "ALiBi");

@@ -7,7 +7,7 @@
 #include "attention/forward/unrounded_out.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
-#include "attention/variants/parts.h"
+#include "attention/variants/part.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 
@@ -243,9 +243,7 @@ Pattern bigbird(const BigBird& how, Index tokens, Index head) {
 Attended attend_bigbird(AnyView q, AnyView k, AnyView v, const BigBird& how,
                         const Context& context) {
   check_bigbird("attend_bigbird", q, k, v, how);
-  Attended attended;
-  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  Attended attended = empty_attended(q, v);
   attended.rows.max.resize(to_size(attended.lse.elements()));
   attended.rows.sum.resize(to_size(attended.lse.elements()));
   UnroundedOut unrounded_out(attended.out, gradients_of(how));

@@ -6,7 +6,7 @@
 
 #include "attention/forward/unrounded_out.h"
 #include "attention/variants/longformer_tokens.h"
-#include "attention/variants/parts.h"
+#include "attention/variants/part.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 #include "base/views.h"

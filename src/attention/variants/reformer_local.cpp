@@ -1,4 +1,4 @@
-#include "rapt/reformer.h"
+#include "rapt/reformer_local.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include "attention/lsh/lsh_order.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
-#include "attention/variants/parts.h"
+#include "attention/variants/part.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 
@@ -214,9 +214,7 @@ Attended attend_reformer_local(AnyView q, AnyView k, AnyView v, const ReformerLo
   check_local("attend_reformer_local", q, k, v, how);
   const Kernels& kernels = kernels_of(context);
   const Ring ring(how, q.tokens());
-  Attended attended;
-  attended.out = Tensor({q.batch(), q.heads(), q.tokens(), v.dim()}, q.type());
-  attended.lse = Tensor({q.batch(), q.heads(), q.tokens()});
+  Attended attended = empty_attended(q, v);
   UnroundedOut unrounded_out(attended.out, gradients_of(how));
   const AnyMutableView out = unrounded_out.view();
   Index number = 0;

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/io/system_call.h"
 
 namespace rapt::detail {

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/io/check_input.h"
 #include "base/io/descriptor.h"
-#include "base/io/input.h"
 #include "base/io/system_call.h"
 #include "base/sizes.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 
 namespace rapt::detail {
 
-Loop::Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
+TaskLoop::TaskLoop(Index tasks, Index shares, const std::function<void(Index, Index)>& run)
     : shares_(shares), run_(run) {
   for (Index i = 0; i < shares; ++i) {
     share(i).next = tasks * i / shares;
@@ -15,7 +15,7 @@ Loop::Loop(Index tasks, Index shares, const std::function<void(Index, Index)>& r
   }
 }
 
-void Loop::work(Index worker) noexcept {
+void TaskLoop::work(Index worker) noexcept {
   const FlushDenormals guard;
   try {
     for (Index i = 0; i < std::ssize(shares_); ++i)
@@ -27,17 +27,17 @@ void Loop::work(Index worker) noexcept {
   }
 }
 
-bool Loop::nothing_left() const {
+bool TaskLoop::nothing_left() const {
   return std::ranges::all_of(shares_, [](const Share& share) {
     return share.next.load(std::memory_order_relaxed) >= share.end;
   });
 }
 
-void Loop::rethrow_error() {
+void TaskLoop::rethrow_error() {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void Loop::take(Share& share, Index worker) {
+void TaskLoop::take(Share& share, Index worker) {
   for (Index task; (task = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
     run_(task, worker);
 }

@@ -17,10 +17,10 @@ struct alignas(64) Share {
 };
 
 /// The tasks of one call of Threads::for_each_task, and the first error among them.
-class Loop {
+class TaskLoop {
  public:
   /// A worker begins with the share of its number.
-  Loop(Index tasks, Index shares, const std::function<void(Index task, Index worker)>& run);
+  TaskLoop(Index tasks, Index shares, const std::function<void(Index task, Index worker)>& run);
 
   /// Runs tasks until none is left to begin.
   void work(Index worker) noexcept;

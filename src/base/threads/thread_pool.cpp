@@ -90,7 +90,7 @@ void ThreadPool::stop() {
   for (const pthread_t thread : threads_) pthread_join(thread, nullptr);
 }
 
-void ThreadPool::run(Loop& loop, Index helpers) {
+void ThreadPool::run(TaskLoop& loop, Index helpers) {
   Offer offer{.loop = loop, .wanted = std::min(helpers, this->helpers())};
   publish(offer);
   loop.work(0);

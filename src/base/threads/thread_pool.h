@@ -34,12 +34,12 @@ class ThreadPool {
 
   /// Runs the loop by the caller, as worker 0, and by at most so many helpers, as workers 1, 2, ...
   /// Never waits for a helper that has not begun, so loops may nest, and several threads may call.
-  void run(Loop& loop, Index helpers);
+  void run(TaskLoop& loop, Index helpers);
 
  private:
   /// A loop that helpers may enter. It lives in run(), and `mutex_` guards it.
   struct Offer {
-    Loop& loop;
+    TaskLoop& loop;
     Index wanted;                   // helpers that may still enter
     Index entered = 0;              // helpers so far
     std::atomic<Index> inside = 0;  // helpers now, to be read without the mutex

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/threads/task_loop.h"
 #include "base/threads/thread_pool.h"
 #include "rapt/context.h"
@@ -49,7 +49,7 @@ void Threads::run_loop(Index tasks, Index shares,
     for (Index task = 0; task < tasks; ++task) run(task, 0);
     return;
   }
-  Loop loop(tasks, shares, run);
+  TaskLoop loop(tasks, shares, run);
   pool().run(loop, tasks - 1);
 }
 

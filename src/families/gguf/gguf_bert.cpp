@@ -1,4 +1,4 @@
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/gguf/gguf_section.h"
 
 namespace rapt::detail {
@@ -15,28 +15,14 @@ Index token_types_of(const GgufFile& file) {
 
 /// Files do not name the activation, which is that of BERT.
 ModelConfig read_bert(const GgufSection& section) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {full()};
-  config.norm_position = ModelConfig::NormPosition::post;
-  config.embedding_norm = true;
+  ModelConfig config = post_norm_encoder();
   config.head = false;
   config.activation = Activation::gelu;
-  config.positions = ModelConfig::Positions::learned;
-  config.vocab_size = gguf_vocabulary(section.file());
-  config.hidden_size = section.integer("embedding_length", gguf_sizes);
-  config.layers = section.integer("block_count", layer_counts);
-  config.heads = section.integer("attention.head_count", {1, 100000});
-  config.intermediate_size = section.integer("feed_forward_length", gguf_sizes);
-  config.max_positions = section.integer("context_length", gguf_sizes);
-  config.norm_epsilon = section.decimal("attention.layer_norm_epsilon", {1e-30, 1});
+  read_gguf_sizes(section, config);
   config.type_vocab_size = token_types_of(section.file());
   if (section.boolean("attention.causal"))
     fail_input(section.file().path(), ": ", section.key("attention.causal"),
                " is true, expected false: a bert sees the whole text");
-  section.must_be("attention.head_count_kv", static_cast<double>(config.heads));
-  for (const char* length : {"attention.key_length", "attention.value_length"})
-    section.must_be(length, static_cast<double>(config.dim()));
   section.must_be("embedding_length_out", static_cast<double>(config.hidden_size));
   for (const char* absent :
        {"expert_count", "attention.max_alibi_bias", "attention.sliding_window"})

@@ -9,18 +9,8 @@ ModelConfig read_gpt2(const GgufSection& section) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::decoder;
   config.activation = Activation::gelu_tanh;
-  config.positions = ModelConfig::Positions::learned;
-  config.vocab_size = gguf_vocabulary(file);
-  config.hidden_size = section.integer("embedding_length", gguf_sizes);
-  config.layers = section.integer("block_count", layer_counts);
-  config.heads = section.integer("attention.head_count", {1, 100000});
-  config.intermediate_size = section.integer("feed_forward_length", gguf_sizes);
-  config.max_positions = section.integer("context_length", gguf_sizes);
-  config.norm_epsilon = section.decimal("attention.layer_norm_epsilon", {1e-30, 1});
+  read_gguf_sizes(section, config);
   config.tied_embeddings = file.find("output.weight") == nullptr;
-  section.must_be("attention.head_count_kv", static_cast<double>(config.heads));
-  for (const char* length : {"attention.key_length", "attention.value_length"})
-    section.must_be(length, static_cast<double>(config.dim()));
   section.must_be("expert_count", 0);
   section.must_be("logit_scale", 1);
   return config;

@@ -1,4 +1,4 @@
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/gguf/gguf_section.h"
 
 namespace rapt::detail {
@@ -27,7 +27,7 @@ RopeScaling scaling_of(const GgufSection& section, const ModelConfig& config) {
                                                               : "none");
   const double factor = section.number("rope.scaling.factor", 1);
   const Index trained =
-      section.integer("rope.scaling.original_context_length", gguf_sizes, config.max_positions);
+      section.integer("rope.scaling.original_context_length", size_bounds, config.max_positions);
   if (type == "none") return {};
   if (type == "linear") return LinearRope{factor};
   if (type == "yarn") return YarnRope{factor, trained};
@@ -67,20 +67,20 @@ ModelConfig read_llama(const GgufSection& section) {
                                                             : ModelConfig::Biases::none;
   config.qk_norm = file.find("blk.0.attn_q_norm.weight") != nullptr;
   config.vocab_size = gguf_vocabulary(file);
-  config.hidden_size = section.integer("embedding_length", gguf_sizes);
+  config.hidden_size = section.integer("embedding_length", size_bounds);
   config.layers = section.integer("block_count", layer_counts);
   config.heads = section.integer("attention.head_count", {1, 100000});
   config.kv_heads = section.integer("attention.head_count_kv", {1, 100000}, config.heads);
   config.head_dim =
-      section.integer("attention.key_length", gguf_sizes, config.hidden_size / config.heads);
-  config.intermediate_size = section.integer("feed_forward_length", gguf_sizes);
+      section.integer("attention.key_length", size_bounds, config.hidden_size / config.heads);
+  config.intermediate_size = section.integer("feed_forward_length", size_bounds);
   config.norm_epsilon = section.number("attention.layer_norm_rms_epsilon", 1e-5, {1e-30, 1});
-  config.max_positions = section.integer("context_length", gguf_sizes, 2048);
+  config.max_positions = section.integer("context_length", size_bounds, 2048);
   config.tied_embeddings = file.find("output.weight") == nullptr;
   config.positions = ModelConfig::Positions::rope;
   config.rope_base = section.number("rope.freq_base", 10000);
   config.rope_layout = section.name() == "llama" ? RopeLayout::interleaved : RopeLayout::half_split;
-  if (section.integer("rope.dimension_count", gguf_sizes, config.dim()) != config.dim())
+  if (section.integer("rope.dimension_count", size_bounds, config.dim()) != config.dim())
     fail_input(file.path(), ": ", section.key("rope.dimension_count"), " is not the ", config.dim(),
                " of a head; nothing else is computed here");
   config.rope_scaling = scaling_of(section, config);

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/gguf/gguf_section.h"
 #include "families/pretrained.h"
 #include "formats/tensors/gguf_quantized.h"
@@ -118,8 +118,8 @@ Pretrained load_gguf_model(const std::string& path, const LoadOptions& options) 
     if (options.weight_type == WeightType::stored && matrix && is_quantized(file, parts)) {
       parameter.quantized = read_quantized(file, stored);
       if (parameter.quantized.shape() != shape)
-        fail_input(path, ": ", stored.front(), " makes ", parameter.quantized.shape().text(),
-                   ", expected ", shape.text());
+        fail_input(path, ": ", stored.front(), " makes ", to_string(parameter.quantized.shape()),
+                   ", expected ", to_string(shape));
       return;
     }
     load_weight(parameter, shape, tensors, parts, config, options.weight_type);

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 
 namespace rapt::detail {
 
@@ -48,6 +48,20 @@ Index gguf_vocabulary(const GgufFile& file) {
   if (embedding == nullptr || embedding->shape.rank() != 2)
     fail_input(file.path(), ": there is no matrix token_embd.weight");
   return embedding->shape[0];
+}
+
+void read_gguf_sizes(const GgufSection& section, ModelConfig& config) {
+  config.positions = ModelConfig::Positions::learned;
+  config.vocab_size = gguf_vocabulary(section.file());
+  config.hidden_size = section.integer("embedding_length", size_bounds);
+  config.layers = section.integer("block_count", layer_counts);
+  config.heads = section.integer("attention.head_count", {1, 100000});
+  config.intermediate_size = section.integer("feed_forward_length", size_bounds);
+  config.max_positions = section.integer("context_length", size_bounds);
+  config.norm_epsilon = section.decimal("attention.layer_norm_epsilon", {1e-30, 1});
+  section.must_be("attention.head_count_kv", static_cast<double>(config.heads));
+  for (const char* length : {"attention.key_length", "attention.value_length"})
+    section.must_be(length, static_cast<double>(config.dim()));
 }
 
 }  // namespace rapt::detail

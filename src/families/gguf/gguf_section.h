@@ -31,10 +31,10 @@ class GgufSection {
   std::string name_;
 };
 
-/// Of widths and lengths.
-inline constexpr Bounds<Index> gguf_sizes = {1, Index{1} << 31};
 /// Rows of the embedding.
 Index gguf_vocabulary(const GgufFile& file);
+/// Sizes of a model with learned positions whose heads all have keys of their own.
+void read_gguf_sizes(const GgufSection& section, ModelConfig& config);
 
 /// An architecture of GGUF files: how its keys and its tensors read.
 struct GgufArchitecture {

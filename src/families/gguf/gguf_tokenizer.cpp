@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/pretrained.h"
 #include "formats/tensors/gguf_file.h"
 #include "text/tokenizer/tokenizer_folder.h"

@@ -10,11 +10,7 @@ namespace {
 // BERT and similar models: encoders with post-norm.
 
 ModelConfig read_common(Fields& fields) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {full()};
-  config.norm_position = ModelConfig::NormPosition::post;
-  config.embedding_norm = true;
+  ModelConfig config = post_norm_encoder();
   config.mlm_head = config.head_bias = true;
   config.vocab_size = fields.integer("vocab_size", size_bounds);
   config.hidden_size = fields.integer("hidden_size", size_bounds);

@@ -9,10 +9,9 @@ ModelConfig read_bloom(Fields& fields) {
   config.positions = ModelConfig::Positions::alibi;
   config.embedding_norm = true;
   config.activation = Activation::gelu_tanh;
-  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31}, 250880);
-  config.hidden_size = fields.has("n_embed")
-                           ? fields.integer("n_embed", {1, Index{1} << 31})
-                           : fields.integer("hidden_size", {1, Index{1} << 31}, 64);
+  config.vocab_size = fields.integer("vocab_size", size_bounds, 250880);
+  config.hidden_size = fields.has("n_embed") ? fields.integer("n_embed", size_bounds)
+                                             : fields.integer("hidden_size", size_bounds, 64);
   config.layers = fields.has("num_hidden_layers")
                       ? fields.integer("num_hidden_layers", layer_counts)
                       : fields.integer("n_layer", layer_counts, 2);

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "families/family.h"
 
 namespace rapt::detail {

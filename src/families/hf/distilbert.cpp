@@ -6,11 +6,7 @@ namespace {
 // BERT without token types and pooler, under names of its own.
 
 ModelConfig read_distilbert(Fields& fields) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::encoder;
-  config.patterns = {full()};
-  config.norm_position = ModelConfig::NormPosition::post;
-  config.embedding_norm = true;
+  ModelConfig config = post_norm_encoder();
   config.mlm_head = config.head_bias = true;
   config.norm_epsilon = 1e-12;  // no key says another
   config.positions = ModelConfig::Positions::learned;

@@ -7,12 +7,12 @@ ModelConfig read_gpt2(Fields& fields) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::decoder;
   config.positions = ModelConfig::Positions::learned;
-  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31}, 50257);
-  config.hidden_size = fields.integer("n_embd", {1, Index{1} << 31}, 768);
+  config.vocab_size = fields.integer("vocab_size", size_bounds, 50257);
+  config.hidden_size = fields.integer("n_embd", size_bounds, 768);
   config.layers = fields.integer("n_layer", layer_counts, 12);
   config.heads = fields.integer("n_head", {1, 100000}, 12);
-  config.intermediate_size = fields.integer("n_inner", {1, Index{1} << 31}, 4 * config.hidden_size);
-  config.max_positions = fields.integer("n_positions", {1, Index{1} << 31}, 1024);
+  config.intermediate_size = fields.integer("n_inner", size_bounds, 4 * config.hidden_size);
+  config.max_positions = fields.integer("n_positions", size_bounds, 1024);
   config.activation = activation_from(fields, "activation_function", "gelu_new");
   config.norm_epsilon = fields.real("layer_norm_epsilon", {1e-30, 1}, 1e-5);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", true);

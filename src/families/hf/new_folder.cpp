@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 
 namespace rapt::detail {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 
 namespace rapt::detail {
 

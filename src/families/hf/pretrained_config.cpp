@@ -1,7 +1,7 @@
 #include <filesystem>
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "families/pretrained.h"
 #include "formats/tensors/links.h"
 #include "text/unicode/characters.h"

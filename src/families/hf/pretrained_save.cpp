@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "families/hf/new_folder.h"
 #include "families/pretrained.h"
 #include "families/sentence/sentence_config.h"

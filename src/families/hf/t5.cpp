@@ -31,10 +31,10 @@ ModelConfig read_t5(Fields& fields) {
   config.norm = ModelConfig::Norm::rms;
   config.biases = ModelConfig::Biases::none;
   config.scale = Scale::none();
-  config.vocab_size = fields.integer("vocab_size", {1, Index{1} << 31});
-  config.hidden_size = fields.integer("d_model", {1, Index{1} << 31});
-  config.head_dim = fields.integer("d_kv", {1, Index{1} << 31});
-  config.intermediate_size = fields.integer("d_ff", {1, Index{1} << 31});
+  config.vocab_size = fields.integer("vocab_size", size_bounds);
+  config.hidden_size = fields.integer("d_model", size_bounds);
+  config.head_dim = fields.integer("d_kv", size_bounds);
+  config.intermediate_size = fields.integer("d_ff", size_bounds);
   config.heads = fields.integer("num_heads", {1, 100000});
   read_layers(fields, config);
   config.t5_buckets = fields.integer("relative_attention_num_buckets", {2, 1 << 20}, 32);

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors.h"
 #include "nn/matmul/gemm.h"

@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/links.h"
 #include "formats/tensors/safetensors.h"
@@ -52,10 +52,9 @@ Dense::Activation activation_from(Fields& how) {
 }
 
 SentenceConfig::Layer layer_from(const std::string& folder, Fields how) {
-  constexpr Bounds<Index> sizes = {1, Index{1} << 31};
   SentenceConfig::Layer made{folder, {}, how.boolean("bias", true)};
-  made.dense.in_features = how.integer("in_features", sizes);
-  made.dense.out_features = how.integer("out_features", sizes);
+  made.dense.in_features = how.integer("in_features", size_bounds);
+  made.dense.out_features = how.integer("out_features", size_bounds);
   made.dense.activation = activation_from(how);
   // Newer files name its input and output; per-token rows would be a different layer.
   for (const char* name : {"module_input_name", "module_output_name"})
@@ -147,7 +146,7 @@ SentenceConfig sentence_config(const std::string& folder, const FolderFiles& fil
   if (std::optional<Json> config = files(transformer)) {
     Fields fields(*std::move(config), transformer);
     if (fields.has("max_seq_length"))
-      made.pooling.max_seq_length = fields.integer("max_seq_length", {1, Index{1} << 31});
+      made.pooling.max_seq_length = fields.integer("max_seq_length", size_bounds);
   }
   return made;
 }

@@ -13,12 +13,12 @@ namespace rapt::detail {
 /// How a file writes an optional number that it does not want to have.
 inline constexpr const char* no_value = "none";
 
-template <class Enum>
+template <NamedEnum Enum>
 Enum enum_field(Fields& fields, const std::string& key, Enum otherwise) {
-  const auto found = find_enum<Enum>(fields.text(key, enum_name(otherwise)));
-  if (found == std::end(EnumNames<Enum>::names))
-    fields.fail(key, "expected " + enum_choices<Enum>());
-  return static_cast<Enum>(found - std::begin(EnumNames<Enum>::names));
+  const std::optional<int> value =
+      find_enum_value(enum_names<Enum>, fields.text(key, to_string(otherwise)));
+  if (!value) fields.fail(key, "expected " + enum_choices(enum_names<Enum>));
+  return static_cast<Enum>(*value);
 }
 
 /// Fills members from the keys of an object; what is not there stays as it is.
@@ -48,9 +48,10 @@ class FieldReader {
       member = std::move(value);
     }
   }
-  template <class Enum>
-  requires std::is_enum_v<Enum>
-  void operator()(const char* name, Enum& member) { member = enum_field(fields_, name, member); }
+  template <NamedEnum Enum>
+  void operator()(const char* name, Enum& member) {
+    member = enum_field(fields_, name, member);
+  }
   /// Their text; a single one is a list of one. Throws std::invalid_argument as Pattern::parse
   /// does.
   void operator()(const char* name, std::vector<Pattern>& member) {
@@ -71,7 +72,7 @@ class FieldWriter {
   template <class T>
   void operator()(const char* name, const T& member) {
     if constexpr (std::is_enum_v<T>) {
-      object[name] = enum_name(member);
+      object[name] = to_string(member);
     } else {
       object[name] = member;
     }

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 
 namespace rapt::detail {
 namespace {

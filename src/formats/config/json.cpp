@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 
 namespace rapt::detail {
 namespace {

@@ -1,7 +1,7 @@
 #include "formats/config/toml.h"
 
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "formats/config/toml_depth.h"
 
 namespace rapt::detail {

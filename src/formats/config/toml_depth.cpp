@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/toml.h"
 
 namespace rapt::detail {

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/buffer.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 
 namespace rapt::detail {

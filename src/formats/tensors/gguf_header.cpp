@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/sizes.h"
 #include "formats/config/json.h"
 

@@ -66,6 +66,9 @@ class GgufMetadata {
  private:
   const Entry& wanted(std::string_view key) const;
   std::string_view key_of(const Entry& entry) const;
+  template <class T, class Fits, class Read>
+  std::vector<T> list(std::string_view key, const char* what, const Fits& fits,
+                      const Read& read) const;
   Index integer_at(const Entry& entry, Index i) const;
   double number_at(const Entry& entry, Index i) const;
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/indexed_vector.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "formats/tensors/gguf_header.h"
 
@@ -133,24 +133,26 @@ std::string_view GgufMetadata::text(std::string_view key) const {
   return std::string_view(bytes_).substr(to_size(entry.value), to_size(entry.count));
 }
 
-std::vector<Index> GgufMetadata::integers(std::string_view key) const {
+template <class T, class Fits, class Read>
+std::vector<T> GgufMetadata::list(std::string_view key, const char* what, const Fits& fits,
+                                  const Read& read) const {
   const Entry& entry = wanted(key);
-  check_input(entry.type == GgufType::list && is_integer(entry.item), source_, ": key ",
-              printable(key), " at byte ", entry.value, " is not a list of whole numbers");
-  std::vector<Index> items;
+  check_input(entry.type == GgufType::list && fits(entry.item), source_, ": key ", printable(key),
+              " at byte ", entry.value, " is not a list of ", what);
+  std::vector<T> items;
   items.reserve(to_size(entry.count));
-  for (Index i = 0; i < entry.count; ++i) items.push_back(integer_at(entry, i));
+  for (Index i = 0; i < entry.count; ++i) items.push_back(read(entry, i));
   return items;
 }
 
+std::vector<Index> GgufMetadata::integers(std::string_view key) const {
+  return list<Index>(key, "whole numbers", is_integer,
+                     [&](const Entry& entry, Index i) { return integer_at(entry, i); });
+}
+
 std::vector<double> GgufMetadata::numbers(std::string_view key) const {
-  const Entry& entry = wanted(key);
-  check_input(entry.type == GgufType::list && is_any_number(entry.item), source_, ": key ",
-              printable(key), " at byte ", entry.value, " is not a list of numbers");
-  std::vector<double> items;
-  items.reserve(to_size(entry.count));
-  for (Index i = 0; i < entry.count; ++i) items.push_back(number_at(entry, i));
-  return items;
+  return list<double>(key, "numbers", is_any_number,
+                      [&](const Entry& entry, Index i) { return number_at(entry, i); });
 }
 
 std::vector<std::string_view> GgufMetadata::texts(std::string_view key) const {

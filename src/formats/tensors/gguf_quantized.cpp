@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/indexed_vector.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "nn/matmul/quantized_matrix.h"
 #include "nn/rows.h"

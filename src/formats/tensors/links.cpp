@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 
 namespace rapt::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <new>
 #include <optional>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/sizes.h"
 #include "formats/config/json.h"
 #include "formats/tensors/safetensors_header.h"

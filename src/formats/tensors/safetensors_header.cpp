@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 
 namespace rapt::detail {

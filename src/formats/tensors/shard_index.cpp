@@ -3,7 +3,7 @@
 #include <cctype>
 #include <set>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 
 namespace rapt::detail {
 namespace {

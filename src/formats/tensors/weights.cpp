@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "formats/tensors/links.h"
 #include "formats/tensors/safetensors.h"

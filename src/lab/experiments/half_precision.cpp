@@ -2,7 +2,7 @@
 
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
-#include "lab/parts.h"
+#include "lab/section_figures.h"
 
 namespace rapt::lab {
 using namespace detail;

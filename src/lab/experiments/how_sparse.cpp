@@ -2,10 +2,10 @@
 #include <optional>
 
 #include "lab/charts/chart.h"
-#include "lab/experiment.h"
 #include "lab/experiments/head_kind.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/pattern_costs.h"
+#include "lab/lab.h"
 #include "rapt/lsh.h"
 
 namespace rapt::lab {

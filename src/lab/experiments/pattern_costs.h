@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "lab/experiment.h"
+#include "lab/lab.h"
 
 namespace rapt::lab {
 using namespace detail;

@@ -2,14 +2,25 @@
 
 #include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
-#include "lab/experiment.h"
 #include "lab/experiments/numbers.h"
+#include "lab/lab.h"
 #include "rapt/positions.h"
 #include "rapt/rope.h"
 
 namespace rapt::lab {
 using namespace detail;
 namespace {
+
+/// Values of channels over positions, from -limit to limit.
+HeatMap channel_map(double limit) {
+  return {.table = "cells",
+          .x = {.field = "position", .title = "position", .scale = Axis::Scale::band},
+          .y = {.field = "channel", .title = "channel", .scale = Axis::Scale::band},
+          .value = "value",
+          .title = "value",
+          .diverging = true,
+          .range = {-limit, limit}};
+}
 
 Figure sinusoid_figure() {
   constexpr Index positions = 96, dim = 64;
@@ -18,13 +29,6 @@ Figure sinusoid_figure() {
   for (Index p = 0; p < positions; ++p)
     for (Index c = 0; c < dim; ++c)
       cells.push_back({{"position", p}, {"channel", c}, {"value", rows.data()[p * dim + c]}});
-  const HeatMap chart{.table = "cells",
-                      .x = {.field = "position", .title = "position", .scale = Axis::Scale::band},
-                      .y = {.field = "channel", .title = "channel", .scale = Axis::Scale::band},
-                      .value = "value",
-                      .title = "value",
-                      .diverging = true,
-                      .range = {-1, 1}};
   return {
       "sinusoids",
       "Sinusoidal positions are clocks of many speeds",
@@ -32,7 +36,7 @@ Figure sinusoid_figure() {
       "ones tell neighbours apart, slow ones tell the beginning from the end. They are added to "
       "the input.",
       {{"cells", cells}},
-      spec_of(chart)};
+      spec_of(channel_map(1))};
 }
 
 Figure rotation_figure(const Lab& lab) {
@@ -156,20 +160,13 @@ Figure axial_figure(const Lab& lab) {
                        {"row", p / columns},
                        {"column", p % columns},
                        {"value", made.data()[p * axial.dim() + c]}});
-  const HeatMap chart{.table = "cells",
-                      .x = {.field = "position", .title = "position", .scale = Axis::Scale::band},
-                      .y = {.field = "channel", .title = "channel", .scale = Axis::Scale::band},
-                      .value = "value",
-                      .title = "value",
-                      .diverging = true,
-                      .range = {-2, 2}};
   return {"axial",
           "Axial positions put a place together from its row and its column",
           "48 positions as a grid of 6 rows and 8 columns. The first 4 channels are the row's and "
           "change every 8 positions, the other 8 are the column's and come again with that period. "
           "No two positions are alike, though there are only 6 + 8 vectors to learn.",
           {{"cells", cells}},
-          spec_of(chart)};
+          spec_of(channel_map(2))};
 }
 
 /// The numbers of a learned table and of an axial one for a square grid.

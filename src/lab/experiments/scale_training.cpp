@@ -3,7 +3,7 @@
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/small_training.h"
-#include "lab/parts.h"
+#include "lab/section_figures.h"
 
 namespace rapt::lab {
 using namespace detail;

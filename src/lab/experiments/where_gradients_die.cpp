@@ -1,4 +1,4 @@
-#include "lab/parts.h"
+#include "lab/section_figures.h"
 
 namespace rapt::lab {
 using namespace detail;

@@ -2,10 +2,10 @@
 
 #include "base/indexed_vector.h"
 #include "lab/charts/chart.h"
-#include "lab/experiment.h"
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/softmax_theory.h"
-#include "lab/parts.h"
+#include "lab/lab.h"
+#include "lab/section_figures.h"
 
 namespace rapt::lab {
 using namespace detail;

@@ -1,10 +1,6 @@
 #pragma once
 
-#include "attention/score/scale_names.h"
-#include "base/type_names.h"
-#include "model/config/model_names.h"
-#include "nn/activation_names.h"
-#include "positions/position_names.h"
+#include "rapt/model.h"
 
 namespace rapt::detail {
 

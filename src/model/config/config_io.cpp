@@ -4,21 +4,19 @@
 #include "model/config/config_fields.h"
 #include "model/config/renamed_keys.h"
 
-namespace rapt::detail {
+namespace rapt {
+namespace detail {
 namespace {
-
 /// In the order of RopeScaling.
 enum class RopeScalingKind { none, linear, ntk, dynamic_ntk, yarn, llama3, longrope };
-
 }  // namespace
+}  // namespace detail
 
 template <>
-struct EnumNames<RopeScalingKind> {
-  [[maybe_unused]] static constexpr const char* what = "rope scaling";
-  static constexpr std::string_view names[] = {"none", "linear", "ntk",     "dynamic_ntk",
-                                               "yarn", "llama3", "longrope"};
-};
+inline constexpr EnumNames enum_names<detail::RopeScalingKind>{
+    "rope scaling", "none, linear, ntk, dynamic_ntk, yarn, llama3, longrope"};
 
+namespace detail {
 namespace {
 
 /// Beside its kind.
@@ -102,10 +100,11 @@ Json to_json(const ModelConfig& config) {
   visit_model_fields(config, writer);
   Json scaling = std::visit(RopeScalingWriter(), config.rope_scaling);
   if (!scaling.is_null()) {
-    scaling["kind"] = enum_name(static_cast<RopeScalingKind>(config.rope_scaling.index()));
+    scaling["kind"] = to_string(static_cast<RopeScalingKind>(config.rope_scaling.index()));
     writer.object["rope_scaling"] = std::move(scaling);
   }
   return writer.object;
 }
 
-}  // namespace rapt::detail
+}  // namespace detail
+}  // namespace rapt

@@ -5,7 +5,7 @@
 #include <cassert>
 
 #include "base/buffer.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/sizes.h"
 #include "nn/matmul/matrix_lines.h"
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "base/sizes.h"
 #include "nn/matmul/matrix_lines.h"
 #include "nn/matmul/weight.h"

@@ -1,19 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/enum_names.h"
 #include "kernels/quantized_kernels.h"
 #include "nn/matmul/quantized_matrix.h"
 #include "nn/rows.h"
 
 namespace rapt {
 using namespace detail;
-
-template <>
-struct detail::EnumNames<Quantization> {
-  static constexpr const char* what = "quantization";
-  static constexpr std::string_view names[] = {"q8_0", "q8_1", "q4_0", "q4_1"};
-};
 
 namespace {
 
@@ -73,12 +66,6 @@ QuantizedBlock detail::rounded_block(std::span<const float, 32> numbers, Quantiz
         std::clamp(code, static_cast<float>(how.least), static_cast<float>(how.most)));
   }
   return out;
-}
-
-std::string to_string(Quantization type) { return enum_name(type); }
-template <>
-Quantization from_string<Quantization>(std::string_view name) {
-  return enum_value<Quantization>(name);
 }
 
 QuantizedMatrix QuantizedMatrix::rounded(const Tensor& numbers, Quantization type,

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/fpmode.h"
+#include "base/flush_denormals.h"
 #include "kernels/cpu_features.h"
 #include "kernels/quantized_kernels.h"
 #include "nn/rows.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/unicode.h"
 

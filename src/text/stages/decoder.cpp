@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/fields.h"
 #include "text/models/byte_tokens.h"
 #include "text/stages/byte_letters.h"

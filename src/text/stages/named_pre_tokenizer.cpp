@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "text/stages/word_cutter.h"
 
 namespace rapt::detail {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/sizes.h"
 #include "formats/config/fields.h"
 #include "text/stages/byte_letters.h"

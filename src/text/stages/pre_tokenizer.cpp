@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/sizes.h"
 #include "formats/config/fields.h"
 #include "text/stages/byte_letters.h"
@@ -98,25 +98,17 @@ class WhitespacePreTokenizer : public PreTokenizerStep {
   }
 };
 
-class PunctuationPreTokenizer : public PreTokenizerStep {
+/// Splits at characters of a class: punctuation, digits.
+class CharacterPreTokenizer : public PreTokenizerStep {
  public:
-  explicit PunctuationPreTokenizer(SplitBehavior behavior) : behavior_(behavior) {}
+  CharacterPreTokenizer(bool (*belongs)(char32_t), SplitBehavior behavior)
+      : belongs_(belongs), behavior_(behavior) {}
   void run(Piece piece, const Next& next) const override {
-    split_characters(piece, is_punctuation, behavior_, next);
+    split_characters(piece, belongs_, behavior_, next);
   }
 
  private:
-  SplitBehavior behavior_;
-};
-
-class DigitPreTokenizer : public PreTokenizerStep {
- public:
-  explicit DigitPreTokenizer(SplitBehavior behavior) : behavior_(behavior) {}
-  void run(Piece piece, const Next& next) const override {
-    split_characters(piece, is_numeric, behavior_, next);
-  }
-
- private:
+  bool (*belongs_)(char32_t);
   SplitBehavior behavior_;
 };
 
@@ -263,12 +255,12 @@ std::shared_ptr<const PreTokenizerStep> pre_tokenizer_step(const std::string& ty
   if (type == "WhitespaceSplit") return std::make_shared<SpacePreTokenizer>();
   if (type == "Whitespace") return std::make_shared<WhitespacePreTokenizer>();
   if (type == "Punctuation")
-    return std::make_shared<PunctuationPreTokenizer>(behavior_of(fields, "Isolated"));
+    return std::make_shared<CharacterPreTokenizer>(is_punctuation, behavior_of(fields, "Isolated"));
   if (type == "Metaspace") return metaspace(fields);
   if (type == "Digits")
-    return std::make_shared<DigitPreTokenizer>(fields.boolean("individual_digits", false)
-                                                   ? SplitBehavior::isolated
-                                                   : SplitBehavior::contiguous);
+    return std::make_shared<CharacterPreTokenizer>(
+        is_numeric, fields.boolean("individual_digits", false) ? SplitBehavior::isolated
+                                                               : SplitBehavior::contiguous);
   if (type == "CharDelimiterSplit")
     return std::make_shared<DelimiterPreTokenizer>(
         first_character(one_character(fields, "delimiter", "")).code);

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "text/unicode/unicode_later.h"
 
 namespace rapt::detail {

@@ -1,6 +1,6 @@
 #include "text/tokenizer/post_processor.h"
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/fields.h"
 
 namespace rapt::detail {

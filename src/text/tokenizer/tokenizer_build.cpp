@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/short_decimal.h"
 #include "text/models/unigram.h"
 #include "text/stages/byte_letters.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "train/data/text_files.h"
 
 namespace rapt::detail {

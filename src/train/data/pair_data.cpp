@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/indexed_vector.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/random.h"
 #include "base/sizes.h"
 #include "train/data/pairs.h"

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/indexed_vector.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "train/data/corpus.h"
 #include "train/data/masking.h"
 #include "train/data/sources.h"

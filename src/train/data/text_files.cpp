@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/io/system_call.h"
 #include "base/sizes.h"
 

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/check.h"
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "base/sizes.h"
 #include "train/run/manifest.h"
 

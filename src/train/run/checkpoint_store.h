@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 #include "formats/config/json.h"
 #include "formats/tensors/safetensors.h"
 #include "rapt/tensor.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/io/lock.h"
+#include "base/io/file_lock.h"
 #include "rapt/train.h"
 
 namespace rapt::detail {

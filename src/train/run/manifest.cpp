@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/io/input.h"
+#include "base/io/check_input.h"
 #include "formats/config/fields.h"
 
 namespace rapt::detail {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "model/config/config_fields.h"
-#include "train/train_names.h"
+#include "rapt/train.h"
 
 namespace rapt::detail {
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "base/io/input.h"
 #include "base/memory_use.h"
 #include "formats/config/toml.h"
 #include "model/config/config_io.h"
@@ -100,7 +100,7 @@ Tensor take(Checkpoint& checkpoint, const std::string& name, const Shape& shape)
     fail_input("checkpoint of step ", checkpoint.step, ": there is no ", name);
   if (found->second.shape() != shape || found->second.type() != Type::f32)
     fail_input("checkpoint of step ", checkpoint.step, ": ", name, " has shape ",
-               found->second.shape().text(), ", expected ", shape.text());
+               to_string(found->second.shape()), ", expected ", to_string(shape));
   return std::move(found->second);
 }
 

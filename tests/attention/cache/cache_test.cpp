@@ -5,12 +5,12 @@
 #include <numeric>
 
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/cache_cases.h"
 #include "support/engine.h"
-#include "support/int8_bound.h"
 #include "support/refused.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
+#include "support/truth/int8_bound.h"
 
 namespace rapt::test {
 namespace {

@@ -6,10 +6,10 @@
 #include <numbers>
 
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/int8_bound.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
+#include "support/truth/int8_bound.h"
 
 // A few queries over whole pages of int8, where queries and probabilities become whole numbers.
 namespace rapt::test {

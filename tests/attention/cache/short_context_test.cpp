@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/special_values.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 namespace {

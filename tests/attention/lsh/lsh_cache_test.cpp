@@ -6,10 +6,10 @@
 
 #include "base/torch_random.h"
 #include "rapt/cache.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/hashed_truth.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/hashed_truth.h"
 
 namespace rapt::test {
 using namespace detail;
@@ -84,7 +84,7 @@ TEST(LshCache, EveryTokenSeesWhatTheDefinitionSays) {
               const double slack =
                   got.lse.numbers()[head * count + i] < -5e4 ? 6e-3 * std::abs(want[c]) : 0;
               ASSERT_NEAR(y, want[c], 2e-6 + slack)
-                  << "token " << first + i << ' ' << rest << ' ' << rapt::lsh(lsh).text();
+                  << "token " << first + i << ' ' << rest << ' ' << to_string(rapt::lsh(lsh));
             }
           }
         first += count;
@@ -133,7 +133,7 @@ TEST(LshCache, APromptIsWhatItsQueriesAre) {
       EXPECT_EQ(single.rows.order, nullptr);
       for (std::size_t i = 0; i < whole.out.numbers().size(); ++i)
         ASSERT_NEAR(whole.out.numbers()[i], single.out.numbers()[i], 2e-6)
-            << rapt::lsh(lsh).text() << ", " << tokens << " tokens";
+            << to_string(rapt::lsh(lsh)) << ", " << tokens << " tokens";
       for (std::size_t i = 0; i < whole.lse.numbers().size(); ++i)
         ASSERT_NEAR(whole.lse.numbers()[i], single.lse.numbers()[i],
                     1e-6 * std::max(1.0f, std::abs(single.lse.numbers()[i])));

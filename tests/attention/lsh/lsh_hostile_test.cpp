@@ -5,10 +5,10 @@
 
 #include "rapt/cache.h"
 #include "rapt/lsh_recall.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/hashed_truth.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/hashed_truth.h"
 
 namespace rapt::test {
 namespace {
@@ -92,7 +92,7 @@ TEST(LshHostile, CachesOfHostileOptionsAnswerAsTheDefinition) {
         for (std::size_t c = 0; c < 2; ++c)
           ASSERT_NEAR(got.out.data()[head * 2 + static_cast<Index>(c)], want[c],
                       slack * (1 + std::abs(want[c])))
-              << lsh(options).text() << ", token " << t;
+              << to_string(lsh(options)) << ", token " << t;
       }
     }
   }

@@ -6,11 +6,11 @@
 #include "attention/lsh/lsh_order.h"
 #include "base/torch_random.h"
 #include "rapt/lsh.h"
-#include "support/bound.h"
 #include "support/engine.h"
-#include "support/reformer.h"
-#include "support/reformer_published.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
+#include "support/truth/reformer.h"
+#include "support/truth/reformer_published.h"
 
 namespace rapt::test {
 using namespace detail;

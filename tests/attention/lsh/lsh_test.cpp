@@ -6,8 +6,8 @@
 #include "attention/lsh/lsh_order.h"
 #include "base/torch_random.h"
 #include "rapt/lsh.h"
-#include "support/bound.h"
 #include "support/engine.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -9,11 +9,10 @@
 namespace rapt {
 namespace {
 
-using test::awkward_lengths;
-using test::leaf_rules;
+using test::for_each_leaf_rule;
+using test::for_random_rules;
 using test::named;
 using test::PatternRule;
-using test::random_rule;
 
 constexpr Index lowest = std::numeric_limits<Index>::min();
 constexpr Index highest = std::numeric_limits<Index>::max();
@@ -53,17 +52,10 @@ void expect_follows(const PatternRule& rule, Lengths lengths) {
   }
 }
 
-TEST(Pattern, GivesEachQueryTheKeysOfItsRule) {
-  for (const Lengths lengths : awkward_lengths())
-    for (const PatternRule& rule : leaf_rules(lengths)) expect_follows(rule, lengths);
-}
+TEST(Pattern, GivesEachQueryTheKeysOfItsRule) { for_each_leaf_rule(expect_follows); }
 
 TEST(Pattern, CombinesRulesAsSets) {
-  std::mt19937_64 random(3);
-  for (int round = 0; round < 150; ++round) {
-    const Lengths lengths{static_cast<Index>(random() % 90), static_cast<Index>(random() % 90)};
-    expect_follows(random_rule(random, lengths, 4), lengths);
-  }
+  for_random_rules({.seed = 3, .count = 150, .height = 4, .longest = 90}, expect_follows);
 }
 
 TEST(Pattern, IsEverythingUnlessSaidOtherwise) { EXPECT_EQ(Pattern(), full()); }
@@ -112,7 +104,7 @@ TEST(Pattern, TakesChainsOfThousands) {
   Pattern chain = tokens({0});
   for (Index position = 2; position < 4000; position += 2) chain = chain | tokens({position});
   EXPECT_EQ(chain.keys_of(1, {4000, 4000}).size(), 2000u);
-  EXPECT_EQ(Pattern::parse(chain.text()), chain);
+  EXPECT_EQ(Pattern::parse(to_string(chain)), chain);
 }
 
 Pattern alternating(int levels) {
@@ -125,7 +117,7 @@ Pattern alternating(int levels) {
 TEST(Pattern, RefusesTreesTooDeepToWalk) {
   for (const int levels : {255, 256}) {
     const Pattern deepest = alternating(levels);
-    EXPECT_EQ(Pattern::parse(deepest.text()), deepest);
+    EXPECT_EQ(Pattern::parse(to_string(deepest)), deepest);
     EXPECT_FALSE(deepest.keys_of(9, {10, 10}).empty());
   }
   EXPECT_EQ(error_of([] { alternating(257); }),

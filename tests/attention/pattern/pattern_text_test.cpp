@@ -55,13 +55,14 @@ TEST(PatternText, SaysWhatCxxSays) {
 
 TEST(PatternText, IsCanonical) {
   EXPECT_EQ(to_string(Pattern()), "full");
-  EXPECT_EQ(Pattern::parse("tokens(7,0,7)|causal()").text(), "tokens({0, 7}) | causal");
-  EXPECT_EQ(Pattern::parse("(full|causal)&((window(4)))").text(), "(full | causal) & window(4, 4)");
-  EXPECT_EQ(Pattern::parse("full|(causal&keys(4))").text(), "full | causal & keys(4)");
-  EXPECT_EQ((full() & full() & full()).text(), "full & full & full");
-  EXPECT_EQ(documents({3, 5}).text(), "documents({3, 5})");
+  EXPECT_EQ(to_string(Pattern::parse("tokens(7,0,7)|causal()")), "tokens({0, 7}) | causal");
+  EXPECT_EQ(to_string(Pattern::parse("(full|causal)&((window(4)))")),
+            "(full | causal) & window(4, 4)");
+  EXPECT_EQ(to_string(Pattern::parse("full|(causal&keys(4))")), "full | causal & keys(4)");
+  EXPECT_EQ(to_string(full() & full() & full()), "full & full & full");
+  EXPECT_EQ(to_string(documents({3, 5})), "documents({3, 5})");
   const bool may_see[] = {true, true, false, true, false, false, false, false};
-  EXPECT_EQ(mask(may_see, 2, 4).text(), "rows(4, {{0:2, 3:4}, {}})");
+  EXPECT_EQ(to_string(mask(may_see, 2, 4)), "rows(4, {{0:2, 3:4}, {}})");
 }
 
 TEST(PatternText, ParsesBackToTheSamePattern) {
@@ -69,8 +70,8 @@ TEST(PatternText, ParsesBackToTheSamePattern) {
   for (int round = 0; round < 500; ++round) {
     const Lengths lengths{static_cast<Index>(random() % 30), static_cast<Index>(random() % 30)};
     const Pattern pattern = random_rule(random, lengths, 4).pattern;
-    ASSERT_EQ(Pattern::parse(pattern.text()), pattern) << pattern.text();
-    ASSERT_EQ(Pattern::parse(pattern.text()).text(), pattern.text());
+    ASSERT_EQ(Pattern::parse(to_string(pattern)), pattern) << to_string(pattern);
+    ASSERT_EQ(to_string(Pattern::parse(to_string(pattern))), to_string(pattern));
   }
 }
 
@@ -188,8 +189,8 @@ TEST(PatternText, LimitsTheTreeItBuilds) {
 TEST(PatternText, TakesLongTexts) {
   std::string chain = "full";
   for (int i = 0; i < 50'000; ++i) chain += i % 2 == 0 ? " | causal" : "&keys(3)";
-  EXPECT_EQ(Pattern::parse(Pattern::parse(chain).text()).text().size(),
-            Pattern::parse(chain).text().size());
+  EXPECT_EQ(to_string(Pattern::parse(to_string(Pattern::parse(chain)))).size(),
+            to_string(Pattern::parse(chain)).size());
   EXPECT_EQ(first_line(error_of(std::string(1'000'000, 'x'))).substr(0, 60),
             "pattern: column 1: found 'xxxxxxxxxxxxxxxxxxxxxxxx...', expe");
 }
@@ -198,8 +199,8 @@ TEST(PatternText, TakesLongTexts) {
 void expect_survives(const std::string& text) {
   try {
     const Pattern pattern = Pattern::parse(text);
-    ASSERT_EQ(Pattern::parse(pattern.text()), pattern) << text;
-    if (pattern.text().size() < 1000) pattern.keys_of(1, {3, 70});
+    ASSERT_EQ(Pattern::parse(to_string(pattern)), pattern) << text;
+    if (to_string(pattern).size() < 1000) pattern.keys_of(1, {3, 70});
   } catch (const std::invalid_argument& error) {
     ASSERT_NE(std::string_view(error.what()), "");
   }
@@ -258,7 +259,7 @@ TEST(PatternText, SurvivesRandomBytes) {
 TEST(PatternText, SurvivesDamage) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 5'000; ++round) {
-    std::string text = random_rule(random, {3, 70}, 2).pattern.text().substr(0, 200);
+    std::string text = to_string(random_rule(random, {3, 70}, 2).pattern).substr(0, 200);
     for (auto count = 1 + random() % 3; count > 0 && !text.empty(); --count) {
       const auto at = random() % text.size();
       if (random() % 2 == 0)

@@ -11,8 +11,8 @@
 namespace rapt {
 namespace {
 
-using test::awkward_lengths;
-using test::leaf_rules;
+using test::for_each_leaf_rule;
+using test::for_random_rules;
 using test::named;
 using test::PatternRule;
 using test::random_rule;
@@ -129,17 +129,10 @@ void expect_equals(const PatternRule& rule, Lengths lengths) {
   expect_seen(plan, rule);
 }
 
-TEST(Plan, EqualsTheRuleOfEveryLeaf) {
-  for (const Lengths lengths : awkward_lengths())
-    for (const PatternRule& rule : leaf_rules(lengths)) expect_equals(rule, lengths);
-}
+TEST(Plan, EqualsTheRuleOfEveryLeaf) { for_each_leaf_rule(expect_equals); }
 
 TEST(Plan, EqualsTheRuleOfRandomExpressions) {
-  std::mt19937_64 random(8);
-  for (int round = 0; round < 200; ++round) {
-    const Lengths lengths{static_cast<Index>(random() % 300), static_cast<Index>(random() % 300)};
-    expect_equals(random_rule(random, lengths, 3), lengths);
-  }
+  for_random_rules({.seed = 8, .count = 200, .height = 3, .longest = 300}, expect_equals);
 }
 
 TEST(Plan, EqualsTheRuleOverManyTiles) {

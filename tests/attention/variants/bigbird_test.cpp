@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/torch_random.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/torch_random.h"
-#include "support/bound.h"
 #include "support/engine.h"
 #include "support/refused.h"
+#include "support/truth/bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -1,0 +1,37 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/src/bind/bind.h"
+#include "rapt/context.h"
+#include "rapt/machine.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace rapt::python {
+
+void bind_context(nb::module_& module) {
+  nb::class_<Context>(module, "Context", nb::is_weak_referenceable(),
+                      "Where a call runs: how many threads, which instruction set.")
+      .def(nb::init<Index, std::string_view>(), "threads"_a = 0, "isa"_a = "",
+           "threads = 0 and isa = \"\" stand for the defaults of the process.")
+      .def_prop_ro("threads", &Context::threads)
+      .def_prop_ro("isa", &Context::isa)
+      .def("__reduce__",
+           [](const Context& context) {
+             return nb::make_tuple(nb::type<Context>(),
+                                   nb::make_tuple(context.threads(), context.isa()));
+           })
+      .def("__repr__", [](const Context& context) {
+        return "Context(threads=" + std::to_string(context.threads()) + ", isa=\"" + context.isa() +
+               "\")";
+      });
+  module.def("version", &version);
+  module.def("supported_isas", &supported_isas,
+             "Instruction sets this build has and this CPU can run, best first.");
+  module.def("usable_cpus", &usable_cpus, "CPUs this process may use.");
+  module.def("why_no_amx", &why_no_amx, "\"\" if this process can use AMX, else why it cannot.");
+}
+
+}  // namespace rapt::python

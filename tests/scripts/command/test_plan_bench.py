@@ -1,0 +1,92 @@
+"""rapt plan and rapt bench."""
+
+import unittest
+
+from calls import rapt, rapt_json
+
+BENCH_KEYS = """case pattern tokens heads dim dtype threads pass time_ms gflops peak_gflops
+                fraction_of_peak extra_bytes""".split()
+
+
+class Plan(unittest.TestCase):
+    def test_counts_what_the_pattern_allows(self):
+        plan = rapt_json("plan", "causal", "--tokens", "1000")
+        self.assertEqual(plan["pairs"], 1000 * 1001 // 2)
+        self.assertEqual((plan["whole_tiles"], plan["masked_tiles"]), (16 * 15 // 2, 16))
+
+    def test_queries_are_the_newest_positions(self):
+        self.assertEqual(rapt_json("plan", "causal", "--tokens", "100", "--queries", "1")["pairs"], 100)
+
+    def test_draws(self):
+        done = rapt("plan", "causal & window(512, 0)", "--tokens", "4096")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("causal & window(512, 0), 4096 queries, 4096 keys", done.stdout)
+
+    def test_a_mistake_in_a_pattern_shows_its_column(self):
+        done = rapt("plan", "causal & windw(512, 0)", "--tokens", "100")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("column 10", done.stderr)
+
+
+class Bench(unittest.TestCase):
+    SMALL = ["bench", "attention", "--tokens", "128", "--heads", "2", "--repeat", "1"]
+
+    def test_one_case_is_an_object_with_the_promised_keys(self):
+        row = rapt_json(*self.SMALL, "--pattern", "causal", "--threads", "1")
+        self.assertLessEqual(set(BENCH_KEYS), set(row))
+        self.assertEqual((row["pattern"], row["pass"], row["dtype"]), ("causal", "forward", "f32"))
+        self.assertEqual((row["tokens"], row["heads"], row["threads"]), (128, 2, 1))
+        flops = 4 * 128 * 129 // 2 * 64 * 2
+        self.assertAlmostEqual(row["gflops"] * row["time_ms"] * 1e6 / flops, 1, places=6)
+
+    def test_several_cases_are_an_array(self):
+        rows = rapt_json(*self.SMALL, "--tokens", "64", "--forward", "--backward")
+        self.assertEqual([(row["tokens"], row["pass"]) for row in rows],
+                         [(128, "forward"), (128, "backward"), (64, "forward"), (64, "backward")])
+
+    def test_every_kind_of_score_runs(self):
+        for option in (["--bias", "alibi"], ["--bias", "kerple"], ["--bias", "t5"], ["--bias", "dense"], ["--softcap", "20"],
+                       ["--bias", "relative-keys"], ["--scale", "log_n"], ["--scale", "0.5"],
+                       ["--sinks"], ["--stats"], ["--dropout", "0.1"], ["--kv-heads", "1"],
+                       ["--value-dim", "48"], ["--batch", "2"], ["--queries", "3"]):
+            with self.subTest(option):
+                rows = rapt_json(*self.SMALL, "--forward", "--backward", *option)
+                self.assertTrue(all(row["time_ms"] > 0 for row in rows))
+
+    def test_rope_reports_bytes_and_what_copying_them_takes(self):
+        for option in ([], ["--apart"], ["--tokens-first"], ["--rotated", "16"]):
+            rows = rapt_json("bench", "rope", "--tokens", "64", "--heads", "2", "--repeat", "1",
+                             "--dtype", "f32", "f16", *option)
+            self.assertEqual([(row["layout"], row["dtype"]) for row in rows],
+                             [("half_split", "f32"), ("half_split", "f16"),
+                              ("interleaved", "f32"), ("interleaved", "f16")])
+            self.assertEqual(rows[0]["bytes"], 2 * 4 * 2 * 64 * 128)
+            self.assertTrue(all(row["gbytes"] > 0 and row["copy_gbytes"] > 0 for row in rows))
+
+    def test_gemm_times_layers_against_the_peak(self):
+        rows = rapt_json("bench", "gemm", "--rows", "1", "16", "--in", "64", "--out", "32",
+                         "--pass", "forward", "step", "--repeat", "1")
+        self.assertEqual([(row["rows"], row["in"], row["out"], row["pass"]) for row in rows],
+                         [(1, 64, 32, "forward"), (1, 64, 32, "step"),
+                          (16, 64, 32, "forward"), (16, 64, 32, "step")])
+        self.assertTrue(all(row["gflops"] > 0 and row["fraction_of_peak"] > 0 for row in rows))
+        narrow = rapt_json("bench", "gemm", "--rows", "1", "--in", "64", "--dtype", "bf16",
+                           "--repeat", "1")
+        self.assertEqual((narrow["dtype"], narrow["out"]), ("bf16", 64))
+
+    def test_lsh_recall_grows_with_the_rounds(self):
+        rows = rapt_json("bench", "lsh", "--recall", "--tokens", "512", "--rounds", "1", "4",
+                         "--buckets", "16", "4x4", "--heads", "2", "--chunk", "32")
+        self.assertEqual([(r["rounds"], r["buckets"]) for r in rows],
+                         [(1, "16"), (1, "4x4"), (4, "16"), (4, "4x4")])
+        self.assertLess(rows[0]["top_recall"], rows[2]["top_recall"])
+        self.assertLess(rows[2]["keys_met"], rows[2]["mass_recall"])
+
+    def test_lsh_decode_times_a_token(self):
+        row = rapt_json("bench", "lsh", "--decode", "--tokens", "256", "--rounds", "1",
+                        "--buckets", "16", "--heads", "1", "--repeat", "1")
+        self.assertGreater(row["step_us"], 0)
+
+    def test_peak(self):
+        peak = rapt_json("bench", "peak", "--threads", "1")
+        self.assertTrue(all(peak[key] > 0 for key in ("fma_gflops", "exp_gops", "read_gbytes")))
