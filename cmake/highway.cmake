@@ -1,8 +1,11 @@
 # Highway as `rapt_highway`: header paths, definitions and the library that picks targets at run time.
 
-find_path(RAPT_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
-find_library(RAPT_HIGHWAY_LIBRARY hwy REQUIRED)
+find_path(RAPT_HIGHWAY_INCLUDE hwy/highway.h)
+find_library(RAPT_HIGHWAY_LIBRARY hwy)
 mark_as_advanced(RAPT_HIGHWAY_INCLUDE RAPT_HIGHWAY_LIBRARY)
+if(NOT RAPT_HIGHWAY_INCLUDE OR NOT RAPT_HIGHWAY_LIBRARY)
+  message(FATAL_ERROR "rapt: Highway is missing: libhwy-dev, which scripts/setup installs")
+endif()
 
 add_library(rapt_highway INTERFACE)
 target_include_directories(rapt_highway SYSTEM INTERFACE ${RAPT_HIGHWAY_INCLUDE})

@@ -7,7 +7,7 @@ if(RAPT_VEGA AND EXISTS ${lab_copyright})
   set(lab_vega -DVEGA=${RAPT_VEGA} -DCOPYRIGHT=${lab_copyright})
 else()
   set(lab_vega "")
-  message(STATUS "rapt: libjs-vega not found, the lab's pictures are switched off")
+  rapt_leave_out("pictures of rapt lab" "install libjs-vega, or run scripts/setup")
 endif()
 
 set(lab_assets ${CMAKE_CURRENT_BINARY_DIR}/lab_assets.cpp)

@@ -8,6 +8,17 @@
 
 namespace rapt::test {
 
+/// The message of the std::invalid_argument that a call throws.
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 /// The call must throw std::invalid_argument whose text holds every word.
 template <class Call>
 void expect_refused(const Call& call, const std::vector<std::string>& words) {

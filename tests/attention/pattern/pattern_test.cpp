@@ -5,10 +5,12 @@
 #include <limits>
 
 #include "support/pattern_rules.h"
+#include "support/refused.h"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using test::for_each_leaf_rule;
 using test::for_random_rules;
 using test::named;
@@ -16,16 +18,6 @@ using test::PatternRule;
 
 constexpr Index lowest = std::numeric_limits<Index>::min();
 constexpr Index highest = std::numeric_limits<Index>::max();
-
-template <class Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 void expect_in_form(const Ranges& ranges, Index keys) {
   Index last_end = -1;

@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "support/pattern_rules.h"
+#include "support/refused.h"
 
 namespace rapt {
 namespace {
 
+using test::error_of;
 using test::for_each_leaf_rule;
 using test::for_random_rules;
 using test::named;
@@ -206,16 +208,6 @@ TEST(Plan, TransposesOnceForAllThreads) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const Visit* where : found) EXPECT_EQ(where, found[0]);
-}
-
-template <class Act>
-std::string error_of(const Act& act) {
-  try {
-    act();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Plan, RefusesLengthsItCannotHold) {
