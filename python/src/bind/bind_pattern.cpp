@@ -79,7 +79,7 @@ void bind_class(nb::module_& module) {
           nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__",
            [](const Pattern& self) { return std::hash<std::string>()(to_string(self)); })
-      .def("__str__", &Pattern::text)
+      .def("__str__", [](const Pattern& self) { return to_string(self); })
       .def("__repr__", [](const Pattern& self) { return "Pattern(\"" + to_string(self) + "\")"; })
       .def("__reduce__",
            [](nb::object self) {
