@@ -19,7 +19,7 @@ class Buffer {
   Buffer() = default;
   /// Throws std::invalid_argument on a negative or overflowing size, std::bad_alloc if memory is
   /// short.
-  explicit Buffer(Index size) : data_(allocate(size), {to_size(size) * sizeof(T)}), size_(size) {}
+  explicit Buffer(Index size) : data_(allocate(size)), size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
@@ -45,14 +45,14 @@ class Buffer {
   const T* end() const { return data() + size_; }
 
  private:
-  static T* allocate(Index size) {
+  using Memory = std::unique_ptr<T[], ReleaseMemory>;
+  static Memory allocate(Index size) {
     check(size >= 0, "a buffer cannot have ", size, " elements");
-    const Index bytes = checked_product({size, Index{sizeof(T)}});
-    if (bytes == 0) return nullptr;
-    return static_cast<T*>(allocate_memory(to_size(bytes)));
+    const std::size_t bytes = to_size(checked_product({size, Index{sizeof(T)}}));
+    return Memory(bytes == 0 ? nullptr : static_cast<T*>(allocate_memory(bytes)), {bytes});
   }
 
-  std::unique_ptr<T[], ReleaseMemory> data_;
+  Memory data_;
   Index size_ = 0;
 };
 

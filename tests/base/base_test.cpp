@@ -4,10 +4,12 @@
 
 #include <cfenv>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/flush_denormals.h"
+#include "base/indexed_vector.h"
 #include "base/sizes.h"
 #include "rapt/context.h"
 
@@ -26,6 +28,28 @@ std::string message_of(const Call& call) {
 }
 
 bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 64 == 0; }
+
+TEST(IndexedVector, IsAVectorWhoseSizesAndSubscriptsMayBeSigned) {
+  IndexedVector<float> numbers(Index{3}, 2.0F);
+  numbers[Index{1}] = 5;
+  numbers[std::size_t{2}] = 7;
+  EXPECT_EQ(numbers, (std::vector<float>{2, 5, 7}));
+  numbers.resize(Index{4});
+  numbers.resize(Index{5}, 1.0F);
+  EXPECT_EQ(numbers, (std::vector<float>{2, 5, 7, 0, 1}));
+  numbers.assign(Index{2}, 4.0F);
+  numbers = std::vector<float>{numbers.begin(), numbers.end() - 1};
+  EXPECT_EQ(numbers, std::vector<float>{4});
+  IndexedVector<bool> bits(Index{2});
+  bits[Index{1}] = true;
+  EXPECT_TRUE(!bits[0] && bits[1]);
+}
+
+TEST(IndexedVector, ElementSubscriptsOtherContainers) {
+  std::vector<int> numbers = {1, 2, 3};
+  element(numbers, Index{1}) = 5;
+  EXPECT_EQ(element(std::span<const int>(numbers), Index{1}), 5);
+}
 
 TEST(Sizes, AProductOrSumThatDoesNotFitIsAnError) {
   const Index half = Index{1} << 32;

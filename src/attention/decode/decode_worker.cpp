@@ -9,7 +9,6 @@
 #include "base/numerics.h"
 
 namespace rapt::detail {
-namespace {}  // namespace
 
 /// Tiles outside and heads inside: a page of a cache holds all heads, and memory is read in order.
 void DecodeWorker::run(const DecodeTask& task, const DecodeResults& results) {
