@@ -45,7 +45,7 @@ TEST_F(TokensOfAFolder, ComeBackWithTheirRoles) {
                   {"bos_token", "<|padding|>"},
                   {"unk_token", "<|endoftext|>"},
                   {"model_max_length", 77}}));
-  const SpecialTokens& special = load_tokenizer(folder_ / "b").special_tokens();
+  const SpecialTokens special = load_tokenizer(folder_ / "b").special_tokens();
   EXPECT_EQ(special.bos, 257);
   EXPECT_EQ(special.unk, 256);
   EXPECT_EQ(special.eos, std::nullopt);

@@ -33,6 +33,13 @@ class HeapPeak {
   if (now > rapt::test::heap_peak) rapt::test::heap_peak = now;
   return memory;
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   if (memory != nullptr)
     rapt::test::heap_in_use -= static_cast<long long>(malloc_usable_size(memory));
