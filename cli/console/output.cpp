@@ -87,7 +87,7 @@ void end_progress() { progress(""); }
 
 std::string progress_bar(double done, const std::string& what) {
   constexpr int width = 24;
-  const int filled = static_cast<int>(done * width);
+  const int filled = static_cast<int>(std::clamp(done, 0.0, 1.0) * width);
   return fmt::format("[{:=<{}}{:<{}}] {:3.0f} %  {}", "", filled, "", width - filled, done * 100,
                      what);
 }

@@ -103,7 +103,7 @@ TrainingTables train_all(const SmallLanguage& language, const Lab& lab) {
     std::vector<Run> runs;
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
       Transformer model(small_model(scale.scale, lab.seed + seed));
-      SmallTraining how = training;
+      SmallTraining how = short_training;
       how.seed = lab.seed + seed;
       runs.push_back(train_small(model, language, how, lab.context,
                                  [&](Index) { lab.progress(static_cast<double>(++done) / all); }));
