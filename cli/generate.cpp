@@ -7,8 +7,9 @@
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
 #include "cli/models/open_model.h"
+#include "cli/models/token_ids.h"
 #include "cli/models/utf8.h"
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 
 namespace rapt::cli {
 namespace {
@@ -32,19 +33,6 @@ std::string without_line_end(std::string text) {
   return text;
 }
 
-/// Models of tasks read numbers: "12 7 7".
-std::vector<std::int32_t> numbers_in(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::int32_t> ids;
-  while (!(in >> std::ws).eof()) {
-    ids.emplace_back();
-    if (!(in >> ids.back()))
-      throw std::invalid_argument(fmt::format(
-          "generate: the prompt is \"{}\", expected numbers: the model has no tokenizer", text));
-  }
-  return ids;
-}
-
 std::string prompt_name(std::integral auto prompt, std::size_t count) {
   return count == 1 ? "the prompt" : fmt::format("prompt {} of {}", prompt + 1, count);
 }
@@ -60,7 +48,10 @@ class TokenPrinter {
                                    const GenerateCommand& command) const {
     if (opened_.tokenizer) check_utf8("generate: " + which, prompt, *opened_.tokenizer);
     if (command.chat) return chat_ids(opened_, prompt, command.system);
-    return opened_.tokenizer ? prompt_ids(opened_, prompt) : numbers_in(prompt);
+    if (opened_.tokenizer) return prompt_ids(opened_, prompt);
+    if (auto ids = token_ids_in(prompt)) return *std::move(ids);  // a task's: "12 7 7"
+    throw std::invalid_argument(fmt::format(
+        "generate: the prompt is \"{}\", expected numbers: the model has no tokenizer", prompt));
   }
   void print(std::int32_t id) {
     if (!streams_) return;

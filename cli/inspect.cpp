@@ -1,4 +1,4 @@
-#include "rapt/inspect.h"
+#include "rapt/models/inspect.h"
 
 #include <algorithm>
 #include <array>
@@ -8,8 +8,8 @@
 #include "cli/commands.h"
 #include "cli/console/output.h"
 #include "cli/models/find_model.h"
-#include "rapt/pretrained.h"
-#include "rapt/train.h"
+#include "rapt/models/pretrained.h"
+#include "rapt/models/train.h"
 
 namespace rapt::cli {
 namespace {

@@ -1,13 +1,12 @@
-#include <algorithm>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/console/output.h"
 #include "cli/models/find_model.h"
+#include "cli/models/token_ids.h"
 #include "cli/models/utf8.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt::cli {
 namespace {
@@ -24,20 +23,11 @@ struct TokenizeCommand {
 
 std::string input() { return read_all(std::cin, "tokenize: standard input"); }
 
-/// Numbers separated by spaces, or as a list of JSON or Python.
-std::vector<std::int32_t> ids_of_text(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
-  std::istringstream in(text);
-  std::vector<std::int32_t> ids;
-  while (!(in >> std::ws).eof()) {
-    ids.emplace_back();
-    if (!(in >> ids.back()))
-      throw std::invalid_argument(fmt::format(
-          "tokenize: --decode of {}, expected numbers",
-          Json(text.substr(0, 100)).dump(-1, ' ', false, Json::error_handler_t::replace)));
-  }
-  return ids;
+std::vector<std::int32_t> ids_to_decode(const std::string& text) {
+  if (auto ids = token_ids_in(text)) return *std::move(ids);
+  throw std::invalid_argument(
+      fmt::format("tokenize: --decode of {}, expected numbers",
+                  Json(text.substr(0, 100)).dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 /// JSON is UTF-8; invalid bytes become U+FFFD.
@@ -46,7 +36,7 @@ void print_safely(const Json& json) {
 }
 
 void decode(const TokenizeCommand& command, const Tokenizer& tokenizer, const std::string& text) {
-  const std::string result = tokenizer.decode(ids_of_text(text), command.decoding);
+  const std::string result = tokenizer.decode(ids_to_decode(text), command.decoding);
   if (command.json) return print_safely({{"text", result}});
   fmt::print("{}\n", result);
 }

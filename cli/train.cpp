@@ -8,7 +8,7 @@
 #include "cli/console/options.h"
 #include "cli/console/output.h"
 #include "cli/console/stop_signals.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::cli {
 namespace {

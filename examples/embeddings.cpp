@@ -5,7 +5,7 @@
 // MODEL is a folder of Hugging Face or sentence-transformers, such as all-MiniLM-L6-v2, or a GGUF
 // file of a BERT.
 
-#include <rapt/pretrained.h>
+#include <rapt/models/pretrained.h>
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 // MODEL is a GGUF file or a folder of Hugging Face. Without a question, every line of standard
 // input is one; each stands for itself. A model without a chat template continues the text instead.
 
-#include <rapt/generate.h>
-#include <rapt/pretrained.h>
+#include <rapt/models/generate.h>
+#include <rapt/models/pretrained.h>
 
 #include <exception>
 #include <iostream>

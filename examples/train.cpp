@@ -5,8 +5,8 @@
 // The folder that train() writes is the same as that of `rapt train`: a run that was interrupted
 // resumes bit for bit, and `rapt generate`, `rapt inspect` and `rapt convert` read it.
 
-#include <rapt/generate.h>
-#include <rapt/train.h>
+#include <rapt/models/generate.h>
+#include <rapt/models/train.h>
 
 #include <cstdio>
 #include <filesystem>

@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/console/output.h"
 #include "rapt/machine.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 
 namespace rapt::cli {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 namespace rapt::cli {
 

@@ -4,7 +4,7 @@
 
 #include "cli/console/output.h"
 #include "cli/models/find_model.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::cli {
 

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt::cli {
 

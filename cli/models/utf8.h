@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::cli {
 

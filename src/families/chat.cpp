@@ -1,7 +1,7 @@
 #include <array>
 
 #include "base/check.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt {
 using namespace detail;

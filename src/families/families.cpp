@@ -105,6 +105,19 @@ std::string activation_name(Activation activation) {
   return names[static_cast<int>(activation)];
 }
 
+Json common_config_json(const ModelConfig& config, const char* type,
+                        const std::string& architecture) {
+  return {{"model_type", type},
+          {"architectures", {architecture}},
+          {"vocab_size", config.vocab_size.value_or(0)},
+          {"hidden_size", config.hidden_size},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"intermediate_size", config.ffn_dim()},
+          {"hidden_act", activation_name(config.activation)},
+          {"max_position_embeddings", config.max_positions}};
+}
+
 void must_be(Fields& fields, const char* key, const Json& value) {
   if (fields.has(key) && fields.value(key) != value)
     fields.fail(key, "expected " + value.dump() + ": nothing else is computed here");

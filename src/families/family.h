@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/config/fields.h"
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt::detail {
 
@@ -85,6 +85,9 @@ ModelConfig post_norm_encoder();
 /// Activations by their names in config.json.
 Activation activation_from(Fields& fields, const char* key, const char* otherwise);
 std::string activation_name(Activation activation);
+/// The sizes and names that config.json of most families has.
+Json common_config_json(const ModelConfig& config, const char* type,
+                        const std::string& architecture);
 /// Refuses a key that is present with another value, which rapt does not implement.
 void must_be(Fields& fields, const char* key, const Json& value);
 /// Checks the keys that the family did not read: refuses those that would change the numbers, skips

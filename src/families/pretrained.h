@@ -2,7 +2,7 @@
 
 #include "families/stored_tensors.h"
 #include "formats/tensors/gguf_header.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt::detail {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 
 namespace rapt::detail {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 
 namespace rapt::detail {
 

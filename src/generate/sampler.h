@@ -5,7 +5,7 @@
 
 #include "base/indexed_vector.h"
 #include "kernels/network_kernels.h"
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 
 namespace rapt::detail {
 

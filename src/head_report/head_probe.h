@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 namespace rapt::detail {
 

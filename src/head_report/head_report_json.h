@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/config/json.h"
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 namespace rapt::detail {
 

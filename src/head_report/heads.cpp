@@ -1,4 +1,4 @@
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,8 @@
 #include "head_report/head_probe.h"
 #include "head_report/head_similarity.h"
 #include "head_report/pattern_trial.h"
-#include "rapt/inspect.h"
 #include "rapt/lsh_recall.h"
+#include "rapt/models/inspect.h"
 
 namespace rapt {
 using namespace detail;

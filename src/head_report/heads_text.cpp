@@ -4,7 +4,7 @@
 #include "base/sizes.h"
 #include "families/pretrained.h"
 #include "head_report/head_advice.h"
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 namespace rapt {
 using namespace detail;

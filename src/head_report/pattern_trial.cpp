@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/indexed_vector.h"
-#include "rapt/inspect.h"
+#include "rapt/models/inspect.h"
 
 namespace rapt::detail {
 namespace {

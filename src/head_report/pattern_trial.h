@@ -3,8 +3,8 @@
 #include <functional>
 #include <optional>
 
-#include "rapt/heads.h"
 #include "rapt/lsh.h"
+#include "rapt/models/heads.h"
 
 namespace rapt::detail {
 

@@ -1,4 +1,4 @@
-#include "rapt/lab.h"
+#include "rapt/models/lab.h"
 
 #include <algorithm>
 #include <array>

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/indexed_vector.h"
 #include "kernels/bf16_kernels.h"
 #include "kernels/context.h"
@@ -15,12 +15,6 @@
 namespace rapt {
 using namespace detail;
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Best rate over repeated runs; `work` is called once by each worker and returns what it did.
 template <class Work>

@@ -1,8 +1,8 @@
 #include "model/cost.h"
 
 #include "attention/pattern/pattern_node.h"
-#include "rapt/inspect.h"
 #include "rapt/lsh.h"
+#include "rapt/models/inspect.h"
 #include "rapt/plan.h"
 
 namespace rapt::detail {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 
 namespace rapt::detail {
 

@@ -1,4 +1,4 @@
-#include "rapt/inspect.h"
+#include "rapt/models/inspect.h"
 
 #include <algorithm>
 #include <functional>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "rapt/attention.h"
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt::detail {
 

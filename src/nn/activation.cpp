@@ -1,7 +1,7 @@
 #include "base/check.h"
 #include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 
 namespace rapt {
 using namespace detail;

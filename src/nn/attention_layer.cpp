@@ -1,4 +1,4 @@
-#include "rapt/attention_layer.h"
+#include "rapt/nn/attention_layer.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 #include "base/indexed_vector.h"
 #include "kernels/context.h"
 #include "nn/elementwise.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 
 namespace rapt {
 using namespace detail;

@@ -9,7 +9,7 @@
 #include "nn/matmul/weight.h"
 #include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 
 namespace rapt {
 using namespace detail;

@@ -3,7 +3,7 @@
 #include "base/buffer.h"
 #include "nn/row_shape.h"
 #include "nn/rows.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 
 namespace rapt {
 using namespace detail;

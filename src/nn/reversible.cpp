@@ -1,4 +1,4 @@
-#include "rapt/reversible.h"
+#include "rapt/nn/reversible.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/check.h"
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 
 namespace rapt::detail {
 

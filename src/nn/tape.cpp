@@ -1,4 +1,4 @@
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 
 #include "kernels/context.h"
 #include "nn/elementwise.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "rapt/context.h"
-#include "rapt/tape.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
+#include "rapt/nn/tape.h"
 
 namespace rapt::detail {
 

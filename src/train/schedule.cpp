@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "base/check.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt {
 using namespace detail;

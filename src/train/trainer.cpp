@@ -1,9 +1,9 @@
 #include "train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/io/check_input.h"
 #include "base/keep_memory.h"
 #include "base/numerics.h"
@@ -17,12 +17,6 @@
 namespace rapt {
 using namespace detail;
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::vector<Parameter*> pointers(std::span<Parameter> parameters) {
   std::vector<Parameter*> all;

@@ -4,10 +4,10 @@
 
 #include <set>
 
-#include "rapt/generate.h"
-#include "rapt/heads.h"
+#include "rapt/models/generate.h"
+#include "rapt/models/heads.h"
+#include "rapt/models/train.h"
 #include "rapt/rapt.h"
-#include "rapt/train.h"
 #include "support/refused.h"
 
 namespace rapt::test {
@@ -32,7 +32,7 @@ void expect_names(Enum last) {
                  {"given, expected 0 to " + std::to_string(static_cast<int>(last))});
 }
 
-// tests/scripts/enum_names.py checks that no enum of the public headers is missing below, and that
+// tests/lint/enum_names.py checks that no enum of the public headers is missing below, and that
 // names are spelled like the values.
 
 TEST(EnumNames, AreThoseOfTheirValues) {

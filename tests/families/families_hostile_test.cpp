@@ -6,7 +6,7 @@
 
 #include "families/family_cases.h"
 #include "formats/tensors/safetensors.h"
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 #include "support/refused.h"
 #include "support/temporary_folder.h"
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/config/json.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 #include "support/temporary_folder.h"
 
 namespace rapt::test {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "fuzz/target.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::fuzz {
 using namespace detail;

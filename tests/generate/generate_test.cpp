@@ -1,4 +1,4 @@
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "rapt/generate.h"
+#include "rapt/models/generate.h"
 #include "support/refused.h"
 
 namespace rapt::test {

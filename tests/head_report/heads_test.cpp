@@ -1,4 +1,4 @@
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/network_kernels.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"

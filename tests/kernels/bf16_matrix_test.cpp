@@ -7,7 +7,7 @@
 #include "kernels/context.h"
 #include "nn/matmul/gemm.h"
 #include "nn/matmul/packed_matrix.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
 

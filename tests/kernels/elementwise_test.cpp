@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "nn/elementwise.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"

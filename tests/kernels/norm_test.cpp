@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/network.h"
 #include "support/refused.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/context.h"
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
 

@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/network_kernels.h"
 #include "kernels/quantized_kernels.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/cases.h"
 #include "support/refused.h"
 

@@ -3,7 +3,7 @@
 #include "lab/charts/chart.h"
 #include "lab/charts/figure.h"
 #include "lab/page/assets.h"
-#include "rapt/lab.h"
+#include "rapt/models/lab.h"
 
 namespace rapt::lab {
 namespace {

@@ -1,4 +1,4 @@
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 
 #include "kernels/context.h"
 #include "nn/matmul/weight.h"
-#include "rapt/generate.h"
-#include "rapt/model.h"
+#include "rapt/models/generate.h"
+#include "rapt/models/model.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"

@@ -5,7 +5,7 @@
 
 #include "kernels/context.h"
 #include "nn/matmul/gemm.h"
-#include "rapt/nn.h"
+#include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"

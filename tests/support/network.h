@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 #include "support/truth/definition.h"
 
 namespace rapt::test {

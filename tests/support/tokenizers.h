@@ -4,7 +4,7 @@
 #include <string>
 
 #include "formats/config/json.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 #include "support/temporary_folder.h"
 
 namespace rapt::test {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "formats/config/json.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 #include "support/temporary_folder.h"
 #include "text/stages/byte_letters.h"
 

@@ -1,4 +1,4 @@
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 #include <gtest/gtest.h>
 

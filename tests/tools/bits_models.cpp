@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "formats/config/json.h"
-#include "rapt/generate.h"
-#include "rapt/heads.h"
-#include "rapt/lab.h"
-#include "rapt/train.h"
+#include "rapt/models/generate.h"
+#include "rapt/models/heads.h"
+#include "rapt/models/lab.h"
+#include "rapt/models/train.h"
 #include "support/models.h"
 #include "support/temporary_folder.h"
 #include "tools/bits.h"

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "families/pretrained.h"
 #include "formats/tensors/safetensors.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 #include "verb.h"
 
 namespace rapt {

@@ -14,7 +14,7 @@
 #include <iostream>
 
 #include "base/io/files.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 #include "support/refused.h"
 
 namespace rapt::test {

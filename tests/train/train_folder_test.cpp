@@ -7,7 +7,7 @@
 #include "base/io/file_lock.h"
 #include "base/numerics.h"
 #include "formats/config/json.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 #include "support/models.h"
 #include "support/temporary_folder.h"
 #include "train/run/checkpoint_store.h"

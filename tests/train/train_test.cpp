@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "formats/config/json.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 #include "support/models.h"
 #include "support/temporary_folder.h"
 #include "support/truth/bound.h"

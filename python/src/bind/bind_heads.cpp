@@ -7,7 +7,7 @@
 
 #include "python/src/bind/bind.h"
 #include "python/src/convert/mistake.h"
-#include "rapt/heads.h"
+#include "rapt/models/heads.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

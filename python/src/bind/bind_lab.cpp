@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "rapt/lab.h"
+#include "rapt/models/lab.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -12,9 +12,9 @@
 #include "python/src/bind/bind.h"
 #include "python/src/convert/answer.h"
 #include "python/src/convert/mistake.h"
-#include "rapt/generate.h"
-#include "rapt/pretrained.h"
-#include "rapt/train.h"
+#include "rapt/models/generate.h"
+#include "rapt/models/pretrained.h"
+#include "rapt/models/train.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

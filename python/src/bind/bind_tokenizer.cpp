@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

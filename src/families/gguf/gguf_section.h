@@ -2,7 +2,7 @@
 
 #include "families/family.h"
 #include "formats/tensors/gguf_file.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt::detail {
 

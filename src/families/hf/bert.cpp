@@ -71,28 +71,21 @@ ModelConfig read_longformer(Fields& fields) {
   return config;
 }
 
-Json write_common(const ModelConfig& config, const char* type, const char* name) {
-  const std::string architecture = name + std::string(config.head ? "ForMaskedLM" : "Model");
-  return {{"model_type", type},
-          {"architectures", {architecture}},
-          {"vocab_size", config.vocab_size.value_or(0)},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"intermediate_size", config.ffn_dim()},
-          {"type_vocab_size", std::max<Index>(1, config.type_vocab_size)},
-          {"hidden_act", activation_name(config.activation)},
-          {"layer_norm_eps", config.norm_epsilon},
-          {"hidden_dropout_prob", config.dropout},
-          {"attention_probs_dropout_prob", config.attention_dropout},
-          {"max_position_embeddings", config.max_positions},
-          {"pad_token_id", 0}};
+Json write_encoder(const ModelConfig& config, const char* type, const char* name) {
+  Json made =
+      common_config_json(config, type, name + std::string(config.head ? "ForMaskedLM" : "Model"));
+  made["type_vocab_size"] = std::max<Index>(1, config.type_vocab_size);
+  made["layer_norm_eps"] = config.norm_epsilon;
+  made["hidden_dropout_prob"] = config.dropout;
+  made["attention_probs_dropout_prob"] = config.attention_dropout;
+  made["pad_token_id"] = 0;
+  return made;
 }
 
-Json write_bert(const ModelConfig& config) { return write_common(config, "bert", "Bert"); }
+Json write_bert(const ModelConfig& config) { return write_encoder(config, "bert", "Bert"); }
 
 Json like_roberta(const ModelConfig& config, const char* type, const char* name) {
-  Json made = write_common(config, type, name);
+  Json made = write_encoder(config, type, name);
   made["pad_token_id"] = config.position_offset == 0 ? 1 : config.position_offset - 1;
   made["max_position_embeddings"] = config.max_positions + config.position_offset;
   return made;
@@ -109,7 +102,7 @@ Json write_camembert(const ModelConfig& config) {
 }
 
 Json write_roformer(const ModelConfig& config) {
-  Json made = write_common(config, "roformer", "RoFormer");
+  Json made = write_encoder(config, "roformer", "RoFormer");
   made["embedding_size"] = config.hidden_size;
   made["rotary_value"] = false;
   return made;

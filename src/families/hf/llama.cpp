@@ -95,24 +95,17 @@ ModelConfig read_qwen3(Fields& fields) {
   return config;
 }
 
-Json write_common(const ModelConfig& config, const char* type, const char* name) {
-  const std::string architecture = name + std::string(config.head ? "ForCausalLM" : "Model");
-  return {{"model_type", type},
-          {"architectures", {architecture}},
-          {"vocab_size", config.vocab_size.value_or(0)},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.layers},
-          {"num_attention_heads", config.heads},
-          {"num_key_value_heads", config.kv_head_count()},
-          {"head_dim", config.dim()},
-          {"intermediate_size", config.ffn_dim()},
-          {"hidden_act", activation_name(config.activation)},
-          {"rms_norm_eps", config.norm_epsilon},
-          {"tie_word_embeddings", config.tied_embeddings},
-          {"max_position_embeddings", config.max_positions},
-          {"attention_dropout", config.attention_dropout},
-          {"rope_parameters", rope_json(config)},
-          {"rope_theta", config.rope_base}};
+Json write_decoder(const ModelConfig& config, const char* type, const char* name) {
+  Json made =
+      common_config_json(config, type, name + std::string(config.head ? "ForCausalLM" : "Model"));
+  made["num_key_value_heads"] = config.kv_head_count();
+  made["head_dim"] = config.dim();
+  made["rms_norm_eps"] = config.norm_epsilon;
+  made["tie_word_embeddings"] = config.tied_embeddings;
+  made["attention_dropout"] = config.attention_dropout;
+  made["rope_parameters"] = rope_json(config);
+  made["rope_theta"] = config.rope_base;
+  return made;
 }
 
 /// The windows of patterns, if they are windows the family can express.
@@ -134,7 +127,7 @@ void write_windows(const ModelConfig& config, Json& to) {
 }
 
 Json write_llama(const ModelConfig& config) {
-  Json made = write_common(config, "llama", "Llama");
+  Json made = write_decoder(config, "llama", "Llama");
   made["attention_bias"] =
       config.biases == ModelConfig::Biases::attention || config.biases == ModelConfig::Biases::all;
   made["mlp_bias"] = config.biases == ModelConfig::Biases::all;
@@ -143,7 +136,7 @@ Json write_llama(const ModelConfig& config) {
 
 /// Transformers reads no layer_types here: all layers have the window.
 Json write_mistral(const ModelConfig& config) {
-  Json made = write_common(config, "mistral", "Mistral");
+  Json made = write_decoder(config, "mistral", "Mistral");
   write_windows(config, made);
   for (const char* key : {"layer_types", "use_sliding_window", "max_window_layers"})
     made.erase(key);
@@ -152,13 +145,13 @@ Json write_mistral(const ModelConfig& config) {
 }
 
 Json write_qwen2(const ModelConfig& config) {
-  Json made = write_common(config, "qwen2", "Qwen2");
+  Json made = write_decoder(config, "qwen2", "Qwen2");
   write_windows(config, made);
   return made;
 }
 
 Json write_qwen3(const ModelConfig& config) {
-  Json made = write_common(config, "qwen3", "Qwen3");
+  Json made = write_decoder(config, "qwen3", "Qwen3");
   made["attention_bias"] = config.biases == ModelConfig::Biases::attention;
   write_windows(config, made);
   return made;

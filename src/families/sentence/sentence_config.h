@@ -1,7 +1,7 @@
 #pragma once
 
 #include "families/family.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt::detail {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "formats/tensors/gguf_file.h"
-#include "rapt/quantized.h"
+#include "rapt/nn/quantized_matrix.h"
 
 namespace rapt::detail {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt::lab {
 using namespace detail;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt::detail {
 

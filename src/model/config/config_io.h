@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/config/fields.h"
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt::detail {
 

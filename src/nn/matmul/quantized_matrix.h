@@ -5,7 +5,7 @@
 #include "base/access.h"
 #include "base/buffer.h"
 #include "nn/matmul/gemm.h"
-#include "rapt/quantized.h"
+#include "rapt/nn/quantized_matrix.h"
 
 namespace rapt {
 using namespace detail;

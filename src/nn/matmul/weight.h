@@ -1,7 +1,7 @@
 #pragma once
 
 #include "nn/matmul/quantized_matrix.h"
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 
 namespace rapt::detail {
 

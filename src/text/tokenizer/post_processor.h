@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "formats/config/json.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::detail {
 

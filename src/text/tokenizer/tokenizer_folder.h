@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::detail {
 

@@ -9,7 +9,7 @@
 
 #include "base/indexed_vector.h"
 #include "formats/config/json.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 #include "text/models/bpe.h"
 #include "text/stages/decoder.h"
 #include "text/stages/normalizer.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::detail {
 

@@ -10,7 +10,7 @@
 #include "base/indexed_vector.h"
 #include "base/io/hash.h"
 #include "base/threads/cancel_check.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::detail {
 

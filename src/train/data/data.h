@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/threads/cancel_check.h"
-#include "rapt/tokenizer.h"
-#include "rapt/train.h"
+#include "rapt/models/tokenizer.h"
+#include "rapt/models/train.h"
 #include "train/data/batch.h"
 
 namespace rapt::detail {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt::detail {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/indexed_vector.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/tokenizer.h"
 #include "train/data/data.h"
 #include "train/data/text_files.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/io/file_lock.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::detail {
 

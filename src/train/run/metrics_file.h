@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::detail {
 

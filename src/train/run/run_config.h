@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/config/json.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::detail {
 

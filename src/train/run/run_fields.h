@@ -1,7 +1,7 @@
 #pragma once
 
 #include "model/config/config_fields.h"
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 
 namespace rapt::detail {
 

@@ -8,7 +8,7 @@
 #include "base/memory_use.h"
 #include "formats/config/toml.h"
 #include "model/config/config_io.h"
-#include "rapt/inspect.h"
+#include "rapt/models/inspect.h"
 #include "train/data/text_files.h"
 #include "train/run/metrics_file.h"
 #include "train/run/run_config.h"

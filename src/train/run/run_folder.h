@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/train.h"
+#include "rapt/models/train.h"
 #include "train/data/data.h"
 #include "train/optimizer.h"
 #include "train/run/checkpoint_store.h"

@@ -103,7 +103,7 @@ def exported(library):
 
 def main(library):
     declared = collections.Counter()
-    for path in sorted(HEADERS.glob("*.h")):
+    for path in sorted(HEADERS.rglob("*.h")):
         header = Header(path.read_text())
         header.read()
         declared.update(header.declared)

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/model.h"
-#include "rapt/pretrained.h"
+#include "rapt/models/model.h"
+#include "rapt/models/pretrained.h"
 
 namespace rapt {
 

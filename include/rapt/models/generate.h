@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt {
 

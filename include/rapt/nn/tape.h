@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rapt/context.h"
-#include "rapt/quantized.h"
+#include "rapt/nn/quantized_matrix.h"
 #include "rapt/tensor.h"
 
 namespace rapt {

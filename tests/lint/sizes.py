@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LONG_FILE = 400
 LONG_FUNCTION = 60
-FULL_FOLDER = 24  # of src, cli, python and tests
+FULL_FOLDER = 24  # of include, src, cli, python and tests
 # Written by scripts/update-unicode.
 GENERATED = {"src/text/unicode/unicode_ranges.h", "src/text/unicode/unicode_later.h"}
 # What may open a block besides a function.
@@ -41,7 +41,7 @@ def scan():
             name = path.relative_to(ROOT)
             if "__pycache__" in name.parts:
                 continue
-            if path.is_file() and top in ("src", "cli", "python", "tests"):
+            if path.is_file() and top in ("include", "src", "cli", "python", "tests"):
                 entries[str(name.parent)] += 1
             if path.suffix not in (".h", ".cpp", ".py"):
                 continue

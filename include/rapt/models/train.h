@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rapt/model.h"
-#include "rapt/pretrained.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/model.h"
+#include "rapt/models/pretrained.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt {
 

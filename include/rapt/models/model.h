@@ -10,8 +10,8 @@
 
 #include "rapt/attention.h"
 #include "rapt/cache.h"
-#include "rapt/nn.h"
-#include "rapt/reversible.h"
+#include "rapt/nn/functional.h"
+#include "rapt/nn/reversible.h"
 #include "rapt/rope.h"
 
 namespace rapt {

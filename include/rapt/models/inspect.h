@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "rapt/model.h"
+#include "rapt/models/model.h"
 
 namespace rapt {
 

@@ -5,8 +5,8 @@
 
 #include "rapt/attention.h"
 #include "rapt/longformer.h"
+#include "rapt/nn/tape.h"
 #include "rapt/rope.h"
-#include "rapt/tape.h"
 
 namespace rapt {
 

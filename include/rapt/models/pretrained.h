@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/model.h"
-#include "rapt/tokenizer.h"
+#include "rapt/models/model.h"
+#include "rapt/models/tokenizer.h"
 
 namespace rapt {
 

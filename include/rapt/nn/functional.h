@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "rapt/dropout.h"
-#include "rapt/tape.h"
+#include "rapt/nn/tape.h"
 
 namespace rapt {
 

@@ -24,7 +24,7 @@ def enums_of(text):
 def main():
     test = (ROOT / "tests/base/enum_names_test.cpp").read_text()
     mistakes, count = [], 0
-    for path in sorted((ROOT / "include/rapt").glob("*.h")):
+    for path in sorted((ROOT / "include/rapt").rglob("*.h")):
         text = COMMENT.sub("", path.read_text())
         given = {name: "".join(re.findall(r'"([^"]*)"', values)) for name, values in NAMES.findall(text)}
         for name, values in enums_of(text):
