@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "rapt/pattern.h"
 
@@ -68,6 +69,7 @@ class RAPT_API Plan {
 
  private:
   friend struct detail::Access;
+  explicit Plan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
 };
 

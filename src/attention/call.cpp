@@ -35,7 +35,10 @@ void check_factors(const char* where, const Attention& how, const ScoreRule& rul
 
 }  // namespace
 
-Call::Call(const Request& request)
+Call::Call(const Request& request) : Call(request, nullptr) {}
+Call::Call(const Request& request, const CallPart& part_) : Call(request, &part_) {}
+
+Call::Call(const Request& request, const CallPart* part_)
     : q(request.q),
       k(request.k),
       v(request.v),
@@ -50,15 +53,17 @@ Call::Call(const Request& request)
       keys(k.tokens()),
       dim(q.dim()),
       value_dim(v.dim()),
+      part(part_),
       plan(plan_of(request.where, how, {queries, keys})),
-      score_rule(how, *plan, heads, dim),
-      relative(how.bias.keys ? std::make_unique<const RelativeTiles>(how.bias.keys->table,
-                                                                     plan->lengths(), kernels)
-                             : nullptr),
-      relative_values(how.relative_values.empty()
-                          ? nullptr
-                          : std::make_unique<const RelativeTiles>(how.relative_values,
-                                                                  plan->lengths(), kernels)) {
+      whole(part == nullptr ? plan->lengths() : part->whole),
+      score_rule(how, *plan, whole, heads, dim),
+      relative(how.bias.keys
+                   ? std::make_unique<const RelativeTiles>(how.bias.keys->table, whole, kernels)
+                   : nullptr),
+      relative_values(
+          how.relative_values.empty()
+              ? nullptr
+              : std::make_unique<const RelativeTiles>(how.relative_values, whole, kernels)) {
   check_factors(request.where, how, score_rule);
 }
 

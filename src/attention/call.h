@@ -3,6 +3,7 @@
 #include <cassert>
 #include <memory>
 
+#include "attention/call_part.h"
 #include "attention/lsh/sorted_rule.h"
 #include "attention/request.h"
 #include "attention/score/relative_tiles.h"
@@ -32,14 +33,19 @@ struct Call {
   /// Of a validated request. Throws std::invalid_argument if the pattern or the scale does not fit
   /// its lengths.
   explicit Call(const Request& request);
+  /// A part of a larger call. `how.plan` of the request is that of the part, and its k and v have
+  /// the lengths of the plan.
+  Call(const Request& request, const CallPart& part);
 
-  AnyView q, k, v;
+  Operand q, k, v;
   const Attention& how;
   const Context& context;
   const Kernels& kernels;
   Index batch, heads, kv_heads, group;  // group: query heads per key head
   Index queries, keys, dim, value_dim;
+  const CallPart* part = nullptr;  // null: the call is a whole
   std::shared_ptr<const Plan> plan;
+  Lengths whole;  // lengths of the call that this one may be a part of
   ScoreRule score_rule;
   std::unique_ptr<const RelativeTiles> relative;         // null without relative keys
   std::unique_ptr<const RelativeTiles> relative_values;  // likewise
@@ -62,13 +68,36 @@ struct Call {
   const double* factors_of_keys(Index key_tile) const {
     return key_factors == nullptr ? nullptr : key_factors + key_tile * tile;
   }
+  /// Numbers of tiles in the whole call.
+  Index whole_query_tile(Index query_tile) const {
+    return part == nullptr ? query_tile : part->queries.numbers[query_tile];
+  }
+  Index whole_key_tile(Index key_tile) const {
+    return part == nullptr ? key_tile : part->keys.numbers[key_tile];
+  }
   /// Position of a query tile's first row minus the position of a key tile's first key.
   Index distance(Index query_tile, Index key_tile) const {
-    return keys - queries + (query_tile - key_tile) * tile;
+    return whole.keys - whole.queries +
+           (whole_query_tile(query_tile) - whole_key_tile(key_tile)) * tile;
   }
+  /// The key heads to be computed.
+  HeadRange computed_heads() const {
+    return part == nullptr ? HeadRange{0, batch * kv_heads} : part->heads;
+  }
+  /// Between two tasks of a worker.
+  void progress(Index worker) const {
+    if (part != nullptr && part->progress && worker == 0) part->progress();
+  }
+  bool wants_query_gradients() const {
+    return part == nullptr || part->wanted != Wanted::keys;
+  }
+  bool wants_key_gradients() const { return part == nullptr || part->wanted != Wanted::queries; }
   /// Tokens of a tile out of an operand that has rows for queries, or for keys.
-  InputRows query_rows(const AnyView& operand, Index item, Index head, Index query_tile) const;
-  InputRows key_rows(const AnyView& operand, Index item, Index kv_head, Index key_tile) const;
+  InputRows query_rows(const Operand& operand, Index item, Index head, Index query_tile) const;
+  InputRows key_rows(const Operand& operand, Index item, Index kv_head, Index key_tile) const;
+
+ private:
+  Call(const Request& request, const CallPart* part);
 };
 
 /// `count` tokens of one head, as the kernels take them.
@@ -82,13 +111,27 @@ inline InputRows rows_of(const AnyView& view, Index item, Index head, Index firs
   return {view.row(item, head, 0), view.type(), view.stride(2), count, order->rows + first};
 }
 
-inline InputRows Call::query_rows(const AnyView& operand, Index item, Index head,
+/// Rows that were received, or that are anywhere in the operand. `heads` are those received.
+inline InputRows rows_of(const Operand& operand, const TilePlace& place, Index item, Index head,
+                         Index count, const HeadRange& heads) {
+  if (place.source == TilePlace::here) return rows_of(operand, item, head, place.first, count);
+  const Index number = item * operand.heads() + head - heads.first;
+  return rows_of(operand.received[place.source], 0, number, place.first, count);
+}
+
+inline InputRows Call::query_rows(const Operand& operand, Index item, Index head,
                                   Index query_tile) const {
+  if (part != nullptr)
+    return rows_of(operand, part->queries.places[query_tile], item, head, tile_rows(query_tile),
+                   {part->heads.first * group, part->heads.count * group});
   return rows_of(operand, item, head, query_tile * tile, tile_rows(query_tile), query_order);
 }
 
-inline InputRows Call::key_rows(const AnyView& operand, Index item, Index kv_head,
+inline InputRows Call::key_rows(const Operand& operand, Index item, Index kv_head,
                                 Index key_tile) const {
+  if (part != nullptr)
+    return rows_of(operand, part->keys.places[key_tile], item, kv_head, tile_keys(key_tile),
+                   part->heads);
   return rows_of(operand, item, kv_head, key_tile * tile, tile_keys(key_tile), key_order);
 }
 

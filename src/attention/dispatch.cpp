@@ -92,9 +92,9 @@ constexpr Route all_routes[] = {
      "threads",
      why_not_decode, run_decode, describe_decode},
     {"bf16-tiles", "64 x 64 tiles, products of bf16 summed in f32", why_not_bf16_tiles,
-     run_bf16_tiles, describe_bf16_tiles},
+     run_bf16_tiles, describe_bf16_tiles, run_part<Bf16>},
     {"f32-tiles", "64 x 64 tiles, products of f32; other types are widened as they are packed",
-     always, run_f32_tiles, describe_f32_tiles},
+     always, run_f32_tiles, describe_f32_tiles, run_part<float>},
 };
 
 /// Backward rounds logits as forward did, so bf16 needs forward's bf16 tiles.
@@ -107,8 +107,10 @@ const char* why_not_bf16_backward(Request& r, const AnyView& dout) {
 const char* always_backward(Request&, const AnyView&) { return nullptr; }
 
 constexpr BackwardRoute all_backward_routes[] = {
-    {"bf16-tiles", why_not_bf16_backward, run_backward<Bf16>},
-    {"f32-tiles", always_backward, run_backward<float>},
+    {"bf16-tiles", why_not_bf16_backward, run_backward<Bf16>, make_backward_pass<Bf16>,
+     Denominators::in_running_max},
+    {"f32-tiles", always_backward, run_backward<float>, make_backward_pass<float>,
+     Denominators::in_douts},
 };
 
 }  // namespace

@@ -26,6 +26,9 @@ struct Route {
   void (*run)(std::span<const Job> jobs);
   /// What run would do with this request: lines for `explain`.
   std::string (*describe)(const Request& request);
+  /// Computes a part of a larger call that takes this route: the heads that its part names. Null:
+  /// the route has no parts.
+  void (*run_part)(const Call& part, const ForwardOutput& output) = nullptr;
 };
 
 /// All of them, in order of preference. The last one takes everything.
@@ -38,6 +41,8 @@ const Route& route_of(Request& request);
 void dispatch(std::span<Job> jobs);
 
 struct BackwardTask;  // attention/backward/backward.h
+class BackwardPass;
+enum class Denominators;
 
 /// One algorithm for the gradients of a call without an lsh leaf.
 struct BackwardRoute {
@@ -45,6 +50,9 @@ struct BackwardRoute {
   /// Null if this route takes the request, else the reason why it does not.
   const char* (*why_not)(Request& request, const AnyView& dout);
   void (*run)(const BackwardTask& task, const GradientViews& to, Gradients& gradients);
+  /// The same in passes over ranges of heads, for parts of larger calls.
+  std::unique_ptr<BackwardPass> (*pass)(const Call& call);
+  Denominators denominators;
 };
 
 /// The first route that takes the request.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "attention/call.h"
 #include "base/indexed_vector.h"
 
@@ -26,7 +29,8 @@ struct BackwardInput {
   /// gradients.
   BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, Index first_row);
 
-  AnyView dout;
+  Operand dout;
+  Index first_row = 0;         // of [batch, heads, queries], in the next three
   Buffer<float> running_max;   // what p is relative to, 0 for a row that sees nothing
   Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
   Buffer<float> delta;         // sum(dout * out) / denominator
@@ -34,9 +38,40 @@ struct BackwardInput {
   IndexedVector<double> dsinks;  // per head, empty without sinks
 };
 
+/// Sums of the gradients of tables of the score, [heads] and so on; empty where there is no table.
+struct ScoreSums {
+  IndexedVector<double> slopes;
+  IndexedVector<double> kerple;  // [2][heads]
+  IndexedVector<double> table;   // [buckets][heads]
+};
+
+class RelativeSums;
+struct ScoreGradients;
+
+/// Backward over ranges of heads of a call. Sums of the score's tables are over all ranges so far.
+class BackwardPass {
+ public:
+  virtual ~BackwardPass() = default;
+
+  /// Of the heads to be computed: dq, dk and dv, but nothing for queries that see no key.
+  virtual void run(const BackwardInput& input, const GradientViews& operands) = 0;
+  /// [batch * kv_heads][key groups]
+  virtual std::span<const ScoreGradients> score_gradients() const = 0;
+  virtual RelativeSums& relative_keys() = 0;
+  virtual RelativeSums& relative_values() = 0;
+};
+
+template <class T>
+std::unique_ptr<BackwardPass> make_backward_pass(const Call& call);
+
 /// All gradients of a call, products multiplying numbers of type T.
 template <class T>
 void run_backward(const BackwardTask& task, const GradientViews& to, Gradients& gradients);
+
+void write(const ScoreSums& sums, Gradients& gradients);
+
+/// Zeros for queries that see nothing, which have no task that writes their gradient.
+void clear_unseeing(const Call& call, const AnyMutableView& dq);
 
 /// dq, dk, dv and the gradients of slopes, table and relative keys.
 template <class T>

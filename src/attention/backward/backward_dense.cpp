@@ -51,10 +51,10 @@ class DenseWorker {
   void add_tile(Index item, Index head, Index j, std::int32_t mask_id) {
     const Index kv_head = call_.kv_head(head);
     const Index count = call_.tile_keys(j);
-    call_.kernels.tiles.pack_panels(rows_of(call_.k, item, kv_head, j * tile, count), call_.dim,
-                                    nullptr, keys_.data());
-    call_.kernels.tiles.pack_panels(rows_of(call_.v, item, kv_head, j * tile, count),
-                                    call_.value_dim, nullptr, values_.data());
+    call_.kernels.tiles.pack_panels(call_.key_rows(call_.k, item, kv_head, j), call_.dim, nullptr,
+                                    keys_.data());
+    call_.kernels.tiles.pack_panels(call_.key_rows(call_.v, item, kv_head, j), call_.value_dim,
+                                    nullptr, values_.data());
     tile_.differentiate(keys_.data(), values_.data(), j, mask_id);
     for (Index r = 0; r < tile_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {

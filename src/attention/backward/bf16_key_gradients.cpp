@@ -87,6 +87,7 @@ bool KeyGradients<Bf16>::visit_fused(Index i, GradientTile<Bf16>& from, Index ke
   visit.dlogits = interleaved_dlogits_.data();
   visit.dqueries = dqueries;
   kernels_.backward(visit);
+  if (!call_.wants_key_gradients()) return true;
   kernels_.accumulate_transposed(dout_columns_.data(), interleaved_.data(), value_width_,
                                  t.dvalues.recent());
   kernels_.accumulate_transposed(query_columns_.data(), interleaved_dlogits_.data(), width_,
@@ -106,15 +107,17 @@ const float* KeyGradients<Bf16>::rows_of_sums(const FlushedSums& sums, double fa
   return sums_.data();
 }
 
-void KeyGradients<Bf16>::write(Index i, const KeyRange& range, const GradientViews& gradients) {
-  const auto copy = [&](const float* from, Index width, const AnyMutableView& to, Index numbers) {
-    for (Index r = 0; r < range.count; ++r)
-      call_.kernels.vectors.store(from + r * width, numbers, to.type(),
-                                  to.row(range.item, range.kv_head, range.first + r));
+void KeyGradients<Bf16>::write(Index i, const KeyPlace& place, const GradientViews& gradients) {
+  const auto copy = [&](const float* from, Index width, const GradientRows& rows) {
+    for (Index r = 0; r < rows.count; ++r)
+      call_.kernels.vectors.store(from + r * width, rows.to.dim(), rows.to.type(),
+                                  rows.to.row(rows.item, rows.head, rows.first + r));
   };
   const double key_factor = query_scales_.size() == 0 ? call_.score_rule.scale(0) : 1;
-  copy(rows_of_sums(tiles_[i].dkeys, key_factor), width_, gradients.dk, call_.dim);
-  copy(rows_of_sums(tiles_[i].dvalues, 1), value_width_, gradients.dv, call_.value_dim);
+  copy(rows_of_sums(tiles_[i].dkeys, key_factor), width_,
+       key_gradient_rows(call_, place, gradients.dk, &CallPart::dk));
+  copy(rows_of_sums(tiles_[i].dvalues, 1), value_width_,
+       key_gradient_rows(call_, place, gradients.dv, &CallPart::dv));
 }
 
 }  // namespace rapt::detail

@@ -22,7 +22,7 @@ void GradientTile<T>::load_queries(Index item, Index head, Index query_tile) {
   item_ = item;
   head_ = head;
   query_tile_ = query_tile;
-  first_row_ = call_.row(item, head, query_tile * tile);
+  first_row_ = call_.row(item, head, query_tile * tile) - input_.first_row;
   logits_.load_queries(item, head, query_tile);
   value_band_.begin();
   const InputRows dout = call_.query_rows(input_.dout, item, head, query_tile);
@@ -55,7 +55,9 @@ void GradientTile<T>::differentiate(const T* keys, const T* values, Index key_ti
                     dprobs_.data());
   const bool drop = call_.score_rule.has_dropout();
   const DropoutTile how =
-      drop ? call_.score_rule.dropout_tile(item_ * call_.heads + head_, query_tile_, key_tile)
+      drop ? call_.score_rule.dropout_tile(item_ * call_.heads + head_,
+                                           call_.whole_query_tile(query_tile_),
+                                           call_.whole_key_tile(key_tile))
            : DropoutTile{};
   if (drop) kernels.dropout(dprobs_.data(), rows(), how);
   tiles_.softmax_backward(scores_.data(), dprobs_.data(), rows(), mask().words(), softmax());

@@ -1,6 +1,39 @@
 #include "attention/backward/key_gradients.h"
 
 namespace rapt::detail {
+namespace {
+
+/// `rows` name a head of the call.
+GradientRows place_gradient(const CallPart& part, const TilePlace& at, const HeadRange& heads,
+                            GradientRows rows, const AnyMutableView* CallPart::*received) {
+  rows.first = at.first;
+  if (at.source == TilePlace::here) return rows;
+  rows.head += rows.item * rows.to.heads() - heads.first;
+  rows.item = 0;
+  rows.to = (part.*received)[at.source];
+  return rows;
+}
+
+}  // namespace
+
+GradientRows key_gradient_rows(const Call& call, const KeyPlace& place, const AnyMutableView& here,
+                               const AnyMutableView* CallPart::*received) {
+  const auto& [item, kv_head, key_tile] = place;
+  const Index count = call.tile_keys(key_tile);
+  if (call.part == nullptr) return {here, item, kv_head, key_tile * tile, count};
+  return place_gradient(*call.part, call.part->keys.places[key_tile], call.part->heads,
+                        {here, item, kv_head, 0, count}, received);
+}
+
+GradientRows query_gradient_rows(const Call& call, const QueryPlace& place,
+                                 const AnyMutableView& here) {
+  const auto& [item, head, query_tile] = place;
+  const Index count = call.tile_rows(query_tile);
+  if (call.part == nullptr) return {here, item, head, query_tile * tile, count};
+  const HeadRange heads{call.part->heads.first * call.group, call.part->heads.count * call.group};
+  return place_gradient(*call.part, call.part->queries.places[query_tile], heads,
+                        {here, item, head, 0, count}, &CallPart::dq);
+}
 
 KeyGradients<float>::KeyGradients(const Call& call, Index key_tiles)
     : call_(call),
@@ -47,10 +80,13 @@ void KeyGradients<float>::products(Index i, GradientTile<float>& from, float* dq
   const TileKernels<float>& kernels = call_.kernels.tiles;
   const TileMask& mask = from.mask();
   const Index rows = from.rows();
-  accumulate_transposed(kernels, from.probabilities(), douts(), mask, rows, t.dvalues.recent());
-  accumulate_transposed(kernels, from.dlogits(), queries(), mask, rows, t.dkeys.recent());
-  accumulate_values(kernels, from.dlogits(), {t.key_rows.data(), width_, t.keys_finite}, mask, rows,
-                    dqueries);
+  if (call_.wants_key_gradients()) {
+    accumulate_transposed(kernels, from.probabilities(), douts(), mask, rows, t.dvalues.recent());
+    accumulate_transposed(kernels, from.dlogits(), queries(), mask, rows, t.dkeys.recent());
+  }
+  if (call_.wants_query_gradients())
+    accumulate_values(kernels, from.dlogits(), {t.key_rows.data(), width_, t.keys_finite}, mask,
+                      rows, dqueries);
 }
 
 void KeyGradients<float>::flush(Index i) {
@@ -58,17 +94,18 @@ void KeyGradients<float>::flush(Index i) {
   tiles_[i]->dvalues.flush(call_.kernels.vectors);
 }
 
-void KeyGradients<float>::write(Index i, const KeyRange& range, const GradientViews& gradients) {
-  const auto copy = [&](const FlushedSums& sums, double factor, const AnyMutableView& to) {
+void KeyGradients<float>::write(Index i, const KeyPlace& place, const GradientViews& gradients) {
+  const auto copy = [&](const FlushedSums& sums, double factor, const GradientRows& rows) {
     const Index width = sums.size() / tile;
-    for (Index r = 0; r < range.count; ++r)
-      deliver_row(call_.kernels, call_.key_order, to, range.item, range.kv_head, range.first + r,
+    for (Index r = 0; r < rows.count; ++r)
+      deliver_row(call_.kernels, call_.key_order, rows.to, rows.item, rows.head, rows.first + r,
                   [&](float* out) {
-                    sums.narrow(call_.kernels.vectors, r * width, to.dim(), factor, out);
+                    sums.narrow(call_.kernels.vectors, r * width, rows.to.dim(), factor, out);
                   });
   };
-  copy(tiles_[i]->dkeys, call_.score_rule.key_gradient_factor(), gradients.dk);
-  copy(tiles_[i]->dvalues, 1, gradients.dv);
+  copy(tiles_[i]->dkeys, call_.score_rule.key_gradient_factor(),
+       key_gradient_rows(call_, place, gradients.dk, &CallPart::dk));
+  copy(tiles_[i]->dvalues, 1, key_gradient_rows(call_, place, gradients.dv, &CallPart::dv));
   idle_.push_back(std::move(tiles_[i]));
 }
 

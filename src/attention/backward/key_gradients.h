@@ -10,11 +10,26 @@
 
 namespace rapt::detail {
 
-/// Some keys of one head.
-struct KeyRange {
-  Index item, kv_head;
-  Index first, count;
+/// A key tile of one head.
+struct KeyPlace {
+  Index item, kv_head, key_tile;
 };
+
+/// Where the gradient of a tile is written: rows `first` and after of one head.
+struct GradientRows {
+  AnyMutableView to;
+  Index item, head, first, count;
+};
+/// `here` is the gradient of the call's own tokens, `received` of the part that of the others.
+GradientRows key_gradient_rows(const Call& call, const KeyPlace& place, const AnyMutableView& here,
+                               const AnyMutableView* CallPart::*received);
+
+/// A query tile of one head.
+struct QueryPlace {
+  Index item, head, query_tile;
+};
+GradientRows query_gradient_rows(const Call& call, const QueryPlace& place,
+                                 const AnyMutableView& here);
 
 /// Backward of a few key tiles whose operands are multiplied as numbers of type T: packed keys,
 /// values and queries, and the gradients of keys and values.
@@ -45,7 +60,7 @@ class KeyGradients<float> {
   bool visit_fused(Index, GradientTile<float>&, Index, std::int32_t, float*) { return false; }
   void flush(Index i);
   /// Writes the gradients of key tile i and releases its memory.
-  void write(Index i, const KeyRange& range, const GradientViews& gradients);
+  void write(Index i, const KeyPlace& place, const GradientViews& gradients);
 
   RightRows<float> queries() const { return {query_rows_.data(), width_, queries_finite_}; }
   RightRows<float> douts() const { return {dout_rows_.data(), value_width_, douts_finite_}; }
@@ -88,7 +103,7 @@ class KeyGradients<Bf16> {
   bool visit_fused(Index i, GradientTile<Bf16>& from, Index key_tile, std::int32_t mask_id,
                    float* dqueries);
   void flush(Index i);
-  void write(Index i, const KeyRange& range, const GradientViews& gradients);
+  void write(Index i, const KeyPlace& place, const GradientViews& gradients);
 
  private:
   struct Tile {

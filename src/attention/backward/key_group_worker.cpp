@@ -30,7 +30,7 @@ template <class T>
 Index KeyGroupWorker<T>::group_tiles(const Call& call) {
   // Visits of a query tile in one f32 sum: at most 256 terms. Next to the rounding of bf16 512 are
   // as good, and queries are packed and summed half as often; short calls would have too few tasks.
-  const Index usual = std::is_same_v<T, float> || call.key_tiles() < 32 ? 4 : 8;
+  const Index usual = std::is_same_v<T, float> || divide_up(call.whole.keys, tile) < 32 ? 4 : 8;
   if (call.sorted_rule == nullptr) return usual;
   for (Index t = 0; t < call.query_tiles(); ++t) {
     Index visits = 0;
@@ -41,14 +41,15 @@ Index KeyGroupWorker<T>::group_tiles(const Call& call) {
 }
 
 template <class T>
-KeyGroupWorker<T>::KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums)
+KeyGroupWorker<T>::KeyGroupWorker(const Call& call, const BackwardInput& input,
+                                  const KeyGroups& groups, QuerySums& sums)
     : call_(call),
       input_(input),
+      groups_(groups),
       sums_(sums),
       tile_(call, input),
       width_(packed_width<T>(call.kernels, call.dim)),
-      tiles_(group_tiles(call)),
-      keys_(call, tiles_),
+      keys_(call, groups.tiles()),
       alone_(call.context.threads() == 1),
       dqueries_(tile * width_),
       key_band_(call.relative.get(), call.kernels),
@@ -60,8 +61,8 @@ KeyGroupWorker<T>::KeyGroupWorker(const Call& call, const BackwardInput& input, 
 
 template <class T>
 void KeyGroupWorker<T>::begin(Index key_group) {
-  first_ = key_group * tiles_;
-  count_ = std::min(tiles_, call_.key_tiles() - first_);
+  first_ = groups_.begin(key_group);
+  count_ = groups_.end(key_group) - first_;
   written_ = 0;
   std::fill(visits_, visits_ + count_, Index{0});
   relative_keys_.clear();
@@ -158,7 +159,8 @@ void KeyGroupWorker<T>::visit_queries(Index item, Index head, Index query_tile, 
     visit(i, cursors_[i].mask(), query_tile, head, score);
   }
   finish_relative_gradients();
-  sums_.add({item * call_.heads + head, query_tile, key_group, tiles_, dqueries_.data(),
+  if (!call_.wants_query_gradients()) return clear(dqueries_);
+  sums_.add({item * call_.heads + head, query_tile, key_group, dqueries_.data(),
              tile_.rows() * width_},
             [&](const double* wide, const float* rest) {
               write_queries({item, head, query_tile}, {wide, rest}, gradients.dq);
@@ -177,9 +179,10 @@ void KeyGroupWorker<T>::write_queries(const QueryPlace& place, const SplitSums& 
         call_.score_rule.scale(place.query_tile * tile + r), call_.dim, out);
   };
   if (call_.query_order == nullptr) {
+    const GradientRows rows = query_gradient_rows(call_, place, dq);
     for (Index r = 0; r < tile_.rows(); ++r)
-      deliver_row(call_.kernels, nullptr, dq, place.item, place.head, place.query_tile * tile + r,
-                  [&](float* out) { row(r, out); });
+      write_row(call_.kernels, rows.to.type(), rows.to.row(rows.item, rows.head, rows.first + r),
+                call_.dim, [&](float* out) { row(r, out); });
     return;
   }
   const Index first = std::ssize(waiting_numbers_);
@@ -283,8 +286,9 @@ void KeyGroupWorker<T>::flush_relative() {
 template <class T>
 void KeyGroupWorker<T>::write_keys(Index i, Index item, Index kv_head,
                                    const GradientViews& gradients) {
+  if (!call_.wants_key_gradients()) return;
   if (visits_[i] == 0) load_keys(i, item, kv_head);  // zeros
-  keys_.write(i, {item, kv_head, (first_ + i) * tile, call_.tile_keys(first_ + i)}, gradients);
+  keys_.write(i, {item, kv_head, first_ + i}, gradients);
 }
 
 template class KeyGroupWorker<float>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "attention/backward/key_gradients.h"
+#include "attention/backward/key_groups.h"
 #include "attention/backward/shared_sums.h"
 #include "attention/plan/visit_cursor.h"
 #include "attention/score/relative_gradient.h"
@@ -30,7 +31,8 @@ class KeyGroupWorker {
   static constexpr Index max_tiles = 16;
   static Index group_tiles(const Call& call);
 
-  KeyGroupWorker(const Call& call, const BackwardInput& input, QuerySums& sums);
+  KeyGroupWorker(const Call& call, const BackwardInput& input, const KeyGroups& groups,
+                 QuerySums& sums);
   void run(Index item, Index kv_head, Index key_group, const GradientViews& gradients,
            ScoreGradients& score);
   /// What the task that ran last gives to the tables of relative keys and values.
@@ -58,9 +60,6 @@ class KeyGroupWorker {
   RelativeBandGradient::Queries key_band_queries();
   RelativeBandGradient::Queries value_band_queries();
   void flush_relative();
-  struct QueryPlace {
-    Index item, head, query_tile;
-  };
   /// A sum in two parts; the first may be null.
   struct SplitSums {
     const double* wide;
@@ -73,10 +72,10 @@ class KeyGroupWorker {
 
   const Call& call_;
   const BackwardInput& input_;
+  const KeyGroups& groups_;
   QuerySums& sums_;
   GradientTile<T> tile_;
   Index width_;
-  Index tiles_;  // of a group
   KeyGradients<T> keys_;
   bool alone_;                      // no other thread adds to tokens
   Index first_ = 0, count_ = 0;     // key tiles of the group

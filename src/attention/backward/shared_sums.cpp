@@ -23,8 +23,9 @@ void SumScratch::release(double* sums) {
   free_.push_back(sums);
 }
 
-QuerySums::QuerySums(const Call& call, Index width)
+QuerySums::QuerySums(const Call& call, const KeyGroups& groups, Index width)
     : call_(call),
+      groups_(groups),
       scratch_(tile * width),
       sums_of_(call.batch * call.heads * call.query_tiles()),
       additions_(call.batch * call.heads * call.query_tiles()),
@@ -34,8 +35,8 @@ QuerySums::Visitors QuerySums::visitors_of(const Share& share) const {
   Visitors visitors{0, 0};
   Index next = 0;  // groups below are counted
   for (const Visit& visit : call_.plan->visits(share.query_tile)) {
-    const Index first = std::max(next, visit.first / share.group_tiles);
-    const Index end = (visit.first + visit.count - 1) / share.group_tiles + 1;
+    const Index first = std::max(next, groups_.of(visit.first));
+    const Index end = groups_.of(visit.first + visit.count - 1) + 1;
     visitors.before += std::max<Index>(0, std::min(share.key_group, end) - first);
     visitors.all += std::max<Index>(0, end - first);
     next = std::max(next, end);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/backward/key_groups.h"
 #include "attention/call.h"
 #include "attention/score/relative_gradient.h"
 #include "base/indexed_vector.h"
@@ -36,11 +37,11 @@ class SumScratch {
 class QuerySums {
  public:
   /// `width` is that of packed queries.
-  QuerySums(const Call& call, Index width);
+  QuerySums(const Call& call, const KeyGroups& groups, Index width);
 
   /// The share of one key group in the sums of a query tile.
   struct Share {
-    Index batch_head, query_tile, key_group, group_tiles;
+    Index batch_head, query_tile, key_group;
     float* numbers;  // [count]
     Index count;
   };
@@ -66,6 +67,7 @@ class QuerySums {
   void widen(const Share& share, double*& sums, bool first);
 
   const Call& call_;
+  const KeyGroups& groups_;
   SumScratch scratch_;
   IndexedVector<double*> sums_of_;  // by (item, head) and query tile; guarded by additions_
   OrderedSection additions_, deliveries_;
@@ -97,6 +99,8 @@ class RelativeSums {
   void abort(std::exception_ptr why) { additions_.abort(std::move(why)); }
   /// Times a factor.
   void write(double factor, Tensor& gradient) const;
+  /// What was added so far.
+  std::span<double> sums() { return {sums_.begin(), sums_.end()}; }
 
  private:
   const RelativeTiles* table_;

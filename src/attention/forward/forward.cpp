@@ -80,7 +80,7 @@ class QueryTile {
 
   /// One visit: S = Q K', P and the online softmax, O += P V. `scores` is scratch for a tile.
   void visit(const PackedTile<T>& packed, Index key_tile, std::int32_t mask_id, float* scores) {
-    const Index stretch = key_tile >> flush_interval_log2<T>;
+    const Index stretch = call_.whole_key_tile(key_tile) >> flush_interval_log2<T>;
     if (stretch != stretch_) {
       if (saw_key_ != 0) call_.kernels.score.flush(state_, logits_.rows());
       stretch_ = stretch;
@@ -108,7 +108,7 @@ class QueryTile {
     if (call_.how.stats) {
       tiles_.online_softmax_stats(scores, rows, mask.clips(), mask.words(), state_,
                                   call_.distance(query_tile_, key_tile));
-      if (key_tile == 0) note_first_key(mask.clips(), scores);
+      if (call_.whole_key_tile(key_tile) == 0) note_first_key(mask.clips(), scores);
     } else {
       tiles_.online_softmax(scores, rows, mask.clips(), mask.words(), state_);
     }
@@ -169,7 +169,9 @@ class QueryTile {
   }
 
   DropoutTile dropout_tile(Index key_tile) const {
-    return call_.score_rule.dropout_tile(item_ * call_.heads + head_, query_tile_, key_tile);
+    return call_.score_rule.dropout_tile(item_ * call_.heads + head_,
+                                         call_.whole_query_tile(query_tile_),
+                                         call_.whole_key_tile(key_tile));
   }
 
   /// log2 of key 0's unnormalised probability, while the running max it is relative to is known.
@@ -318,8 +320,10 @@ void run_forward(const Call& call, KeySource<T>& keys, const ForwardOutput& outp
   // One head after the other, so that neighbouring tiles find their keys in the cache; longest
   // first inside a head, so that the last tasks are short ones.
   const Index groups = std::ssize(order);
-  for_each_task(call.context, call.batch * call.heads * groups, [&](Index task, Index worker) {
-    const Index batch_head = task / groups;
+  const HeadRange kv_heads = call.computed_heads();
+  const Index tasks = kv_heads.count * call.group * groups;
+  for_each_task(call.context, tasks, [&](Index task, Index worker) {
+    const Index batch_head = kv_heads.first * call.group + task / groups;
     const ProductSession<T> session(call.kernels);
     try {
       workers.get(worker, call, keys)
@@ -329,6 +333,7 @@ void run_forward(const Call& call, KeySource<T>& keys, const ForwardOutput& outp
       throw;
     }
     keys.release(batch_head / call.heads, call.kv_head(batch_head % call.heads));
+    call.progress(worker);
   });
 }
 

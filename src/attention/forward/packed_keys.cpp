@@ -90,10 +90,9 @@ PackedTile<T> PackedKeys<T>::get(Index item, Index kv_head, Index key_tile, T*) 
 template <class T>
 typename PackedKeys<T>::State PackedKeys<T>::pack(Index item, Index kv_head, Index key_tile,
                                                   HeadTiles& to) {
-  const Index count = call_.tile_keys(key_tile);
   const bool finite = pack_keys(tile_kernels<T>(call_.kernels),
-                                {.k = rows_of(call_.k, item, kv_head, key_tile * tile, count),
-                                 .v = rows_of(call_.v, item, kv_head, key_tile * tile, count),
+                                {.k = call_.key_rows(call_.k, item, kv_head, key_tile),
+                                 .v = call_.key_rows(call_.v, item, kv_head, key_tile),
                                  .dim = call_.dim,
                                  .value_dim = call_.value_dim,
                                  .depth = depth_,

@@ -16,8 +16,7 @@ void run(const Call& call, const Job& job) {
     CachedKeys<T> keys(*job.request.cached->cache, *job.request.cached->tokens);
     return run_forward<T>(call, keys, job.output);
   }
-  PackedKeys<T> keys(call, call.group * divide_up(call.query_tiles(), forward_group(call)));
-  run_forward<T>(call, keys, job.output);
+  run_part<T>(call, job.output);
 }
 
 /// Every call is made, and so checked, before any is computed.
@@ -67,6 +66,15 @@ std::string describe(const Request& request, const char* kernel, const std::stri
 }
 
 }  // namespace
+
+template <class T>
+void run_part(const Call& part, const ForwardOutput& output) {
+  PackedKeys<T> keys(part, part.group * divide_up(part.query_tiles(), forward_group(part)));
+  run_forward<T>(part, keys, output);
+}
+
+template void run_part<float>(const Call& part, const ForwardOutput& output);
+template void run_part<Bf16>(const Call& part, const ForwardOutput& output);
 
 void run_bf16_tiles(std::span<const Job> jobs) {
   run_tiles<Bf16>(jobs);

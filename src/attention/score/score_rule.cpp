@@ -54,10 +54,11 @@ bool factor_fits(double factor) {
   return factor == 0 || (1 / most <= std::abs(factor) && std::abs(factor) <= most);
 }
 
-ScoreRule::ScoreRule(const Attention& how, const Plan& plan, Index heads, Index dim)
+ScoreRule::ScoreRule(const Attention& how, const Plan& plan, Lengths lengths, Index heads,
+                     Index dim)
     : how_(&how),
       plan_(&plan),
-      lengths_(plan.lengths()),
+      lengths_(lengths),
       constant_scale_(constant_scale(how.scale, static_cast<double>(dim))),
       softcap_(how.softcap.value_or(0)) {
   if (!how.bias.alibi && !how.bias.kerple && !how.bias.table) return;

@@ -23,7 +23,9 @@ bool factor_fits(double factor);
 /// units of log2.
 class ScoreRule {
  public:
-  ScoreRule(const Attention& how, const Plan& plan, Index heads, Index dim);
+  /// `plan` may be that of a part of a call with these lengths: it numbers queries of scale(),
+  /// everything else counts tiles and positions of the whole call.
+  ScoreRule(const Attention& how, const Plan& plan, Lengths lengths, Index heads, Index dim);
 
   /// What multiplies q·k of this query.
   double scale(Index query) const;

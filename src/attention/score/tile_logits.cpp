@@ -77,7 +77,8 @@ void TileLogits<T>::load_mask(Index key_tile, std::int32_t mask_id) {
   }
   if (call_.score_rule.has_dense()) {
     copy_mask();
-    if (call_.score_rule.dense_tile(item_, head_, query_tile_, key_tile, dense_.data(),
+    if (call_.score_rule.dense_tile(item_, head_, call_.whole_query_tile(query_tile_),
+                                    call_.whole_key_tile(key_tile), dense_.data(),
                                     own_mask_.data()))
       set_mask();
   }

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "attention/pattern/ranges.h"
+#include "base/indexed_vector.h"
+#include "rapt/distributed/placement.h"
+#include "rapt/plan.h"
+
+namespace rapt::detail {
+
+/// Neighbouring tiles of one rank, as ranges of tile numbers.
+Ranges tile_runs(const distributed::Placement& placement, Index rank);
+
+/// What the queries of one rank need of the keys of another.
+struct PairNeeds {
+  IndexedVector<Index> keys;     // tiles that travel to the queries
+  IndexedVector<Index> queries;  // tiles that travel to the keys instead
+};
+
+struct PairQuestion {
+  const Plan& plan;
+  std::span<const Index> query_tiles;  // of the rank that has the queries
+  const Ranges& key_runs;              // of the rank that has the keys
+  double query_cost;                   // of sending a query tile; a key tile costs 1
+  bool keys_only;
+};
+
+/// The cheapest way among these: the n queries that see most of the other rank's keys travel, and
+/// the keys that the others see. An exact answer is a minimum vertex cover; this one is exact where
+/// few queries see much and the rest overlap, as in every pattern that has leaves of rapt.
+PairNeeds pair_needs(const PairQuestion& question);
+
+}  // namespace rapt::detail
