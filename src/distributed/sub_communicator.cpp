@@ -62,8 +62,8 @@ std::unique_ptr<Communicator> split(Communicator& communicator, Index color, Ind
   *groups = group + 1;
   const auto ranks = ranks_of(color, choices);
   const Index rank = std::ranges::find(ranks, communicator.rank()) - ranks.begin();
-  auto part = std::make_unique<SubCommunicator>(communicator, ranks, rank,
-                                                1 + group % group_spaces);
+  auto part =
+      std::make_unique<SubCommunicator>(communicator, ranks, rank, 1 + group % group_spaces);
   detail::Access::groups(*part) = groups;  // groups of groups count along
   return part;
 }

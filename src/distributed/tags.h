@@ -19,11 +19,16 @@ constexpr Index tag_of(Collective collective) {
 
 inline const char* collective_name(Index tag) {
   switch (static_cast<Collective>(tag - first_collective_tag)) {
-    case Collective::barrier: return "barrier";
-    case Collective::broadcast: return "broadcast";
-    case Collective::all_gather: return "all_gather";
-    case Collective::all_to_all: return "all_to_all";
-    case Collective::all_reduce_sum: return "all_reduce_sum";
+    case Collective::barrier:
+      return "barrier";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::all_reduce_sum:
+      return "all_reduce_sum";
   }
   return "collective";
 }

@@ -37,8 +37,7 @@ std::vector<std::jthread> start_ranks(const std::shared_ptr<RankGroup>& group,
   Index rank = 1;
   try {
     for (; rank < group->ranks(); ++rank)
-      threads.emplace_back(
-          [&, rank, timeout] { run_rank(group, rank, rank_main, timeout); });
+      threads.emplace_back([&, rank, timeout] { run_rank(group, rank, rank_main, timeout); });
   } catch (const std::exception& error) {
     group->fail(rank, std::string("its thread does not start: ") + error.what(),
                 std::current_exception());

@@ -49,8 +49,8 @@ bool ThreadMessage::done() {
 
 bool ThreadMessage::changed() const {
   const auto state = transfer_->state();
-  return state == Transfer::State::matched || state == Transfer::State::done ||
-         group_->failed() || group_->ended(end_.peer);
+  return state == Transfer::State::matched || state == Transfer::State::done || group_->failed() ||
+         group_->ended(end_.peer);
 }
 
 void ThreadMessage::sleep(std::chrono::microseconds at_most) {

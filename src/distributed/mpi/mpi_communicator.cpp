@@ -42,8 +42,8 @@ void check_tags(MPI_Comm comm) {
   int found = 0;
   check_mpi(MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&most), &found), "MPI_TAG_UB");
   detail::check_input(found != 0 && *most >= Communicator::transport_tags - 1,
-                      "mpi: this library has tags up to ", found != 0 ? *most : 0,
-                      ", expected ", Communicator::transport_tags - 1,
+                      "mpi: this library has tags up to ", found != 0 ? *most : 0, ", expected ",
+                      Communicator::transport_tags - 1,
                       "; choose another transport or version of it");
 }
 
@@ -103,8 +103,7 @@ std::unique_ptr<Communicator> mpi_communicator(const MpiOptions& options) {
   return std::make_unique<MpiCommunicator>(options);
 }
 
-void run_mpi_rank(const std::function<void(Communicator&)>& rank_main,
-                  const MpiOptions& options) {
+void run_mpi_rank(const std::function<void(Communicator&)>& rank_main, const MpiOptions& options) {
   const auto communicator = mpi_communicator(options);
   try {
     rank_main(*communicator);

@@ -47,12 +47,14 @@ void MpiMessage::post(MPI_Comm comm, std::span<std::byte> bytes) {
 }
 
 bool MpiMessage::done() {
-  for (; done_ < std::ssize(requests_); ++done_) {
+  while (done_ < std::ssize(requests_)) {
     int arrived = 0;
     MPI_Status status;
-    check_mpi(MPI_Test(&requests_[done_], &arrived, &status), description());
-    if (arrived == 0) return false;
-    if (!end_.sends()) check_received(done_, status);
+    const int code = MPI_Test(&requests_[done_], &arrived, &status);
+    if (code == MPI_SUCCESS && arrived == 0) return false;
+    const Index part = done_++;  // an error is its end, too
+    check_mpi(code, description());
+    if (!end_.sends()) check_received(part, status);
   }
   return true;
 }
