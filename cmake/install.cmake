@@ -10,6 +10,9 @@ set(RAPT_LEFT_OUT)
 if(NOT RAPT_MODELS)
   set(RAPT_LEFT_OUT PATTERN models EXCLUDE)
 endif()
+if(NOT TARGET rapt_mpi)
+  list(APPEND RAPT_LEFT_OUT PATTERN mpi.h EXCLUDE)
+endif()
 install(DIRECTORY include/rapt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT devel
         ${RAPT_LEFT_OUT})
 if(TARGET rapt_command)
@@ -20,6 +23,13 @@ endif()
 
 set(RAPT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/rapt)
 install(EXPORT rapt-targets NAMESPACE rapt:: DESTINATION ${RAPT_CMAKE_DIR} COMPONENT devel)
+if(TARGET rapt_mpi)  # find_package(rapt COMPONENTS mpi)
+  set_target_properties(rapt_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS rapt_mpi EXPORT rapt-mpi-targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT devel
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT devel)
+  install(EXPORT rapt-mpi-targets NAMESPACE rapt:: DESTINATION ${RAPT_CMAKE_DIR} COMPONENT devel)
+endif()
 configure_package_config_file(cmake/rapt-config.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/rapt-config.cmake INSTALL_DESTINATION ${RAPT_CMAKE_DIR})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/rapt-config-version.cmake

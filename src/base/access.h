@@ -16,6 +16,10 @@ struct Access {
   static const auto& node(const T& pattern) {
     return pattern.node_;
   }
+  template <class T>
+  static auto& groups(T& communicator) {
+    return communicator.groups_;
+  }
   template <class T, class... Arguments>
   static T make(Arguments&&... arguments) {
     return T(std::forward<Arguments>(arguments)...);

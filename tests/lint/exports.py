@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Every function that a public header declares and does not define can be linked to from outside.
 
-usage: exports.py librapt.so
+usage: exports.py librapt.so [librapt_mpi.so]
 
-Compares include/rapt with the dynamic symbols of a shared library, which is built with hidden
+Compares include/rapt with the dynamic symbols of shared libraries, which are built with hidden
 visibility: a declaration without RAPT_API compiles, links into a static library, and is missing
 here. Overloads are counted. Templates, inline functions and private members are left out.
 """
@@ -90,24 +90,27 @@ class Header:
         self.declared.append("::".join((*scope, name[1])))
 
 
-def exported(library):
-    done = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True,
-                          check=True)
+def exported(libraries):
+    done = subprocess.run(["nm", "-DC", "--defined-only", *libraries], capture_output=True,
+                          text=True, check=True)
     names = collections.Counter()
-    for line in done.stdout.splitlines():
+    for line in filter(lambda line: len(line.split(" ", 2)) == 3, done.stdout.splitlines()):
         symbol = without_templates(line.split(" ", 2)[2].replace("[abi:cxx11]", ""))
         if match := re.match(r"(?:[\w:]+ )?(rapt::[\w:~]*?(?:operator(?:\W+| \w+))?)\(", symbol):
             names[match[1]] += 1
     return names
 
 
-def main(library):
+def main(*libraries):
     declared = collections.Counter()
+    with_mpi = any("mpi" in pathlib.Path(library).name for library in libraries)
     for path in sorted(HEADERS.rglob("*.h")):
+        if path.name == "mpi.h" and not with_mpi:  # a library of its own
+            continue
         header = Header(path.read_text())
         header.read()
         declared.update(header.declared)
-    found = exported(library)
+    found = exported(libraries)
     missing = [f"{name}: {count} declared, {found[name]} exported"
                for name, count in sorted(declared.items()) if found[name] < count]
     if len(declared) < 200:
@@ -117,4 +120,4 @@ def main(library):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
