@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
@@ -7,6 +8,8 @@
 #include "attention/results.h"
 
 namespace rapt::detail {
+
+struct Call;  // attention/call.h
 
 /// A validated request and where its results go.
 struct Job {

@@ -37,7 +37,7 @@ class PartsBuilder {
 
   std::unique_ptr<const RankParts> build() const {
     auto parts = std::make_unique<RankParts>();
-    const Transfer keys = key_transfer();
+    const TileTransfer keys = key_transfer();
     parts->own.keys = keys;
     fill(parts->own, true, [this](Index tile, Index key_rank) { return pulls(tile, key_rank); });
     if (exchange_.options.strict) {
@@ -75,8 +75,8 @@ class PartsBuilder {
     if (!tiles.empty()) to.push_back(peer_tiles(peer, tiles, tokens));
   }
 
-  Transfer key_transfer() const {
-    Transfer keys;
+  TileTransfer key_transfer() const {
+    TileTransfer keys;
     for (Index other = 0; other < std::ssize(to_this_); ++other) {
       add(keys.in, other, to_others_[other].keys, lengths_.keys);
       add(keys.out, other, to_this_[other].keys, lengths_.keys);
@@ -84,8 +84,8 @@ class PartsBuilder {
     return keys;
   }
 
-  Transfer guest_transfer() const {
-    Transfer queries;
+  TileTransfer guest_transfer() const {
+    TileTransfer queries;
     for (Index other = 0; other < std::ssize(to_this_); ++other) {
       add(queries.in, other, to_this_[other].queries, lengths_.queries);
       add(queries.out, other, to_others_[other].queries, lengths_.queries);
@@ -104,8 +104,8 @@ class PartsBuilder {
     return tiles;
   }
 
-  Transfer all_visitors() const {
-    Transfer queries;
+  TileTransfer all_visitors() const {
+    TileTransfer queries;
     for (Index other = 0; other < std::ssize(to_this_); ++other) {
       if (other == rank_) continue;
       add(queries.in, other, visitors(other, rank_), lengths_.queries);
@@ -120,8 +120,8 @@ class PartsBuilder {
     if (own_queries) queries.add_own(rank_);
     keys.add_own(rank_);
     for (Index i = 0; i < std::ssize(part.queries.in); ++i)
-      queries.add_received(part.queries.in[i], i);
-    for (Index i = 0; i < std::ssize(part.keys.in); ++i) keys.add_received(part.keys.in[i], i);
+      queries.add_received(element(part.queries.in, i), i);
+    for (Index i = 0; i < std::ssize(part.keys.in); ++i) keys.add_received(element(part.keys.in, i), i);
     part.tiles.whole = lengths_;
     part.tiles.queries = queries.finish();
     part.tiles.keys = keys.finish();

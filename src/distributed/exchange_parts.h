@@ -20,7 +20,7 @@ struct PeerTiles {
 };
 
 /// By peer, ascending; peers without tiles are left out.
-struct Transfer {
+struct TileTransfer {
   std::vector<PeerTiles> in, out;
 };
 
@@ -28,7 +28,7 @@ struct Transfer {
 struct RankPart {
   CallPart tiles;
   std::shared_ptr<const Plan> plan;
-  Transfer queries, keys;
+  TileTransfer queries, keys;
 };
 
 /// What one rank computes.

@@ -81,12 +81,12 @@ Request RankCall::part_request(const RankPart& part, const Attention& how_of_par
           with_shape(v, lengths.keys), how_of_part, context};
 }
 
-TileMessages RankCall::key_messages(const Transfer& transfer, Index parity) const {
+TileMessages RankCall::key_messages(const TileTransfer& transfer, Index parity) const {
   return {communicator, transfer, {k, v}, key_tiles(), lengths().keys, k.heads(),
           tag_keys + parity};
 }
 
-TileMessages RankCall::query_messages(const Transfer& transfer, std::vector<AnyView> operands,
+TileMessages RankCall::query_messages(const TileTransfer& transfer, std::vector<AnyView> operands,
                                       Index parity) const {
   return {communicator, transfer,  std::move(operands), query_tiles(), lengths().queries,
           k.heads(),    tag_queries + parity};
@@ -99,12 +99,14 @@ Attention how_of_part(const Attention& how, const RankPart& part) {
 }
 
 HeadRanges::HeadRanges(const RankCall& call) : heads_(call.k.batch() * call.k.heads()) {
+  step_ = std::max<Index>(1, heads_);
+  // The gradient of a bias that several heads share is one sum over all of them.
+  if (call.how.bias.dense) return;
   constexpr Index worth_sending = Index{1} << 20;  // bytes
   // Every rank must cut alike, so by what a rank has on average, not by what it sends.
   const Index head_bytes = call.lengths().keys / call.exchange.keys.ranks() *
                            (call.k.dim() + call.v.dim()) * Index{sizeof(float)};
-  step_ = std::clamp<Index>(worth_sending / std::max<Index>(1, head_bytes), 1,
-                            std::max<Index>(1, heads_));
+  step_ = std::clamp<Index>(worth_sending / std::max<Index>(1, head_bytes), 1, step_);
 }
 
 Index HeadRanges::count() const { return divide_up(heads_, step_); }

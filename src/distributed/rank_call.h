@@ -33,8 +33,8 @@ struct RankCall {
   Request part_request(const RankPart& part, const Attention& how_of_part) const;
 
   /// Messages of keys and values for every other range of heads.
-  TileMessages key_messages(const Transfer& transfer, Index parity) const;
-  TileMessages query_messages(const Transfer& transfer, std::vector<AnyView> operands,
+  TileMessages key_messages(const TileTransfer& transfer, Index parity) const;
+  TileMessages query_messages(const TileTransfer& transfer, std::vector<AnyView> operands,
                               Index parity) const;
 };
 

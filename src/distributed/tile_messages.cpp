@@ -30,7 +30,7 @@ std::vector<std::vector<RowRun>> own_rows(const std::vector<PeerTiles>& peers,
   return rows;
 }
 
-TileMessages::TileMessages(Communicator& communicator, const Transfer& transfer,
+TileMessages::TileMessages(Communicator& communicator, const TileTransfer& transfer,
                            std::vector<AnyView> operands, std::span<const Index> own_tiles,
                            Index tokens, Index kv_heads, Index tag)
     : communicator_(communicator),

@@ -29,7 +29,7 @@ T* at_least(Buffer<T>& buffer, Index size) {
 /// rows of all operands. An operand has as many heads as there are key heads, or a multiple.
 class TileMessages {
  public:
-  TileMessages(Communicator& communicator, const Transfer& transfer, std::vector<AnyView> operands,
+  TileMessages(Communicator& communicator, const TileTransfer& transfer, std::vector<AnyView> operands,
                std::span<const Index> own_tiles, Index tokens, Index kv_heads, Index tag);
   ~TileMessages();
 
@@ -50,7 +50,7 @@ class TileMessages {
   void view_received(Index source, const HeadRange& heads);
 
   Communicator& communicator_;
-  const Transfer& transfer_;
+  const TileTransfer& transfer_;
   IndexedVector<AnyView> operands_;
   std::vector<std::vector<RowRun>> rows_;  // to be sent, by peer
   Index kv_heads_;

@@ -2,7 +2,7 @@
 
 namespace rapt::detail {
 
-TileReturns::TileReturns(Communicator& communicator, const Transfer& transfer,
+TileReturns::TileReturns(Communicator& communicator, const TileTransfer& transfer,
                          std::vector<Result> results, std::span<const Index> own_tiles,
                          Index tokens, Index tag)
     : communicator_(communicator),

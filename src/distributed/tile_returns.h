@@ -12,7 +12,7 @@ class TileReturns {
   struct Result {
     Index head_factor, dim;
   };
-  TileReturns(Communicator& communicator, const Transfer& transfer, std::vector<Result> results,
+  TileReturns(Communicator& communicator, const TileTransfer& transfer, std::vector<Result> results,
               std::span<const Index> own_tiles, Index tokens, Index tag);
   ~TileReturns();
 
@@ -35,7 +35,7 @@ class TileReturns {
   void wait_all();
 
   Communicator& communicator_;
-  const Transfer& transfer_;
+  const TileTransfer& transfer_;
   IndexedVector<Result> results_;
   std::vector<std::vector<RowRun>> rows_;  // that come back, by peer
   Index tag_;

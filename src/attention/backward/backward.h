@@ -24,18 +24,20 @@ enum class Denominators { in_douts, in_running_max };
 /// heads, queries].
 struct BackwardInput {
   BackwardInput(const BackwardTask& task, Denominators denominators);
+  /// Room for so many rows, which the caller fills.
+  BackwardInput(const AnyView& dout, Index rows);
   /// Of a call with one head whose queries have an order: dout and out [1, 1, tokens, value_dim]
   /// and rows from `first_row` on are those of the tokens. Denominators are in the output
   /// gradients.
   BackwardInput(const Call& call, AnyView dout, AnyView out, const Rows& rows, Index first_row);
 
   Operand dout;
-  Index first_row = 0;         // of [batch, heads, queries], in the next three
   Buffer<float> running_max;   // what p is relative to, 0 for a row that sees nothing
   Buffer<double> inverse_sum;  // 1 / denominator, 0 for a row that sees nothing
   Buffer<float> delta;         // sum(dout * out) / denominator
   // With the denominator in the running max, neither of the last two has it.
   IndexedVector<double> dsinks;  // per head, empty without sinks
+  Buffer<double> sink_parts;     // what each row gives to them
 };
 
 /// Sums of the gradients of tables of the score, [heads] and so on; empty where there is no table.
@@ -59,6 +61,8 @@ class BackwardPass {
   virtual std::span<const ScoreGradients> score_gradients() const = 0;
   virtual RelativeSums& relative_keys() = 0;
   virtual RelativeSums& relative_values() = 0;
+  /// Tiles in a key group of the whole call.
+  virtual Index group_tiles() const = 0;
 };
 
 template <class T>

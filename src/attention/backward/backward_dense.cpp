@@ -28,7 +28,7 @@ class DenseWorker {
       }
     }
     const Index row =
-        (bias_item * shape_[1] + bias_head) * shape_[2] + (shape_[2] > 1 ? query_tile * tile : 0);
+        (bias_item * shape_[1] + bias_head) * shape_[2] + (shape_[2] > 1 ? call_.whole_query_tile(query_tile) * tile : 0);
     const Index rows = shape_[2] > 1 ? call_.tile_rows(query_tile) : 1;
     for (Index i = 0; i < rows * shape_[3]; ++i)
       ddense[row * shape_[3] + i] = static_cast<float>(sums_[i]);
@@ -58,7 +58,7 @@ class DenseWorker {
     tile_.differentiate(keys_.data(), values_.data(), j, mask_id);
     for (Index r = 0; r < tile_.rows(); ++r) {
       for (Index c = 0; c < count; ++c) {
-        const Index column = shape_[3] > 1 ? j * tile + c : 0;
+        const Index column = shape_[3] > 1 ? call_.whole_key_tile(j) * tile + c : 0;
         sums_[(shape_[2] > 1 ? r : 0) * shape_[3] + column] +=
             static_cast<double>(tile_.dlogits()[r * tile + c]);
       }

@@ -71,7 +71,7 @@ BackwardInput::BackwardInput(const BackwardTask& task, Denominators denominators
       delta(task.call.rows()) {
   const Call& call = task.call;
   const bool sinks = call.score_rule.has_sinks();
-  Buffer<double> sink_parts(sinks ? call.rows() : 0);
+  sink_parts = Buffer<double>(sinks ? call.rows() : 0);
   const Index batch_heads = call.batch * call.heads;
   for_each_task(call.context, batch_heads * call.query_tiles(), [&](Index number, Index) {
     const Index item = number % batch_heads / call.heads;
@@ -95,6 +95,9 @@ BackwardInput::BackwardInput(const BackwardTask& task, Denominators denominators
     dsinks[row / call.queries % call.heads] += sink_parts[row];
   }
 }
+
+BackwardInput::BackwardInput(const AnyView& dout_, Index rows)
+    : dout(dout_), running_max(rows), inverse_sum(rows), delta(rows) {}
 
 BackwardInput::BackwardInput(const Call& call, AnyView dout_, AnyView out, const Rows& rows,
                              Index first_row)

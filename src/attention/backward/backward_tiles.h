@@ -18,6 +18,7 @@ class BackwardTiles final : public BackwardPass {
   std::span<const ScoreGradients> score_gradients() const override { return score_; }
   RelativeSums& relative_keys() override { return relative_keys_; }
   RelativeSums& relative_values() override { return relative_values_; }
+  Index group_tiles() const override { return groups_.tiles(); }
 
  private:
   /// A key group of a key head.

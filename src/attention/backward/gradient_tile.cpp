@@ -22,7 +22,7 @@ void GradientTile<T>::load_queries(Index item, Index head, Index query_tile) {
   item_ = item;
   head_ = head;
   query_tile_ = query_tile;
-  first_row_ = call_.row(item, head, query_tile * tile) - input_.first_row;
+  first_row_ = call_.row(item, head, query_tile * tile);
   logits_.load_queries(item, head, query_tile);
   value_band_.begin();
   const InputRows dout = call_.query_rows(input_.dout, item, head, query_tile);
