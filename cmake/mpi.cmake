@@ -1,5 +1,5 @@
-# rapt::mpi, ranks that mpirun starts: a library of its own, so that librapt never links MPI. ON asks
-# for it, OFF leaves it out, AUTO builds it where MPI is installed.
+# rapt::mpi, ranks that mpirun starts: a library of its own, so that librapt never links MPI.
+# ON asks for it, OFF leaves it out, AUTO builds it where MPI is installed.
 set(RAPT_MPI AUTO CACHE STRING "Build rapt::mpi, for ranks on several machines: ON, OFF or AUTO")
 set_property(CACHE RAPT_MPI PROPERTY STRINGS AUTO ON OFF)
 

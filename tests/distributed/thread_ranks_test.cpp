@@ -204,6 +204,31 @@ TEST(ThreadRanks, AloneKnowWhatNeverArrives) {
   wait(*self, *self->send(0, 1, {}));
 }
 
+/// Done when it has been asked often enough; of its own it has nothing but that.
+class Countdown final : public Message {
+ public:
+  explicit Countdown(int calls) : calls_(calls) {}
+  bool done() override { return --calls_ <= 0; }
+
+ private:
+  int calls_;
+};
+
+TEST(ThreadRanks, WaitForMessagesOfAnyTransport) {
+  run_ranks(1, [](Communicator& communicator) {
+    Countdown soon(100'000);
+    wait(communicator, soon);
+  });
+  const auto self = self_communicator();
+  Countdown late(2);
+  try {
+    wait(*self, late);
+    ADD_FAILURE() << "waited longer than the timeout";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("a message: not done after 0 s", 0), 0U);
+  }
+}
+
 /// Many more ranks than CPUs, thousands of messages that wait for each other.
 TEST(ThreadRanks, SleepWhereThereAreFewCpus) {
   run_ranks(32, [](Communicator& communicator) {
