@@ -9,7 +9,7 @@
 #include "support/truth/bound.h"
 
 // Attention whose operands are multiplied as bf16, probabilities included: on AMX where there is
-// one, and through the portable engine everywhere. The bars are those of numerics.md b.2 and b.3.
+// one, and through the portable engine everywhere. The bars are those of numerics.md 1.2 and 1.3.
 namespace rapt::test {
 namespace {
 
@@ -85,7 +85,7 @@ std::string beyond_halves(const Case& c) {
     Tensor out;
     const Attended got = o.attend_f32(out, context);
     // Each probability is rounded, and so is their sum, which the output is divided by: where a
-    // single term makes the output, the two need not cancel, and b.2's bar without |O| is too low.
+    // single term makes the output, the two need not cancel, and 1.2's bar without |O| is too low.
     text += beyond_halves("out", out.numbers(), truth.out, at, [&](std::size_t i) {
       return truth.out.size[i] + std::fabs(truth.out.value[i]);
     });

@@ -11,7 +11,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// The special-value contract of numerics.md b.5, a row a test.
+// The special-value contract of numerics.md 1.5, a row a test.
 namespace rapt::test {
 namespace {
 

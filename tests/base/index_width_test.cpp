@@ -7,7 +7,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// Offsets past 2^31 elements, without the memory (numerics.md b.7).
+// Offsets past 2^31 elements, without the memory (numerics.md 1.7).
 namespace rapt::test {
 namespace {
 

@@ -35,7 +35,7 @@ std::vector<std::string> layouts();
 std::vector<std::string> biases();
 std::vector<std::string> inputs();
 
-/// The grid of numerics.md b.8: all pairs of lengths, every other choice in pairwise cover.
+/// The grid of numerics.md 1.8: all pairs of lengths, every other choice in pairwise cover.
 /// Only the case of the environment variable RAPT_REPRO if it is set.
 std::vector<Case> attention_cases();
 /// Same-sign sums as long as rapt promises to be exact: up to 2^20 keys, and as many queries.

@@ -7,7 +7,7 @@
 #include "support/tokenizers.h"
 #include "text/models/byte_tokens.h"
 
-// Files whose parts are sound one by one, but not what they make together (numerics.md c.3).
+// Files whose parts are sound one by one, but not what they make together (numerics.md 2.4).
 namespace rapt::test {
 using namespace detail;
 namespace {
