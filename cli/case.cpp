@@ -70,7 +70,7 @@ double flops_of(const Case& c, Index pairs, Pass pass) {
 }
 
 void add_case_options(CLI::App& command, Case& c) {
-  command.add_option("--pattern", c.pattern, "Who sees whom, as in \"causal & window(512, 0)\"");
+  command.add_option("--pattern", c.pattern, "Who sees whom, as in \"window(512, 0)\"");
   command.add_option("--queries", c.queries, "Number of queries (default: as many as tokens)")
       ->check(whole_number(1));
   command.add_option("--batch", c.batch, "Batch items")

@@ -18,7 +18,7 @@ constexpr const char* examples = R"text(Examples:
   rapt plan "window(256, 256) | tokens({0})" --tokens 4096
   rapt bench peak
   rapt bench attention --pattern causal --tokens 1024 4096 --backward
-  rapt explain --pattern "causal & window(512, 0)" --tokens 8192
+  rapt explain --pattern "window(512, 0)" --tokens 8192
   rapt inspect examples/encoder-decoder.toml --batch 32 --tokens 2048
   rapt heads smollm2 --text README.md --limit 1024
   rapt train --data texts/ --set model.layers=4 --out run

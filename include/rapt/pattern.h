@@ -73,7 +73,7 @@ class RAPT_API Pattern {
   std::shared_ptr<const Node> node_;
 };
 
-/// The text form, "causal & window(512, 0)". Pattern::parse(to_string(pattern)) is equal to the
+/// The text form, "window(512, 0) | tokens({0})". Pattern::parse(to_string(pattern)) is equal to the
 /// pattern.
 RAPT_API std::string to_string(const Pattern& pattern);
 
