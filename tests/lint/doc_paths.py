@@ -33,7 +33,8 @@ def missing(page):
 
 
 def main():
-    tops = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md", "examples/README.md")
+    tops = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/README.md", "bench/README.md",
+            "bench/EXPERIMENTS.md", "examples/README.md")
     pages = [*(ROOT / top for top in tops), *sorted((ROOT / "docs").rglob("*.md"))]
     mistakes = [mistake for page in pages for mistake in missing(page)]
     routes = subprocess.run([sys.argv[1]], capture_output=True, text=True, check=True).stdout
