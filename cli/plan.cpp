@@ -100,8 +100,7 @@ void run(const PlanOptions& options) {
 void add_plan(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "Draw who sees whom and count the work");
   const auto options = std::make_shared<PlanOptions>();
-  command->add_option("pattern", options->pattern, "Pattern, as in \"window(512, 0)\"")
-      ->required();
+  command->add_option("pattern", options->pattern, "Pattern, as in \"window(512, 0)\"")->required();
   command->add_option("--tokens", options->tokens, "Number of keys")
       ->required()
       ->check(whole_number(0));
