@@ -29,7 +29,7 @@ constexpr const char* examples = R"text(Examples:
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
 Exit codes: 0 success, 1 failure while running, 2 wrong usage, 129, 130 and 143 interrupted,
-141 the reader of the result is gone.)text";
+141 broken pipe.)text";
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");

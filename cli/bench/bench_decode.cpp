@@ -154,7 +154,7 @@ void add_bench_decode(CLI::App& bench) {
                    "write their output into memory that is there, and nothing else")
       ->check(CLI::IsMember({"read", "loop"}))
       ->capture_default_str();
-  command->add_flag("--strict", o->strict, "The same bits as a whole prompt has");
+  command->add_flag("--strict", o->strict, "Bit-identical to a prompt in one call");
   command->footer(
       "GB/s counts the keys and values of the cache, each once. Speed is how many times as long "
       "the\n"

@@ -166,7 +166,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->footer(
       "A layer is x [rows, in] times weight [out, in]. The peak is measured between the runs with\n"
       "the same threads: of bf16 products where bf16 is multiplied as it is, else of f32. GB/s\n"
-      "counts the weight once for every product: with few rows, reading it is all there is to do.");
+      "counts the weight once for every product: with few rows, the time is the time to read it.");
   command->callback([o] { run(*o); });
 }
 

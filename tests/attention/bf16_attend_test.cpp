@@ -277,7 +277,7 @@ TEST(Bf16Attend, ExplainNamesTheEngineAndSaysWhyItIsNotAmx) {
   for (const Context& context : every_bf16_isa()) {
     const std::string words =
         explain({1, 8, 128, 64}, {1, 8, 128, 64}, {1, 8, 128, 64}, {}, Type::bf16, context);
-    EXPECT_EQ(words.find("multiplied as they are by AMX") != std::string::npos,
+    EXPECT_EQ(words.find("multiplied directly by AMX") != std::string::npos,
               context.isa() == "AMX");
     EXPECT_EQ(
         words.find("no AMX") != std::string::npos || words.find("AMX is") != std::string::npos,

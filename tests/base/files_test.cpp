@@ -113,7 +113,7 @@ TEST(Files, ErrorsCarryTheSystemsReason) {
   TemporaryFolder folder;
   expect_broken([] { sync_folder("/nowhere"); }, {"/nowhere", "No such file"});
   expect_broken([&] { rename_path(folder / "a", folder / "b"); }, {"cannot become"});
-  expect_broken([&] { exchange_paths(folder / "a", folder / "b"); }, {"cannot trade places"});
+  expect_broken([&] { exchange_paths(folder / "a", folder / "b"); }, {"cannot be exchanged"});
   make_folder(folder / "a");
   expect_broken([&] { make_folder(folder / "a"); }, {"exists"});
   EXPECT_EQ(folder_of("a"), ".");

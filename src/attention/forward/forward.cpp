@@ -220,7 +220,7 @@ class QueryTile {
 };
 
 /// The work of one thread: a few neighbouring query tiles together, so that all of them use a tile
-/// of keys and values while it is in the second cache.
+/// of keys and values while it is in L2.
 template <class T>
 class ForwardWorker {
  public:

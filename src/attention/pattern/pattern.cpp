@@ -184,7 +184,7 @@ SplitPattern detail::split_lsh(const Pattern& pattern) {
   }
   const bool more = std::any_of(others.begin(), others.end(),
                                 [](const Pattern& p) { return node_of(p)->has_lsh(); });
-  check(split.lsh && !more, "pattern: lsh stands in \"", to_string(pattern),
+  check(split.lsh && !more, "pattern: lsh is in \"", to_string(pattern),
         "\", expected it once, alone or under &");
   if (!others.empty()) split.rest = join(Binding::both, others);
   return split;

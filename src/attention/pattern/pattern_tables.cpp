@@ -216,7 +216,7 @@ Pattern detail::rows(Index keys, std::vector<Ranges> keys_of_query) {
       check(range.begin >= 0 && range.begin < range.end && range.end <= keys, "rows: ", range.begin,
             ":", range.end, " is not a range of the ", keys, " keys");
       check(range.begin > last_end, "rows: ", range.begin, ":", range.end,
-            " does not lie past the range before it, which ends at ", last_end);
+            "  does not begin after the range before it, which ends at  ", last_end);
       last_end = range.end;
       leaf.table.ranges.push_back(range);
     }

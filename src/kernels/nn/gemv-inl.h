@@ -134,8 +134,8 @@ HWY_INLINE void RowTile(const LeftRows& left, const LineGroup<T>& of, Index dept
   }
 }
 
-/// to = left · right, right's columns being one after the other. Those of a vector stay in the
-/// first cache while groups of four rows pass.
+/// to = left · right, right's columns being one after the other. Those of a vector stay in the L1
+/// while groups of four rows pass.
 inline void MatrixRows(const float* left, Index stride, const MatrixLines& right,
                        const MatrixResult& to) noexcept {
   Dispatch(right.data, right.type, [&](const auto* from) {

@@ -16,7 +16,7 @@ _ACCELERATED = {"longformer", "led", "reformer", "big_bird"}
 
 
 def refuse_models_without_the_interface(name: str) -> None:
-    """A model that computes its attention by itself would accept the name and ignore it, or look it up
+    """A model with its own attention code would accept the name and ignore it, or look it up
     in a table of its own; this makes it raise instead."""
     _NAMES.add(name)
     original = PreTrainedModel.get_correct_attn_implementation
@@ -40,7 +40,7 @@ def _check(model, name, config):
     if config.model_type in _ACCELERATED:
         instead += " and rapt.integrations.transformers.accelerate(model)"
     raise ValueError(
-        f"attn_implementation={name!r}: {model.__name__} computes its attention by itself, expected "
+        f"attn_implementation={name!r}: {model.__name__} computes its attention by itself, expected  "
         f"a model that uses Transformers' AttentionInterface; use {instead}, or name the parts that "
         f"may have it: attn_implementation={{\"\": \"eager\", \"text_config\": {name!r}}}")
 
