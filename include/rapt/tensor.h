@@ -54,7 +54,7 @@ class RAPT_API BasicView {
   BasicView() = default;
   /// Row-major elements. Throws std::invalid_argument if `numbers` is shorter than the shape needs.
   BasicView(std::span<T> numbers, Shape shape);
-  /// Any strides. Throws std::invalid_argument if an element lies outside `numbers`.
+  /// Any strides. Throws std::invalid_argument if an element is outside `numbers`.
   BasicView(std::span<T> numbers, Shape shape, Shape strides);
   /// Unchecked: the caller guarantees that the memory holds these elements.
   static BasicView unchecked(T* data, Shape shape, Shape strides);

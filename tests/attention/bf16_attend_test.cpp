@@ -201,7 +201,7 @@ AnyView bf16_tokens_of(const Tensor& tensor, Index first, Index count) {
 
 TEST(Bf16Attend, ACacheOfHalvesGivesTheSameBits) {
   for (const Context& context : every_bf16_isa()) {
-    for (const Index dim : {64, 40}) {  // as pages lie, and with zeros added
+    for (const Index dim : {64, 40}) {  // the width of pages, and with zeros added
       Case c = parse_case("heads=4; kv_heads=2; queries=150; keys=150; pattern=causal");
       c.dim = c.value_dim = dim;
       Halves o(c);
@@ -294,7 +294,7 @@ TEST(Bf16Attend, HiddenSpecialValuesHaveNoEffect) {
     const Case c = parse_case("queries=100; keys=140; pattern=window(20, 5); dim=40; value_dim=24");
     const Halves clean(c);
     Halves dirty(c);
-    const Index hidden = 3;  // the first query stands at 40 and sees from 20 on
+    const Index hidden = 3;  // the first query is at 40 and sees from 20 on
     for (Index d = 0; d < 40; ++d)
       dirty.k.numbers<Bf16>()[static_cast<std::size_t>(hidden * 40 + d)] = Bf16(nan);
     for (Index d = 0; d < 24; ++d)

@@ -58,7 +58,7 @@ TEST(IndexWidth, StridesPastTwoToThe31AreFollowed) {
   }
 }
 
-TEST(IndexWidth, ADenseBiasMayLieFarApart) {
+TEST(IndexWidth, ADenseBiasMayHaveLargeStrides) {
   for (const Index axis : {0, 1, 2}) {
     const Far bias({2, 2, 2, 8}, axis, 1);
     if (!bias.granted()) GTEST_SKIP() << "this system does not hand out 9 GB of addresses";

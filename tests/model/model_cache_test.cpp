@@ -185,7 +185,7 @@ TEST(ModelCache, WindowsWithPinnedTokensAreAPattern) {
   }
 }
 
-TEST(ModelCache, ForksGoTheirOwnWays) {
+TEST(ModelCache, ForksGrowSeparately) {
   std::vector<ModelCase> cases = cached_model_cases();
   for (ModelCase& c : growing_model_cases()) cases.push_back(std::move(c));
   for (const ModelCase& c : cases) {

@@ -49,7 +49,7 @@ def installed(name, command):
 
 
 def run(where, command, folder=None):
-    # A model that has hardly learnt writes bytes that are no text.
+    # A model that has hardly trained writes bytes that are no text.
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
                           cwd=folder)
     if done.returncode == 0:

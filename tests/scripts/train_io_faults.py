@@ -118,7 +118,7 @@ class Faults:
     def gone_on(self, what, lost):
         done = self.train(resume=True)
         if done.returncode != 0:
-            return self.blame(what, f"does not go on: {done.stderr!r}")
+            return self.blame(what, f"does not continue:  {done.stderr!r}")
         lines, tensors = self.outcome()
         missing = [line for line in self.expected[0] if line not in lines]
         if tensors != self.expected[1]:
@@ -162,7 +162,7 @@ def main():
         faults.sweep(go_on)
         print("\n".join(faults.failures) or ", ".join(
             f"{count} x {fault}" for fault, count in faults.runs.items())
-            + ": named each time, and the same bits when it went on")
+            + ": named each time, and the same bits when it continued")
         return 1 if faults.failures else 0
 
 

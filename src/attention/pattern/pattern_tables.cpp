@@ -151,7 +151,7 @@ struct MaskRows {
   }
   void fit(Lengths lengths) const {
     check(lengths == Lengths{table.rows(), keys}, "mask: made for ", table.rows(), " queries and ",
-          keys, " keys, asked about ", lengths.queries, " queries and ", lengths.keys, " keys");
+          keys, " keys, given  ", lengths.queries, " queries and ", lengths.keys, " keys");
   }
   static std::string row_text(std::span<const Range> row) {
     std::string text = "{";

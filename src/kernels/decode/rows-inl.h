@@ -234,8 +234,8 @@ HWY_INLINE void WeightedRows(const float* p, const NumberRows<Number>& values, I
   }
 }
 
-/// out[r][dim] += probabilities[r] · values, `chain` of them at a time: those stay in the first
-/// cache while all columns and rows pass over them.
+/// out[r][dim] += probabilities[r] · values, `chain` of them at a time: those stay in L1 while all
+/// columns and rows pass over them.
 inline void RowAccumulateValues(float* probabilities, Index rows, const StoredRows& values,
                                 Index dim, float* out, Index width) noexcept {
   if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);

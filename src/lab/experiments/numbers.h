@@ -37,7 +37,7 @@ std::vector<NamedScale> compared_scales();
 std::vector<double> softmax_row(const std::vector<float>& logits, double factor,
                                 const Context& context);
 
-/// 3 significant digits; whole numbers from 1,000 on have all of theirs.
+/// 3 significant digits; whole numbers from 1,000 on keep all digits.
 std::string short_text(double number);
 /// "16,384"
 std::string count_text(Index number);

@@ -241,7 +241,7 @@ function tableOf({fields, rows}) {
   return element("table", [line(fields, "th"), ...rows.slice(0, mostRows).map((row) => line(row, "td"))]);
 }
 
-// Tables are long: they are made when somebody asks.
+// Tables are long: they are made when they are opened.
 function showNumbers(details, name) {
   if (!details.open || details.childElementCount > 1) return;
   for (const [table, content] of Object.entries(figures[name].data)) {

@@ -165,8 +165,8 @@ Row row_of(const Problem& p, Index item, Index head, Index query) {
   return row;
 }
 
-/// How far a pair's logit lies below the denominator, -log p. exp sees this distance, and rounding
-/// it costs a far pair more than S tells.
+/// How far a pair's logit is below the denominator, -log p. exp sees this distance, and rounding it
+/// costs a far pair more than S tells.
 double below(const Row& row, std::size_t j) {
   return std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
 }
