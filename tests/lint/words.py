@@ -51,9 +51,9 @@ PHRASES = {
     r"said once": "reported once",
 }
 PHRASE = re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in PHRASES), re.IGNORECASE)
-# Names of others: the instruction PAUSE, HTML, the chat template of Gemma, what a GPU framework calls its frames.
 PROSE = (".h", ".cpp", ".py", ".md", ".js", ".cmake", "CMakeLists.txt")
-WORD_LISTS = {"tests/lint/words.py", "CHANGELOG.md"}  # the changelog has the old names
+OLD_NAMES = {"tests/lint/words.py", "CHANGELOG.md"}  # lists of them
+# Names of others: the instruction PAUSE, HTML, the chat template of Gemma, what a GPU framework calls its frames.
 ALLOWED = {"__builtin_ia32_pause", "pause_cpu", "start_of_turn", "end_of_turn", "begin_of_turn", "body_html",
            "DataFrame", "lexically_normal", "AutoModelForSpeechSeq2Seq", "GraniteSpeechConfig"}
 
@@ -114,7 +114,7 @@ def main(root):
     found = []
     for path in listed:
         found += private_words(path, {path.rsplit("/", 1)[-1].split(".")[0]})
-        if path.endswith(PROSE) and path not in WORD_LISTS:
+        if (path.endswith(PROSE) or path.startswith("scripts/")) and path not in OLD_NAMES:
             with open(f"{root}/{path}", encoding="utf-8") as file:
                 found += dated_phrases(path, file.read())
         if path.endswith((".h", ".cpp", ".py")):

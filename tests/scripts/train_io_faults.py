@@ -118,7 +118,7 @@ class Faults:
     def gone_on(self, what, lost):
         done = self.train(resume=True)
         if done.returncode != 0:
-            return self.blame(what, f"does not continue:  {done.stderr!r}")
+            return self.blame(what, f"does not continue: {done.stderr!r}")
         lines, tensors = self.outcome()
         missing = [line for line in self.expected[0] if line not in lines]
         if tensors != self.expected[1]:

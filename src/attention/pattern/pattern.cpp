@@ -204,7 +204,7 @@ Ranges Pattern::keys_of(Index query, Lengths lengths) const {
 
 void Pattern::keys_of(Index query, Lengths lengths, Ranges& out) const {
   check(lengths);
-  detail::check(query >= 0 && query < lengths.queries, "pattern: given query  ", query,
+  detail::check(query >= 0 && query < lengths.queries, "pattern: given query ", query,
                 ", expected one of ", lengths.queries, " queries");
   std::vector<Ranges> scratch = scratch_for(*node_);
   node_->keys_of(query_position(query, lengths), scratch, out);

@@ -196,7 +196,7 @@ TEST(Pattern, RefusesQueriesThatDoNotExist) {
     EXPECT_EQ(error_of([&] {
                 full().keys_of(query, {4, 9});
               }),
-              "pattern: given query  " + std::to_string(query) + ", expected one of 4 queries");
+              "pattern: given query " + std::to_string(query) + ", expected one of 4 queries");
 }
 
 TEST(Pattern, WithZeroLengthDocumentsSkipsThem) {

@@ -40,7 +40,7 @@ def _check(model, name, config):
     if config.model_type in _ACCELERATED:
         instead += " and rapt.integrations.transformers.accelerate(model)"
     raise ValueError(
-        f"attn_implementation={name!r}: {model.__name__} computes its attention by itself, expected  "
+        f"attn_implementation={name!r}: {model.__name__} computes its attention by itself, expected "
         f"a model that uses Transformers' AttentionInterface; use {instead}, or name the parts that "
         f"may have it: attn_implementation={{\"\": \"eager\", \"text_config\": {name!r}}}")
 
