@@ -65,7 +65,7 @@ const char* sentence(TrainResult::Finish reason) {
   }
 }
 
-/// Names the runs beside a folder that holds none.
+/// Names the runs next to a folder that holds none.
 void check_run_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   if (is_run_folder(folder)) return;

@@ -21,7 +21,7 @@ enum class TensorLayout {
 
 /// The names of one of our parameters in files of a family: '*' is the layer's number, '@' the
 /// prefix that a model without a head leaves out. Without a suffix the row is for .weight and .bias
-/// alike. Several names fill our rows one after the other.
+/// alike. Several names fill our rows in order.
 struct NameRow {
   std::string ours;
   std::vector<std::string> theirs;

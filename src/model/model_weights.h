@@ -36,7 +36,7 @@ struct LayerWeights {
   AttentionWeights self;
   std::optional<AttentionWeights> cross;
   NormWeights ffn_norm;
-  LinearWeights up, down;  // up: gate and up side by side if gated
+  LinearWeights up, down;  // up: gate, then up, if gated
   Pattern pattern;
 };
 

@@ -66,7 +66,7 @@ def fragments_program(fragments):
 
 
 def run_lines(lines, command):
-    """The lines of a page, one after the other: later ones use what earlier ones made."""
+    """The lines of a page, in order: later ones use what earlier ones made."""
     mistakes = []
     command = str(pathlib.Path(command).resolve())
     with tempfile.TemporaryDirectory() as folder:

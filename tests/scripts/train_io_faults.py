@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains while system calls on the run's folder fail one after the other, with a full disk or a
+"""Trains while system calls on the run's folder fail one by one, with a full disk or a
 broken one. Each time: one error that names a file of the run and exit code 1, or a run that got
 through all the same; and a resumed run ends with the bits of one that was left alone.
 

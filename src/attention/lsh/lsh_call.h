@@ -46,8 +46,8 @@ class LshCall {
 
   /// The head loaded last of any operand.
   AnyView head_of(const AnyView& operand) const;
-  /// The same with its rows one after the other, in `scratch` if they are apart: sorted tokens are
-  /// then on few pages and in all sets of the caches.
+  /// The same with contiguous rows, in `scratch` if they are apart: sorted tokens are then on few
+  /// pages and in all sets of the caches.
   AnyView contiguous_rows(const AnyView& operand, Buffer<float>& scratch) const;
 
  private:

@@ -189,7 +189,7 @@ class HashedQuery {
   IndexedVector<float> logits_;
 };
 
-/// Requests over one hashed cache that look up each query by itself.
+/// Requests over one hashed cache that look up each query separately.
 class HashedBatch {
  public:
   explicit HashedBatch(std::span<const Job> jobs)

@@ -117,7 +117,7 @@ HWY_INLINE void RoundWords(const T* first, const T* second, Bf16* to) {
         DU(), to + 2 * i);
 }
 
-/// Lines that are one after the other as rows of words, zeros where there is no number.
+/// Contiguous lines as rows of words, zeros beyond the end.
 template <class Engine, class T>
 HWY_INLINE void LoadLineSquare(const T* from, Index step, Index count, Index depth, Bf16* to,
                                Index stride) {

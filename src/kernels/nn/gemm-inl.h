@@ -26,7 +26,7 @@ namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a strip and vectors of a panel: 12 sums fit 16 registers beside the operands, 24 fit 32.
+// Rows of a strip and vectors of a panel: 12 sums fit 16 registers next to the operands, 24 fit 32.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr Index matrix_strip = 8;
 #else

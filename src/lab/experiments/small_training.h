@@ -32,7 +32,7 @@ struct TrainingStep {
   Index step;
   double loss, gradient_norm;
   double entropy;  // mean over layers, heads and queries, nats
-  double largest;  // likewise, of the largest probability
+  double largest;  // the same for the largest probability
 };
 
 struct SmallTraining {

@@ -24,7 +24,7 @@ SoftmaxTheory attention_theory(Index keys, Index dim, double scale);
 /// taken for soft logits.
 double query_gradient_theory(Index keys, Index dim, Index value_dim, double scale);
 
-/// Likewise of one key that `queries` of them look at.
+/// The same for one key that `queries` queries attend to.
 double key_gradient_theory(Index keys, Index queries, Index dim, Index value_dim, double scale);
 
 /// Frobenius norm of the Jacobian where all keys are alike.

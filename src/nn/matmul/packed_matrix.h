@@ -61,11 +61,11 @@ class PackedMatrix {
   Buffer<std::uint16_t> narrow_;  // bits of f16 or bf16, instead of floats
 };
 
-/// a · weight'. The same bits for any number of threads, and for a row whatever rows are beside it.
-/// The bits of a product with the unpacked weight: of f32 and f16 within multiply_error; a weight
-/// of bf16 makes a product of bf16 where the instruction set multiplies that, within
-/// multiply_bf16_error: a is rounded, whether it is one row or many. With kernels of another
-/// instruction set than the weight was packed for, it is expanded first. `to` is not added to.
+/// a · weight'. The same bits for any number of threads, and for a row in any batch. The bits of a
+/// product with the unpacked weight: of f32 and f16 within multiply_error; a weight of bf16 makes a
+/// product of bf16 where the instruction set multiplies that, within multiply_bf16_error: a is
+/// rounded, whether it is one row or many. With kernels of another instruction set than the weight
+/// was packed for, it is expanded first. `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,
               const Context& context);
 

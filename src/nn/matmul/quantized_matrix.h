@@ -55,8 +55,8 @@ QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization ty
 ///   the sum over blocks of m / 254 * the sum of the sizes of the block's weights
 /// from that of the expanded weights, and besides within 2^-24 (2 blocks + 6) times the sum of the
 /// sizes of its terms, scale * code * a and shift * a, of what f32 rounds. A row of a gives the
-/// same bits whatever rows are beside it and whatever the number of threads; one with an infinite
-/// number or NaN gives NaN.
+/// same bits in any batch and for any number of threads; one with an infinite number or NaN gives
+/// NaN.
 void multiply(const Matrix& a, const QuantizedMatrix& weights, const Product& to,
               const Context& context);
 

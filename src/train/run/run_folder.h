@@ -7,7 +7,7 @@
 
 namespace rapt::detail {
 
-/// What a run remembers beside weights and moments.
+/// What a run remembers besides weights and moments.
 struct RunState {
   double best_loss = 0;
   Index waits = 0;
