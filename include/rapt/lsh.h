@@ -20,7 +20,7 @@ struct Lsh {
   /// Even factors, whose product is the number of buckets; empty: chosen from the length, as
   /// Transformers does for a model of that length.
   std::vector<Index> buckets = {};
-  /// Of torch's generator, which draws the rotations; Attention::rotations gives others.
+  /// Seed of torch's generator, which draws the rotations; Attention::rotations gives others.
   std::uint64_t seed = 0;
   Index before = 1, after = 0;  // neighbouring chunks that a chunk sees
   /// shared: k are the vectors of q once more (nothing checks it). They are hashed once, keys are

@@ -77,7 +77,7 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
 
 /// The deepest published models have a thousand layers.
 inline constexpr Bounds<Index> layer_counts = {1, 4096};
-/// Of widths and lengths.
+/// Bounds of widths and lengths.
 inline constexpr Bounds<Index> size_bounds = {1, Index{1} << 31};
 
 /// What BERT and similar encoders start from.

@@ -69,7 +69,7 @@ struct RAPT_API ModelConfig {
   Index t5_buckets = 32, t5_max_distance = 128;
   Index axial_rows = 0, axial_columns = 0, axial_row_dim = 0;  // axial positions need all three
 
-  /// Of self-attention; layer i has the one at i modulo their number.
+  /// Patterns of self-attention; layer i has the one at i modulo their number.
   std::vector<Pattern> patterns = {causal()};
   std::vector<Pattern> encoder_patterns = {full()};
   Scale scale = {};
@@ -90,7 +90,7 @@ struct RAPT_API ModelConfig {
   Index kv_head_count() const { return kv_heads.value_or(heads); }
   Index dim() const { return head_dim ? *head_dim : hidden_size / heads; }
   Index ffn_dim() const { return intermediate_size ? *intermediate_size : 4 * hidden_size; }
-  /// Of self-attention in a layer of the decoder, or of the only stack.
+  /// The pattern of self-attention in a layer of the decoder, or of the only stack.
   const Pattern& pattern(Index layer) const {
     return patterns[static_cast<std::size_t>(layer) % patterns.size()];
   }
@@ -119,7 +119,7 @@ struct Tokens {
   std::vector<std::int32_t> ids;
   std::vector<Index> lengths;               // of the sequences; their sum is the number of ids
   std::vector<std::int32_t> type_ids = {};  // below type_vocab_size; empty: all are 0
-  /// Of a model with global_projections: 1 for a global token; empty: there is none.
+  /// For models with global_projections: 1 for a global token; empty: there is none.
   std::vector<std::uint8_t> global_attention_mask = {};
 
   RAPT_API static Tokens one(std::vector<std::int32_t> ids);

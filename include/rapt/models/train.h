@@ -87,7 +87,8 @@ struct TrainOptions {
   std::uint64_t seed = 1;                      // of dropout
 };
 
-/// Of a step counted from 0. Throws std::invalid_argument if the schedule makes no sense.
+/// The learning rate of a step, counted from 0. Throws std::invalid_argument if the schedule makes
+/// no sense.
 RAPT_API double learning_rate_at(const TrainOptions& options, Index step);
 
 /// Everything that describes a run.

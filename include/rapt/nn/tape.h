@@ -78,7 +78,7 @@ class RAPT_API Variable {
   bool empty() const { return value_ == nullptr; }
   const GradientSlot& slot() const { return slot_; }
   bool tracked() const { return slot_.tracked(); }
-  /// Of an input, after backward. Throws std::invalid_argument if there is none.
+  /// The gradient of an input, after backward. Throws std::invalid_argument if there is none.
   const Tensor& gradient() const;
 
  private:

@@ -40,7 +40,7 @@ Element signed_of(Index bytes) {
   }
 }
 
-/// Of a format of Python's struct module, native byte order only.
+/// The element of a format of Python's struct module, native byte order only.
 Element element_of(const char* format, Index bytes) {
   if (format == nullptr) return Element::u8;
   std::string_view text = format;

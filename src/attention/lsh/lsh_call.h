@@ -12,7 +12,7 @@ namespace rapt::detail {
 /// are read where they are, and results of all rounds are added up where they belong.
 class LshCall {
  public:
-  /// Of a validated request over operands. `order` is what forward kept; null: tokens are hashed
+  /// Plans a validated request over operands. `order` is what forward kept; null: tokens are hashed
   /// and sorted now.
   LshCall(const Request& request, std::shared_ptr<const LshOrder> order);
   /// The same call for another thread, with what does not depend on the head in common.

@@ -50,7 +50,7 @@ class SafetensorsFile {
 class Weights {
  public:
   explicit Weights(const std::string& path);
-  /// Of a folder within a model's, which its links may lead to as well.
+  /// The weights of a subfolder of a model. Links may lead to the model's folder.
   Weights(const std::string& path, const std::string& model_folder);
 
   /// In ascending order.

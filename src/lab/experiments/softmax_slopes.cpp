@@ -13,7 +13,7 @@ namespace {
 
 constexpr Index row_keys = 512;
 
-/// Of 0 a logarithmic axis has no place.
+/// Zeros are drawn here: a logarithmic axis has no 0.
 constexpr double least = 1e-12;
 
 /// d probabilities / d logits by the engine's backward pass: queries of one number 1, values that

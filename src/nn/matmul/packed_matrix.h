@@ -10,8 +10,8 @@ namespace rapt::detail {
 /// operand of a product: panels of columns, one block of the depth after the other.
 class PackedMatrix {
  public:
-  /// Of any type. f16, and bf16 where the context's instruction set does not multiply it, is
-  /// widened to f32 as it is read.
+  /// Packs a weight of any type. f16, and bf16 where the context's instruction set does not
+  /// multiply it, is widened to f32 as it is read.
   PackedMatrix(const Tensor& weight, const Context& context);
 
   Index out() const { return out_; }
