@@ -9,8 +9,8 @@
 
 namespace rapt {
 
-/// How a cache stores keys and values: as they are, as bf16, or as 8-bit integers with one scale
-/// for each key and each value (of a token and head).
+/// How a cache stores its numbers: as they are, as bf16, or as 8-bit integers with one scale for
+/// each key and each value (of a token and head).
 enum class CacheType { f32, bf16, int8 };
 template <>
 inline constexpr EnumNames enum_names<CacheType>{"cache type", "f32, bf16, int8"};

@@ -24,7 +24,7 @@ RAPT_API double measure_copy_gbytes(const Context& context, Index bytes, double 
 
 /// Only the FMA peak: cheap enough to interleave with the code it is compared to.
 RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
-/// The peak of bf16 products (AMX); 0 where there are none.
+/// Likewise the peak of bf16 products (AMX); 0 where there are none.
 RAPT_API double measure_bf16_gflops(const Context& context = {}, double seconds = 0.05);
 /// "" if this process can use AMX, else why it cannot.
 RAPT_API std::string why_no_amx();
