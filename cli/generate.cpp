@@ -242,7 +242,7 @@ void add_sampling_options(CLI::App& command, Sampling& sampling) {
       .add_option("--repetition-window", sampling.repetition_window, "How many tokens are recent")
       ->check(whole_number(1))
       ->default_str(std::to_string(sampling.repetition_window.value()));
-  command.add_option("--seed", sampling.seed, "The same seed writes the same text")
+  command.add_option("--seed", sampling.seed, "The same seed gives the same text")
       ->check(whole_number(0))
       ->capture_default_str();
 }
@@ -285,7 +285,7 @@ void add_generate(CLI::App& app) {
   command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
   command->add_option("--system", c->system, "With --chat: the system message")->needs("--chat");
   add_load_options(*command, c->load);
-  command->add_option("-n,--max-new-tokens", c->options.max_new_tokens, "Most tokens to write")
+  command->add_option("-n,--max-new-tokens", c->options.max_new_tokens, "Most tokens to generate")
       ->check(whole_number(1))
       ->capture_default_str();
   add_sampling_options(*command, c->options.sampling);

@@ -32,7 +32,7 @@ Exit codes: 0 success, 1 failure while running, 2 wrong usage, 129, 130 and 143 
 141 broken pipe.)text";
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
+  CLI::App app("rapt: exact attention on CPUs, for any attention pattern", "rapt");
   app.require_subcommand(0, 1);
   bool version = false;
   bool json = false;

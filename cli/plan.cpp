@@ -98,7 +98,7 @@ void run(const PlanOptions& options) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Draw who sees whom and count the work");
+  CLI::App* command = app.add_subcommand("plan", "Draw an attention pattern and count its work");
   const auto options = std::make_shared<PlanOptions>();
   command->add_option("pattern", options->pattern, "Pattern, as in \"window(512, 0)\"")->required();
   command->add_option("--tokens", options->tokens, "Number of keys")
