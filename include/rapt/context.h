@@ -19,8 +19,8 @@ class RAPT_API Context {
   /// The defaults of the process: RAPT_THREADS or the CPUs this process may use, RAPT_ISA or the
   /// best this CPU has. Throws std::invalid_argument if either variable is not understood.
   Context();
-  /// threads = 0 and isa = "" mean the defaults. Throws std::invalid_argument if threads is
-  /// negative or this CPU cannot run `isa`.
+  /// threads = 0 and isa = "" stand for the defaults.
+  /// Throws std::invalid_argument if threads is negative or this CPU cannot run `isa`.
   explicit Context(Index threads, std::string_view isa = "");
 
   Index threads() const;

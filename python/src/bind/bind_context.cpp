@@ -15,7 +15,7 @@ void bind_context(nb::module_& module) {
   nb::class_<Context>(module, "Context", nb::is_weak_referenceable(),
                       "Where a call runs: how many threads, which instruction set.")
       .def(nb::init<Index, std::string_view>(), "threads"_a = 0, "isa"_a = "",
-           "threads = 0 and isa = \"\" mean the defaults of the process.")
+           "threads = 0 and isa = \"\" stand for the defaults of the process.")
       .def_prop_ro("threads", &Context::threads)
       .def_prop_ro("isa", &Context::isa)
       .def("__reduce__",
