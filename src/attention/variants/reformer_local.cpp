@@ -161,7 +161,7 @@ IndexedVector<double> chunk_sums(const Kernels& kernels, const AnyView& from, co
   return sums;
 }
 
-/// Blind rows: each gets the values of its neighbourhood.
+/// Rows that see no key: each gets the sum of the values of its neighbourhood.
 void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& out, const Part& at,
                 const Ring& ring, const std::vector<Index>& blind) {
   IndexedVector<Index> all(v.tokens());
@@ -198,7 +198,7 @@ void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMut
   }
 }
 
-/// Calls with(item and head) for all whose blind rows are to be filled.
+/// Calls with(item and head) for every item and head whose rows without keys are to be filled.
 template <class With>
 void for_each_blind(const ReformerLocal& how, const LocalPart& part, Index heads,
                     const With& with) {

@@ -5,8 +5,8 @@
 
 namespace rapt::detail {
 
-/// A borrowed matrix: element (r, c) lies r * row_step + c * column_step numbers from the first,
-/// and one of the two steps is 1.
+/// A borrowed matrix: element (r, c) is r * row_step + c * column_step elements from the first, and
+/// one of the two steps is 1.
 struct Matrix {
   const void* data;
   Type type;
@@ -33,12 +33,12 @@ struct Product {
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
 /// The same where operands are to be taken as bf16: numbers of other types are rounded to nearest,
-/// ties to even, as they are packed, and products are summed in f32, be it one row or many. Where
-/// the instruction set multiplies no bf16 (Kernels::has_bf16) nothing is rounded: it is
+/// ties to even, as they are packed, and products are summed in f32, whether for one row or many.
+/// Where the instruction set multiplies no bf16 (Kernels::has_bf16) nothing is rounded: it is
 /// multiply.
 void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
-/// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
+/// An element of a product is within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
 /// at most 24 of them make a block, and blocks are 256 deep or more: a term goes through 16 + 23
 /// roundings and one for each block. The rest is for terms of second order.
