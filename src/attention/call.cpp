@@ -60,10 +60,9 @@ Call::Call(const Request& request, const CallPart* part_)
       relative(how.bias.keys
                    ? std::make_unique<const RelativeTiles>(how.bias.keys->table, whole, kernels)
                    : nullptr),
-      relative_values(
-          how.relative_values.empty()
-              ? nullptr
-              : std::make_unique<const RelativeTiles>(how.relative_values, whole, kernels)) {
+      relative_values(how.relative_values.empty() ? nullptr
+                                                  : std::make_unique<const RelativeTiles>(
+                                                        how.relative_values, whole, kernels)) {
   check_factors(request.where, how, score_rule);
 }
 

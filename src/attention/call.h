@@ -88,9 +88,7 @@ struct Call {
   void progress(Index worker) const {
     if (part != nullptr && part->progress && worker == 0) part->progress();
   }
-  bool wants_query_gradients() const {
-    return part == nullptr || part->wanted != Wanted::keys;
-  }
+  bool wants_query_gradients() const { return part == nullptr || part->wanted != Wanted::keys; }
   bool wants_key_gradients() const { return part == nullptr || part->wanted != Wanted::queries; }
   /// Tokens of a tile out of an operand that has rows for queries, or for keys.
   InputRows query_rows(const Operand& operand, Index item, Index head, Index query_tile) const;

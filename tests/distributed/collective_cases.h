@@ -101,7 +101,7 @@ inline void all_to_all_takes_any_sizes(Communicator& communicator) {
               bytes_of(size(other, rank), other, rank, 2));
 }
 
-/// Nobody leaves before the last has come. Ranks of one machine have one steady clock.
+/// No rank leaves before the last has come. Ranks of one machine have one steady clock.
 inline void barrier_waits_for_the_last(Communicator& communicator) {
   using Nanoseconds = std::chrono::steady_clock::rep;
   const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };

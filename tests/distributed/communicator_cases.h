@@ -95,7 +95,7 @@ inline void long_messages_cross(Communicator& communicator) {
   expect_all_pairs(communicator, 1'000'001, 5);
 }
 
-/// Nobody waits on the way: a rank that asks done() in a loop gets its messages as well.
+/// No rank waits on the way: a rank that asks done() in a loop gets its messages as well.
 inline void done_completes_messages_without_wait(Communicator& communicator) {
   const Index rank = communicator.rank(), ranks = communicator.size();
   const Index to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;

@@ -67,9 +67,9 @@ void RankAnswer::keep(Index rank, const Attended& mine, Gradients gradients) {
 
 Answer run_over_ranks(const WholeCall& call, const Exchange& exchange, const Context& context) {
   RankAnswer answer(call, exchange);
-  run_ranks(exchange.queries().ranks(), [&](Communicator& communicator) {
-    answer.run(communicator, context);
-  }, {.timeout = std::chrono::seconds(60)});
+  run_ranks(exchange.queries().ranks(),
+            [&](Communicator& communicator) { answer.run(communicator, context); },
+            {.timeout = std::chrono::seconds(60)});
   return answer.take();
 }
 

@@ -25,8 +25,8 @@ Exchange exchange_of(const Operands& o, Index ranks, const ExchangeOptions& opti
       owners.push_back(static_cast<std::int32_t>(tile / granule * 7 % ranks));
     return Placement(tokens, ranks, owners);
   };
-  const Placement queries = granule == 1 ? Placement::zigzag(o.q.tokens(), ranks)
-                                         : scattered(o.q.tokens());
+  const Placement queries =
+      granule == 1 ? Placement::zigzag(o.q.tokens(), ranks) : scattered(o.q.tokens());
   return {o.how.pattern, queries, scattered(o.k.tokens()), options};
 }
 
@@ -113,8 +113,8 @@ TEST(ThreadRanksAttention, HasTheBitsOfOneMachineInBf16) {
       const Attended forward = attend(q, k, v, how, one);
       const Gradients backward = attend_backward(dout, q, k, v, forward, how, one);
       for (const Index ranks : {1, 2, 3, 5}) {
-        const Answer got = run_over_ranks({q, k, v, dout, o.how},
-                                          exchange_of(o, ranks, {.strict = true}), one);
+        const Answer got =
+            run_over_ranks({q, k, v, dout, o.how}, exchange_of(o, ranks, {.strict = true}), one);
         EXPECT_SILENT(different(got.forward.out, forward.out)) << where(c, ranks);
         EXPECT_SILENT(different(got.backward.dq, backward.dq)) << where(c, ranks);
         EXPECT_SILENT(different(got.backward.dk, backward.dk)) << where(c, ranks);

@@ -12,7 +12,7 @@
 
 namespace rapt::distributed {
 
-/// A message under way. Whoever made it keeps its bytes where they are until it is done, and it
+/// A message under way. Its creator keeps its bytes where they are until it is done, and it
 /// must not outlive its communicator. Destroying one that is not done ends the run, as its memory
 /// may be written to later; while an exception is on its way out, that exception ends it.
 class RAPT_API Message {
@@ -34,7 +34,7 @@ class RAPT_API Message {
 /// One thread of a rank uses it at a time. Every rank makes the same calls in the same order.
 class RAPT_API Communicator {
  public:
-  /// Messages of yours have tags from 0 to 32,767. Collective operations and the groups of split()
+  /// Your messages have tags from 0 to 32,767. Collective operations and the groups of split()
   /// use those above, which a transport carries, too.
   static constexpr Index tags = 32768;
   static constexpr Index transport_tags = 16 * tags;

@@ -25,7 +25,8 @@ struct Traffic {
 /// queries see many keys (global tokens), those queries travel instead, and their results come
 /// back.
 ///
-/// Immutable and cheap to copy; build it once, on every rank, and share it between layers and steps.
+/// Immutable and cheap to copy; build it once, on every rank, and share it between layers and
+/// steps.
 class RAPT_API Exchange {
  public:
   /// Every token is a query and a key.

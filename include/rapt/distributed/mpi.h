@@ -14,7 +14,7 @@ namespace rapt::distributed {
 
 struct MpiOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  /// A communicator of yours as MPI_Comm_c2f gives it, of which rapt uses a duplicate; that of all
+  /// Your communicator as MPI_Comm_c2f gives it, of which rapt uses a duplicate; that of all
   /// processes if there is none.
   std::optional<int> communicator = std::nullopt;
   /// Longer messages are sent in parts, as MPI counts bytes in 32 bits. The same on every rank.

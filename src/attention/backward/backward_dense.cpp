@@ -27,8 +27,8 @@ class DenseWorker {
         for (Index t = query_tile; t < last_tile; ++t) add_queries(item, head, t);
       }
     }
-    const Index row =
-        (bias_item * shape_[1] + bias_head) * shape_[2] + (shape_[2] > 1 ? call_.whole_query_tile(query_tile) * tile : 0);
+    const Index row = (bias_item * shape_[1] + bias_head) * shape_[2] +
+                      (shape_[2] > 1 ? call_.whole_query_tile(query_tile) * tile : 0);
     const Index rows = shape_[2] > 1 ? call_.tile_rows(query_tile) : 1;
     for (Index i = 0; i < rows * shape_[3]; ++i)
       ddense[row * shape_[3] + i] = static_cast<float>(sums_[i]);

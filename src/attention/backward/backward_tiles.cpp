@@ -46,8 +46,7 @@ template <class T>
 typename BackwardTiles<T>::KeyGroup BackwardTiles<T>::group_of_task(Index task,
                                                                     const HeadRange& heads) const {
   const bool tables = call_.relative != nullptr || call_.relative_values != nullptr;
-  const Index together =
-      tables ? heads.count : std::min(heads.count, 2 * call_.context.threads());
+  const Index together = tables ? heads.count : std::min(heads.count, 2 * call_.context.threads());
   const Index first = task / (together * groups_.count()) * together;
   const Index count = std::min(together, heads.count - first);
   const Index place = task - first * groups_.count();

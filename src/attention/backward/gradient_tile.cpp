@@ -54,11 +54,10 @@ void GradientTile<T>::differentiate(const T* keys, const T* values, Index key_ti
     value_band_.add(douts_.data(), rows(), call_.distance(query_tile_, key_tile), mask().clips(),
                     dprobs_.data());
   const bool drop = call_.score_rule.has_dropout();
-  const DropoutTile how =
-      drop ? call_.score_rule.dropout_tile(item_ * call_.heads + head_,
-                                           call_.whole_query_tile(query_tile_),
-                                           call_.whole_key_tile(key_tile))
-           : DropoutTile{};
+  const DropoutTile how = drop ? call_.score_rule.dropout_tile(item_ * call_.heads + head_,
+                                                               call_.whole_query_tile(query_tile_),
+                                                               call_.whole_key_tile(key_tile))
+                               : DropoutTile{};
   if (drop) kernels.dropout(dprobs_.data(), rows(), how);
   tiles_.softmax_backward(scores_.data(), dprobs_.data(), rows(), mask().words(), softmax());
   if (drop) kernels.dropout(scores_.data(), rows(), how);

@@ -160,11 +160,11 @@ void KeyGroupWorker<T>::visit_queries(Index item, Index head, Index query_tile, 
   }
   finish_relative_gradients();
   if (!call_.wants_query_gradients()) return clear(dqueries_);
-  sums_.add({item * call_.heads + head, query_tile, key_group, dqueries_.data(),
-             tile_.rows() * width_},
-            [&](const double* wide, const float* rest) {
-              write_queries({item, head, query_tile}, {wide, rest}, gradients.dq);
-            });
+  sums_.add(
+      {item * call_.heads + head, query_tile, key_group, dqueries_.data(), tile_.rows() * width_},
+      [&](const double* wide, const float* rest) {
+        write_queries({item, head, query_tile}, {wide, rest}, gradients.dq);
+      });
   // Rows past the last query hold zeros or NaN; neither may stay.
   std::fill(dqueries_.data() + tile_.rows() * width_, dqueries_.end(), 0.0f);
 }

@@ -67,7 +67,7 @@ void MpiMessage::check_received(Index part, const MPI_Status& status) const {
                 begin_of(part) + bytes, " bytes");
 }
 
-/// The run is about to end, so nobody waits for these parts: the other rank may never answer.
+/// The run is about to end, so no rank waits for these parts: the other rank may never answer.
 void MpiMessage::give_up() {
   for (; done_ < std::ssize(requests_); ++done_) {
     MPI_Request& request = requests_[done_];

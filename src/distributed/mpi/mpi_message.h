@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/indexed_vector.h"
-#include "distributed/message_text.h"
+#include "distributed/communicator/message_text.h"
 #include "rapt/distributed/communicator.h"
 
 namespace rapt::distributed {

@@ -1,0 +1,89 @@
+#include "distributed/exchange/pair_needs.h"
+
+#include <algorithm>
+
+namespace rapt::detail {
+namespace {
+
+/// Runs of a query tile's visits that are among `runs`.
+Ranges visits_among(std::span<const Visit> visits, const Ranges& runs) {
+  Ranges among;
+  auto run = runs.begin();
+  for (const Visit& visit : visits) {
+    const Range wanted{visit.first, visit.first + visit.count};
+    run = std::lower_bound(run, runs.end(), wanted.begin,
+                           [](const Range& r, Index first) { return r.end <= first; });
+    for (auto at = run; at != runs.end() && at->begin < wanted.end; ++at)
+      among.push_back({std::max(at->begin, wanted.begin), std::min(at->end, wanted.end)});
+  }
+  return among;
+}
+
+struct QueryNeeds {
+  Index tile;
+  Ranges keys;
+  Index key_count;
+};
+
+/// Of the queries from `first` on.
+Ranges union_of(std::span<const QueryNeeds> queries) {
+  Ranges all;
+  for (const QueryNeeds& query : queries)
+    all.insert(all.end(), query.keys.begin(), query.keys.end());
+  normalize(all);
+  return all;
+}
+
+/// How many of the queries, which are ordered by falling need, should travel.
+std::size_t travelling(std::span<const QueryNeeds> queries, double query_cost) {
+  std::size_t best = 0;
+  double least = static_cast<double>(count_keys(union_of(queries)));
+  const auto consider = [&](std::size_t n) {
+    const double cost = static_cast<double>(n) * query_cost +
+                        static_cast<double>(count_keys(union_of(queries.subspan(n))));
+    if (cost >= least) return;
+    least = cost;
+    best = n;
+  };
+  for (std::size_t n = 1; n < queries.size(); n *= 2) consider(n);
+  consider(queries.size());
+  // Between the powers of two around the best: where the needs fall most.
+  for (std::size_t n = best / 2 + 1, end = std::min(queries.size(), best * 2); n < end; ++n)
+    if (queries[n - 1].key_count > 2 * queries[n].key_count) consider(n);
+  return best;
+}
+
+}  // namespace
+
+Ranges tile_runs(const distributed::Placement& placement, Index rank) {
+  Ranges runs;
+  for (const Index tile : placement.tiles(rank)) {
+    if (!runs.empty() && runs.back().end == tile)
+      ++runs.back().end;
+    else
+      runs.push_back({tile, tile + 1});
+  }
+  return runs;
+}
+
+PairNeeds pair_needs(const PairQuestion& question) {
+  std::vector<QueryNeeds> queries;
+  for (const Index tile : question.query_tiles) {
+    Ranges keys = visits_among(question.plan.visits(tile), question.key_runs);
+    if (keys.empty()) continue;
+    const Index n = count_keys(keys);
+    queries.push_back({tile, std::move(keys), n});
+  }
+  std::stable_sort(queries.begin(), queries.end(), [](const QueryNeeds& a, const QueryNeeds& b) {
+    return a.key_count > b.key_count;
+  });
+  const std::size_t n = question.keys_only ? 0 : travelling(queries, question.query_cost);
+  PairNeeds needs;
+  for (std::size_t i = 0; i < n; ++i) needs.queries.push_back(queries[i].tile);
+  std::sort(needs.queries.begin(), needs.queries.end());
+  for (const Range& run : union_of(std::span(queries).subspan(n)))
+    for (Index tile = run.begin; tile < run.end; ++tile) needs.keys.push_back(tile);
+  return needs;
+}
+
+}  // namespace rapt::detail
