@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "distributed/ranks.h"
+#include "rapt/lsh.h"
 #include "support/cases.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"
@@ -120,6 +121,26 @@ TEST(ThreadRanksAttention, HasTheBitsOfOneMachineInBf16) {
         EXPECT_SILENT(different(got.backward.dk, backward.dk)) << where(c, ranks);
         EXPECT_SILENT(different(got.backward.dv, backward.dv)) << where(c, ranks);
       }
+    }
+  }
+}
+
+/// Whole heads travel, also where there are more ranks than heads.
+TEST(ThreadRanksAttention, HasTheBitsOfOneMachineUnderLsh) {
+  const Tensor qk = random_tensor({2, 3, 1000, 24}, 1), v = random_tensor({2, 3, 1000, 16}, 2);
+  const Tensor k = random_tensor({2, 3, 1000, 24}, 3), dout = random_tensor({2, 3, 1000, 16}, 4);
+  for (const char* text : {"lsh(64, 4, {8}, 7)", "causal & lsh(32, 2)",
+                           "causal & lsh(64, 2, {4, 4}, 3, 1, 1, separate, once)"}) {
+    const Attention how{.pattern = Pattern::parse(text), .dropout = {0.25, 5}};
+    const bool separate = lsh_part(how.pattern)->keys == Lsh::Keys::separate;
+    const AnyView keys = separate ? k : qk;
+    const Attended forward = attend(qk, keys, v, how, one_thread());
+    const Gradients backward = attend_backward(dout, qk, keys, v, forward, how, one_thread());
+    for (const Index ranks : rank_counts) {
+      const Answer got = run_over_ranks(
+          {qk, keys, v, dout, how}, {how.pattern, Placement::zigzag(1000, ranks)}, one_thread());
+      EXPECT_SAME_BITS(got.forward, forward) << text << " on " << ranks << " ranks";
+      EXPECT_SAME_BITS(got.backward, backward) << text << " on " << ranks << " ranks";
     }
   }
 }

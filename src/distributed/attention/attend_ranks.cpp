@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/flush_denormals.h"
 #include "base/numerics.h"
+#include "distributed/attention/lsh_ranks.h"
 #include "distributed/attention/rank_call.h"
 #include "distributed/attention/tile_returns.h"
 
@@ -159,6 +160,7 @@ Attended attend(Communicator& communicator, const Exchange& exchange, AnyView q,
                 AnyView v, const Attention& how, const Context& context) {
   const FlushDenormals guard;
   const RankCall call("distributed attend", communicator, exchange, q, k, v, how, context);
+  if (call.exchange.hashed) return attend_lsh_over_ranks(call);
   check(!how.stats || exchange.options().strict,
         "distributed attend: statistics are asked for, expected a strict exchange for them");
   Request whole = call.whole_request();

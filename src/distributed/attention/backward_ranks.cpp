@@ -5,6 +5,7 @@
 #include "base/flush_denormals.h"
 #include "base/views.h"
 #include "distributed/attention/backward_part.h"
+#include "distributed/attention/lsh_ranks.h"
 #include "distributed/attention/score_gradients.h"
 
 namespace rapt::distributed {
@@ -88,6 +89,11 @@ Gradients attend_backward(Communicator& communicator, const Exchange& exchange,
   const RankCall call("distributed attend_backward", communicator, exchange, q, k, v, how, context);
   check_backward(call, gradients, attended);
   check_strict(call);
+  if (call.exchange.hashed) {
+    check(gradients.dlse.empty(), call.where,
+          ": a gradient of lse is given, expected none under lsh");
+    return attend_lsh_backward_over_ranks(call, gradients.dout, attended);
+  }
   return run(call, gradients, attended);
 }
 

@@ -62,6 +62,8 @@ RankCall::RankCall(const char* where_, Communicator& communicator_,
   check_readable(where, "k", k);
   check_readable(where, "v", v);
   check_tokens(*this);
+  check(!exchange.hashed || exchange.queries == exchange.keys, where,
+        ": queries and keys are placed differently, expected one placement under lsh");
   validate(whole_request());
 }
 
