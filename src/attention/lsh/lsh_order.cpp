@@ -64,6 +64,25 @@ class LshSorter {
     return order;
   }
 
+  /// The same but for its numbers, with room for so many heads.
+  static std::shared_ptr<LshOrder> like(const LshOrder& from, Index heads) {
+    auto order = std::make_shared<LshOrder>();
+    order->lsh_ = from.lsh_;
+    order->batch_heads_ = heads;
+    order->tokens_ = from.tokens_;
+    order->rounds_ = from.rounds_;
+    order->sorted_per_round_ = from.sorted_per_round_;
+    order->sorted_ = from.sorted_;
+    const Index size = checked_product({heads, from.sorted_count()});
+    order->queries_ = Buffer<std::int32_t>(size);
+    if (from.keys_.size() > 0) order->keys_ = Buffer<std::int32_t>(size);
+    return order;
+  }
+  static void copy_head(const LshOrder& from, Index head, LshOrder& to, Index to_head) {
+    std::copy_n(from.queries(head), from.sorted_count(), queries(to, to_head));
+    if (from.keys_.size() > 0) std::copy_n(from.keys(head), from.sorted_count(), keys(to, to_head));
+  }
+
   static std::int32_t* queries(LshOrder& order, Index batch_head) {
     return order.queries_.data() + batch_head * order.sorted_count();
   }
@@ -163,6 +182,21 @@ std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces&
                 LshSorter::queries(*order, batch_head) + r * order->sorted_per_round());
     }
   return order;
+}
+
+std::shared_ptr<const LshOrder> join_heads(
+    const std::vector<std::shared_ptr<const LshOrder>>& heads) {
+  if (heads.empty()) return nullptr;
+  const std::shared_ptr<LshOrder> all = LshSorter::like(*heads.front(), std::ssize(heads));
+  for (Index head = 0; head < std::ssize(heads); ++head)
+    LshSorter::copy_head(*element(heads, head), 0, *all, head);
+  return all;
+}
+
+std::shared_ptr<const LshOrder> head_of(const LshOrder& order, Index batch_head) {
+  const std::shared_ptr<LshOrder> one = LshSorter::like(order, 1);
+  LshSorter::copy_head(order, batch_head, *one, 0);
+  return one;
 }
 
 std::shared_ptr<const LshOrder> keep_order(const LshInput& input) {

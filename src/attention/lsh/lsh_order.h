@@ -63,6 +63,11 @@ struct LshInput {
 std::shared_ptr<const LshOrder> sort_tokens(const LshInput& input);
 /// The order that a cache has kept, for all tokens of one sequence.
 std::shared_ptr<const LshOrder> order_of(const LshInput& input, const LshPlaces& places);
+/// One order of several heads, each of which has an order of its own; null if there are none.
+std::shared_ptr<const LshOrder> join_heads(
+    const std::vector<std::shared_ptr<const LshOrder>>& heads);
+/// The order of one of its heads.
+std::shared_ptr<const LshOrder> head_of(const LshOrder& order, Index batch_head);
 /// Nothing is hashed: the chunks of every round are those of the sequence.
 std::shared_ptr<const LshOrder> keep_order(const LshInput& input);
 

@@ -7,34 +7,54 @@
 
 namespace rapt::detail {
 
-/// Moves whole heads between ranks instead of tokens: every (batch item, head) is computed on one
-/// rank, which gets all tokens of it. For patterns whose keys are known only once all tokens are
-/// seen.
-class HeadExchange {
+/// Which rank computes which (batch item, head), counted as item * heads + head, where whole heads
+/// travel instead of tokens: for patterns whose keys are known only once all tokens are seen.
+class HeadPlacement {
  public:
-  HeadExchange(Communicator& communicator, const distributed::Placement& placement,
-               Index batch_heads);
+  HeadPlacement(Index ranks, Index batch_heads) : ranks_(ranks), batch_heads_(batch_heads) {}
 
-  /// The heads of a rank, counted as item * heads + head.
   HeadRange heads_of(Index rank) const;
-  HeadRange own_heads() const { return heads_of(communicator_.rank()); }
-
-  /// From [batch, heads, own tokens, dim] of every operand to [1, own heads, all tokens, dim].
-  std::vector<Tensor> to_heads(const std::vector<AnyView>& operands) const;
-  /// And back, into `shape`s [batch, heads, own tokens, dim] with the types of the operands.
-  std::vector<Tensor> to_tokens(const std::vector<AnyView>& operands, Index batch,
-                                Index heads) const;
+  /// Every rank computes one of its heads in each round, or none in the last.
+  Index rounds() const { return divide_up(batch_heads_, ranks_); }
+  bool has(Index rank, Index round) const { return round < heads_of(rank).count; }
 
  private:
-  using Buffers = IndexedVector<Buffer<std::byte>>;
-  /// Rows of a rank's tokens in a head that has all of them, or has its own only.
+  Index ranks_, batch_heads_;
+};
+
+/// Moves the rows of one head for each rank, there and back. One message to each rank has the rows
+/// of all operands.
+class HeadExchange {
+ public:
+  HeadExchange(Communicator& communicator, const distributed::Placement& tokens,
+               const HeadPlacement& heads, Index tag);
+  ~HeadExchange();
+
+  /// From [batch, heads, own tokens, dim] of every operand, of each rank's head of the round.
+  void start_to_heads(const std::vector<AnyView>& operands, Index round);
+  /// To [1, 1, all tokens, dim] of this rank's head.
+  void finish_to_heads(std::vector<Tensor>& whole);
+
+  /// The way back, from results [1, 1, all tokens, dim] to [batch, heads, own tokens, dim]. Ranks
+  /// without a head in this round give shapes.
+  void start_to_tokens(const std::vector<AnyView>& results, Index round);
+  void finish_to_tokens(const std::vector<AnyMutableView>& own);
+
+ private:
+  /// Rows of a rank's tokens among all, and in its own memory.
   std::vector<RowRun> runs_among_all(Index rank) const;
   std::vector<RowRun> own_run(Index rank) const;
-  Buffers exchange(const Buffers& to_send, const IndexedVector<Index>& received_bytes) const;
+  void send(Index rank, std::size_t bytes);
+  void receive(Index rank, std::size_t bytes);
+  void wait_all();
 
   Communicator& communicator_;
-  const distributed::Placement& placement_;
-  Index batch_heads_;
+  const distributed::Placement& tokens_;
+  const HeadPlacement& heads_;
+  Index tag_;
+  Index round_ = -1;
+  IndexedVector<Buffer<std::byte>> sent_, received_;  // by rank
+  std::vector<std::unique_ptr<Message>> messages_;
 };
 
 }  // namespace rapt::detail

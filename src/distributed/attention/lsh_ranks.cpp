@@ -1,9 +1,11 @@
 #include "distributed/attention/lsh_ranks.h"
 
 #include <cstring>
+#include <optional>
 
 #include "attention/forward/unrounded_out.h"
 #include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_order.h"
 #include "attention/results.h"
 #include "base/check.h"
 #include "distributed/attention/head_exchange.h"
@@ -11,40 +13,51 @@
 namespace rapt::detail {
 namespace {
 
-/// The rotations of some heads, [heads, dim, rounds, half]: those that one machine would draw.
-Tensor rotations_of(const RankCall& call, const Lsh& lsh, const HeadRange& batch_heads) {
-  const Index heads = call.q.heads(), dim = call.q.dim(), tokens = call.lengths().queries;
-  const std::vector<Index> factors =
-      lsh.buckets.empty() ? lsh_buckets(tokens, lsh.chunk) : lsh.buckets;
-  const LshRotations all(lsh, factors, heads, dim, call.how.rotations);
-  Tensor some({batch_heads.count, dim, lsh.rounds, lsh_half(factors)});
+/// The rotations of one head, [1, dim, rounds, half]: those that one machine would draw.
+Tensor rotations_of(const RankCall& call, const Lsh& lsh, const LshRotations& all, Index head) {
+  const Index dim = call.q.dim();
+  Tensor some({1, dim, lsh.rounds, all.columns() / lsh.rounds});
   Buffer<float> rows(all.columns() * dim);
-  for (Index i = 0; i < batch_heads.count; ++i) {
-    all.copy((batch_heads.first + i) % heads, rows.data());
-    for (Index d = 0; d < dim; ++d)
-      for (Index c = 0; c < all.columns(); ++c)
-        some.data()[(i * dim + d) * all.columns() + c] = rows[c * dim + d];
-  }
+  all.copy(head, rows.data());
+  for (Index d = 0; d < dim; ++d)
+    for (Index c = 0; c < all.columns(); ++c)
+      some.data()[d * all.columns() + c] = rows[c * dim + d];
   return some;
 }
 
-/// The attention of some heads, as a call of its own.
-class HeadsAttention {
+/// The attention of one head, as a call of its own.
+class HeadAttention {
  public:
-  HeadsAttention(const RankCall& call, const HeadRange& batch_heads) : how_(call.how) {
+  explicit HeadAttention(const RankCall& call)
+      : call_(call), lsh_(*lsh_part(call.how.pattern)), how_(call.how) {
     how_.strict = false;
-    // As the seed of a head follows from its number.
-    how_.dropout.seed += static_cast<std::uint64_t>(batch_heads.first) * 0x9E3779B97F4A7C15u;
-    const Lsh lsh = *lsh_part(call.how.pattern);
-    if (batch_heads.count == 0 || call.lengths().queries <= lsh.chunk) return;
-    rotations_ = rotations_of(call, lsh, batch_heads);
-    how_.rotations = rotations_.view();
+    if (call.lengths().queries <= lsh_.chunk || call.q.heads() == 0) return;  // nothing is hashed
+    const std::vector<Index> factors =
+        lsh_.buckets.empty() ? lsh_buckets(call.lengths().queries, lsh_.chunk) : lsh_.buckets;
+    all_.emplace(lsh_, factors, call.q.heads(), call.q.dim(), call.how.rotations);
   }
 
-  Attention& how() { return how_; }
+  const Attention& of(Index batch_head) {
+    // As the seed of a head follows from its number.
+    how_.dropout.seed =
+        call_.how.dropout.seed + static_cast<std::uint64_t>(batch_head) * 0x9E3779B97F4A7C15u;
+    if (!all_) return how_;
+    rotations_ = rotations_of(call_, lsh_, *all_, batch_head % call_.q.heads());
+    how_.rotations = rotations_.view();
+    return how_;
+  }
+  /// The same with the order that forward found.
+  const Attention& of(Index batch_head, const Rows& rows) {
+    of(batch_head);
+    if (rows.order != nullptr) how_.rotations.reset();
+    return how_;
+  }
 
  private:
+  const RankCall& call_;
+  Lsh lsh_;
   Attention how_;
+  std::optional<LshRotations> all_;
   Tensor rotations_;
 };
 
@@ -78,6 +91,62 @@ void unpack_rows(const Tensor& packed, Rows& rows) {
 
 Shape rows_shape(const AnyView& q) { return {q.batch(), q.heads(), q.tokens()}; }
 
+/// One head after the other: the operands of the next one travel while one is computed, and results
+/// travel back while the next one is.
+class HeadLoop {
+ public:
+  HeadLoop(const RankCall& call, const std::vector<AnyView>& operands)
+      : operands_(operands),
+        rank_(call.rank()),
+        heads_(call.communicator.size(), call.q.batch() * call.q.heads()),
+        there_(call.communicator, call.exchange.queries, heads_, tag_keys),
+        back_(call.communicator, call.exchange.queries, heads_, tag_key_returns) {
+    for (const AnyView& operand : operands)
+      whole_.push_back(
+          Tensor::uninitialized({1, 1, call.lengths().queries, operand.dim()}, operand.type()));
+  }
+
+  /// compute(number of the head among own ones, operands) gives the results as tensors; `own` are
+  /// where results of own tokens go.
+  template <class Compute>
+  void run(const std::vector<AnyMutableView>& own, const Compute& compute) {
+    if (heads_.rounds() > 0) there_.start_to_heads(operands_, 0);
+    std::vector<Tensor> results;
+    for (Index round = 0; round < heads_.rounds(); ++round) {
+      there_.finish_to_heads(whole_);
+      if (round + 1 < heads_.rounds()) there_.start_to_heads(operands_, round + 1);
+      if (heads_.has(rank_, round)) results = compute(round, whole_);
+      back_.finish_to_tokens(own);
+      back_.start_to_tokens(views_of(results, own), round);
+    }
+    back_.finish_to_tokens(own);
+  }
+
+  Index batch_head(Index number) const { return heads_.heads_of(rank_).first + number; }
+  Index own_heads() const { return heads_.heads_of(rank_).count; }
+
+ private:
+  /// Shapes where there are no results.
+  static std::vector<AnyView> views_of(const std::vector<Tensor>& results,
+                                       const std::vector<AnyMutableView>& own) {
+    if (results.empty()) return {own.begin(), own.end()};
+    return {results.begin(), results.end()};
+  }
+
+  const std::vector<AnyView>& operands_;
+  Index rank_;
+  HeadPlacement heads_;
+  HeadExchange there_, back_;
+  std::vector<Tensor> whole_;
+};
+
+template <class... Tensors>
+std::vector<Tensor> list_of(Tensors&&... tensors) {
+  std::vector<Tensor> list;
+  (list.push_back(std::forward<Tensors>(tensors)), ...);
+  return list;
+}
+
 Tensor as_column(Tensor lse) {
   const Shape shape = lse.shape();
   return std::move(lse).reshaped({shape[0], shape[1], shape[2], 1});
@@ -86,52 +155,59 @@ Tensor as_column(Tensor lse) {
 }  // namespace
 
 Attended attend_lsh_over_ranks(const RankCall& call) {
-  const Index batch = call.q.batch(), heads = call.q.heads();
-  const HeadExchange exchange(call.communicator, call.exchange.queries, batch * heads);
+  const Shape rows = rows_shape(call.q);
   const bool shared = keys_are_queries(call);
   std::vector<AnyView> operands{call.q, call.v};
   if (!shared) operands.push_back(call.k);
-  const std::vector<Tensor> moved = exchange.to_heads(operands);
-  const Tensor &q = moved[0], &v = moved[1], &k = shared ? q : moved[2];
-  HeadsAttention some(call, exchange.own_heads());
-  Tensor out({1, q.shape()[1], q.shape()[2], v.shape()[3]});
-  Attended mine = attend_into(out, q, k, v, some.how(), call.context);
-
-  const Tensor rows = pack_rows(mine.rows, mine.lse.shape());
-  const Tensor lse = as_column(std::move(mine.lse));
-  std::vector<Tensor> home = exchange.to_tokens({out, rows, lse}, batch, heads);
+  HeadLoop loop(call, operands);
+  HeadAttention how(call);
+  std::vector<std::shared_ptr<const LshOrder>> orders;
+  Tensor out({rows[0], rows[1], rows[2], call.v.dim()});
+  Tensor packed({rows[0], rows[1], rows[2], statistics}), lse({rows[0], rows[1], rows[2], 1});
+  loop.run({out, packed, lse}, [&](Index number, const std::vector<Tensor>& in) {
+    Tensor whole = Tensor::uninitialized({1, 1, in[0].shape()[2], call.v.dim()});
+    Attended mine = attend_into(whole, in[0], shared ? in[0] : in[2], in[1],
+                                how.of(loop.batch_head(number)), call.context);
+    orders.push_back(mine.rows.order);
+    return list_of(std::move(whole), pack_rows(mine.rows, mine.lse.shape()),
+                   as_column(std::move(mine.lse)));
+  });
   Attended attended;
-  attended.rows.order = mine.rows.order;
-  unpack_rows(home[1], attended.rows);
-  attended.lse = std::move(home[2]).reshaped(rows_shape(call.q));
-  attended.out = call.q.type() == Type::f32 ? std::move(home[0]) : home[0].converted(call.q.type());
+  unpack_rows(packed, attended.rows);
+  attended.rows.order = join_heads(orders);
+  attended.lse = std::move(lse).reshaped(rows);
+  attended.out = call.q.type() == Type::f32 ? std::move(out) : out.converted(call.q.type());
   if (call.q.type() != Type::f32 && call.how.gradients)
-    attended.rows.out = std::make_shared<const Tensor>(std::move(home[0]));
+    attended.rows.out = std::make_shared<const Tensor>(std::move(out));
   return attended;
 }
 
 Gradients attend_lsh_backward_over_ranks(const RankCall& call, const AnyView& dout,
                                          const AttendedView& attended) {
-  const Index batch = call.q.batch(), heads = call.q.heads();
-  const HeadExchange exchange(call.communicator, call.exchange.queries, batch * heads);
   const bool shared = keys_are_queries(call);
   const Tensor packed = pack_rows(attended.rows, rows_shape(call.q));
   std::vector<AnyView> operands{call.q, call.v, dout, unrounded(call.where, attended), packed};
   if (!shared) operands.push_back(call.k);
-  const std::vector<Tensor> moved = exchange.to_heads(operands);
-  const Tensor &q = moved[0], &v = moved[1], &k = shared ? q : moved[5];
-  Rows rows;
-  unpack_rows(moved[4], rows);
-  rows.order = attended.rows.order;
-  HeadsAttention some(call, exchange.own_heads());
-  if (rows.order != nullptr) some.how().rotations.reset();
-  const Gradients mine =
-      attend_backward(AnyView(moved[2]), q, k, v, {moved[3], rows}, some.how(), call.context);
-  std::vector<Tensor> home = exchange.to_tokens({mine.dq, mine.dk, mine.dv}, batch, heads);
+  HeadLoop loop(call, operands);
+  HeadAttention how(call);
+  const LshOrder* order = attended.rows.order.get();
+  check(order == nullptr || order->batch_heads() == loop.own_heads(), call.where,
+        ": the order is of ", order == nullptr ? 0 : order->batch_heads(), " heads, expected ",
+        loop.own_heads(), " as attend leaves on this rank");
   Gradients gradients;
-  gradients.dq = std::move(home[0]);
-  gradients.dk = std::move(home[1]);
-  gradients.dv = std::move(home[2]);
+  gradients.dq = Tensor::uninitialized(call.q.shape(), call.q.type());
+  gradients.dk = Tensor::uninitialized(call.k.shape(), call.k.type());
+  gradients.dv = Tensor::uninitialized(call.v.shape(), call.v.type());
+  loop.run(
+      {gradients.dq, gradients.dk, gradients.dv}, [&](Index number, const std::vector<Tensor>& in) {
+        Rows rows;
+        unpack_rows(in[4], rows);
+        if (order != nullptr) rows.order = head_of(*order, number);
+        Gradients mine =
+            attend_backward(AnyView(in[2]), in[0], shared ? in[0] : in[5], in[1], {in[3], rows},
+                            how.of(loop.batch_head(number), rows), call.context);
+        return list_of(std::move(mine.dq), std::move(mine.dk), std::move(mine.dv));
+      });
   return gradients;
 }
 

@@ -34,20 +34,23 @@ Ranges union_of(std::span<const QueryNeeds> queries) {
   return all;
 }
 
-/// How many of the queries, which are ordered by falling need, should travel.
+/// How many of the queries, which are ordered by falling need, should travel. With a query its work
+/// travels, so it has to save much more than it costs: ranks stay balanced as they were placed.
 std::size_t travelling(std::span<const QueryNeeds> queries, double query_cost) {
+  constexpr double worth = 8;
+  const auto all = static_cast<double>(count_keys(union_of(queries)));
   std::size_t best = 0;
-  double least = static_cast<double>(count_keys(union_of(queries)));
+  double most_saved = 0;
   const auto consider = [&](std::size_t n) {
-    const double cost = static_cast<double>(n) * query_cost +
-                        static_cast<double>(count_keys(union_of(queries.subspan(n))));
-    if (cost >= least) return;
-    least = cost;
+    const double saved = all - static_cast<double>(count_keys(union_of(queries.subspan(n))));
+    if (n <= best || saved - most_saved < worth * query_cost * static_cast<double>(n - best))
+      return;
+    most_saved = saved;
     best = n;
   };
   for (std::size_t n = 1; n < queries.size(); n *= 2) consider(n);
   consider(queries.size());
-  // Between the powers of two around the best: where the needs fall most.
+  // Between two powers of two: where the need falls most.
   for (std::size_t n = best / 2 + 1, end = std::min(queries.size(), best * 2); n < end; ++n)
     if (queries[n - 1].key_count > 2 * queries[n].key_count) consider(n);
   return best;

@@ -24,9 +24,9 @@ struct PairQuestion {
   bool keys_only;
 };
 
-/// The cheapest way among these: the n queries that see most of the other rank's keys travel, and
-/// the keys that the others see. An exact answer is a minimum vertex cover; this one is exact where
-/// few queries see much and the rest overlap, as in every pattern that has leaves of rapt.
+/// Keys travel to the queries, except where a few queries see so many keys that no others see
+/// (global tokens, or a short prompt over a long cache) that sending these queries saves most of
+/// the bytes.
 PairNeeds pair_needs(const PairQuestion& question);
 
 }  // namespace rapt::detail
