@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "distributed/collective_cases.h"
+#include "distributed/attention_cases.h"
 
 namespace rapt::test {
 namespace {
@@ -47,7 +47,7 @@ std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) {
 }
 
 std::vector<CommunicatorCase> cases_in_groups() {
-  auto cases = communicator_cases();  // a group's messages say which ranks of the run they concern
+  auto cases = all_cases();  // a group's messages say which ranks of the run they concern
   std::erase_if(cases, [](const auto& c) { return c.run == descriptions_name_the_message; });
   return cases;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 #include "base/sizes.h"
@@ -113,6 +114,7 @@ IndexedVector<double> granule_costs(Index tokens, Index granule, std::span<const
     costs[tile / granule] +=
         token_cost * static_cast<double>(std::min(Plan::tile, tokens - tile * Plan::tile));
   for (const Pattern& pattern : patterns) {
+    if (node_of(pattern)->has_lsh()) continue;  // whole heads travel, wherever tokens are
     const Plan plan(pattern, {tokens, tokens});
     for (Index tile = 0; tile < tiles; ++tile) {
       Index visits = 0;

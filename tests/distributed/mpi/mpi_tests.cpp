@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "distributed/collective_cases.h"
+#include "distributed/attention_cases.h"
 #include "rapt/distributed/mpi.h"
 
 namespace rapt::test {
@@ -38,7 +38,7 @@ TEST_P(MpiCase, HoldsInAGroup) {
   if (GetParam().run != descriptions_name_the_message) GetParam().run(*group);
 }
 
-INSTANTIATE_TEST_SUITE_P(Communicator, MpiCase, testing::ValuesIn(communicator_cases()),
+INSTANTIATE_TEST_SUITE_P(Communicator, MpiCase, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Mpi, KnowsItself) {
