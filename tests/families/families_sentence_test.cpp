@@ -8,6 +8,7 @@
 #include "formats/tensors/safetensors.h"
 #include "nn/matmul/gemm.h"
 #include "support/temporary_folder.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;

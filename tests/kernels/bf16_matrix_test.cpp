@@ -10,6 +10,7 @@
 #include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -9,6 +9,7 @@
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -26,7 +26,7 @@ class HashedQuery {
   HashedQuery(const KvCache::Impl& cache, const Call& call)
       : cache_(cache),
         lsh_(cache.hash->lsh()),
-        scattered_(cache.kernels.decode.scattered[static_cast<int>(cache.options.type)]),
+        scattered_(cache.kernels.decode.scattered[cache.options.type]),
         factor_(static_cast<float>(call.score_rule.query_factor(0))),
         softcap_(call.score_rule.has_softcap() ? call.score_rule.softcap_log2() : 0) {}
 
