@@ -12,8 +12,8 @@ namespace {
 struct ExplainOptions {
   Case c;
   std::string cache;
-  Index threads = 0;
-  std::string isa;
+  std::optional<Index> threads = {};
+  std::optional<std::string> isa = {};
   bool strict = false, json = false;
 };
 

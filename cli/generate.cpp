@@ -21,7 +21,7 @@ struct GenerateCommand {
   LoadOptions load;
   bool chat = false;
   std::optional<std::string> system;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool json = false;
 };
 

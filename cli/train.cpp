@@ -16,7 +16,7 @@ namespace {
 struct TrainCommand {
   std::string data, config, folder = "run";
   std::vector<std::string> sets;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool resume = false, force = false;
 };
 

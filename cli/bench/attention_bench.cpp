@@ -7,7 +7,7 @@
 #include "cli/bench/child_process.h"
 #include "cli/bench/timing.h"
 #include "rapt/lsh.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 namespace rapt::cli {
 namespace {
@@ -107,8 +107,8 @@ std::optional<Index> AttentionBench::extra_bytes(const Case& c, const Context& c
 
 /// The peak of what multiplies this case's operands.
 double AttentionBench::peak() const {
-  const double bf16 = c_.dtype == "bf16" ? measure_bf16_gflops(context_, peak_seconds) : 0;
-  return bf16 > 0 ? bf16 : measure_fma_gflops(context_, peak_seconds);
+  const double bf16 = c_.dtype == "bf16" ? measure_bf16_gflops(peak_seconds, context_) : 0;
+  return bf16 > 0 ? bf16 : measure_fma_gflops(peak_seconds, context_);
 }
 
 Json AttentionBench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {

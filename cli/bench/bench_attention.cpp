@@ -86,7 +86,7 @@ struct Job {
 std::vector<Job> jobs_of(const AttentionBenchOptions& options) {
   std::vector<Job> jobs;
   for (const BenchCase& bench_case : cases_of(options))
-    for (const Index threads : options.thread_counts())
+    for (const std::optional<Index> threads : options.thread_counts())
       for (const Pass pass : bench_case.passes)
         jobs.push_back({bench_case.c, Context(threads, options.isa), pass});
   return jobs;

@@ -160,7 +160,7 @@ void run(const LshBenchOptions& o) {
     throw CLI::ValidationError("bench lsh", "expected one of --recall and --decode");
   BenchReport report(o, o.recall ? print_lsh_recall_header : print_lsh_decode_header,
                      o.recall ? print_lsh_recall : print_lsh_decode);
-  for (const Index threads : o.thread_counts())
+  for (const std::optional<Index> threads : o.thread_counts())
     for (const Index tokens : o.tokens) {
       const Context context(threads, o.isa);
       const Tensor x = clustered(o, tokens);

@@ -10,9 +10,9 @@ namespace rapt::detail {
 
 /// How many values an enum of the public headers has.
 template <NamedEnum Enum>
-inline constexpr int enum_count = 1 + static_cast<int>(std::count(
-                                          enum_names<Enum>.values.begin(),
-                                          enum_names<Enum>.values.end(), ','));
+inline constexpr int enum_count = 1 +
+                                  static_cast<int>(std::count(enum_names<Enum>.values.begin(),
+                                                              enum_names<Enum>.values.end(), ','));
 
 /// One T for each value of an enum.
 template <NamedEnum Enum, class T>

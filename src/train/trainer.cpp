@@ -9,7 +9,7 @@
 #include "base/numerics.h"
 #include "formats/tensors/safetensors.h"
 #include "model/cost.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 #include "train/data/packed_batch.h"
 #include "train/run/folder_guard.h"
 #include "train/run/run_folder.h"
@@ -272,8 +272,8 @@ bool Trainer::evaluation_due() const {
 }
 
 TrainResult Trainer::run() {
-  if (config_.model.weight_type == Type::bf16) peak_gflops_ = measure_bf16_gflops(context_, 0.1);
-  if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(context_, 0.1);
+  if (config_.model.weight_type == Type::bf16) peak_gflops_ = measure_bf16_gflops(0.1, context_);
+  if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(0.1, context_);
   // Sources are read and counted too.
   const bool both = config_.model.kind == ModelConfig::Kind::encoder_decoder;
   flops_per_token_ = forward_flops(model_, 1, config_.data.tokens) /

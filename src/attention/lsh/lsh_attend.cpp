@@ -222,3 +222,16 @@ void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& requ
 }
 
 }  // namespace rapt::detail
+
+namespace rapt {
+
+Attended attend_lsh(AnyView qk, AnyView v, const Lsh& options, const Attention& how,
+                    const Context& context) {
+  detail::check(options.keys == Lsh::Keys::shared,
+                "attend_lsh: keys of lsh are separate, expected shared: queries are the keys");
+  Attention hashed = how;
+  hashed.pattern = how.pattern == full() ? lsh(options) : how.pattern & lsh(options);
+  return attend(qk, qk, v, hashed, context);
+}
+
+}  // namespace rapt

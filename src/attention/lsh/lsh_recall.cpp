@@ -103,7 +103,8 @@ class RecallHead {
   void score(Index query) {
     float row[max_dim];
     t_.kernels.vectors.load(t_.q.row(item_, head_, query), t_.q.type(), dim_, row);
-    t_.kernels.decode.scattered[CacheType::f32].scores(row, rows_.data(), tokens_, dim_, logits_.data());
+    t_.kernels.decode.scattered[CacheType::f32].scores(row, rows_.data(), tokens_, dim_,
+                                                       logits_.data());
     for (float& z : logits_) {
       double logit = static_cast<double>(z) * t_.factor;
       if (t_.softcap > 0) logit = t_.softcap * std::tanh(logit / t_.softcap);
