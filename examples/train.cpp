@@ -40,7 +40,7 @@ int main() {
     std::printf("held-out text: loss %.3f, %.0f %% of the bytes predicted\n", e.loss,
                 100 * e.accuracy);
   };
-  rapt::train(config, run, rapt::OldRun::resume, events);
+  rapt::train(config, run, rapt::ExistingRun::resume, events);
 
   const rapt::LoadedRun loaded = rapt::load_run(run);
   const std::vector<std::vector<std::int32_t>> prompts = {loaded.tokenizer->encode("the hound")};

@@ -42,7 +42,7 @@ Parameter weight_of(const GemmCase& c, const Context& context) {
   Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
   if (is_quantized(c.type)) weight.quantize(from_string<Quantization>(c.type), context);
   if (is_packed(c.type)) weight.pack(context);
-  if (is_bf16(c.type) && step) weight.working = weight.value.converted(Type::bf16);
+  if (is_bf16(c.type) && step) weight.rounded = weight.value.converted(Type::bf16);
   return weight;
 }
 

@@ -21,9 +21,9 @@ struct BigBird {
   /// inference Transformers has no random blocks and takes the first block in their place: 1 + its
   /// num_random_blocks.
   Index first_block_counts = 1;
-  /// Attention mask, [batch][tokens] or [tokens] for all items alike: 0 is padding, which sees
-  /// nothing and is seen by none. Empty: none.
-  std::vector<std::uint8_t> real = {};
+  /// As Transformers has it, [batch][tokens] or [tokens] for all items alike: 0 is padding, which
+  /// sees nothing and is seen by none. Empty: none.
+  std::vector<std::uint8_t> attention_mask = {};
   Scale scale = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };

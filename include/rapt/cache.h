@@ -15,7 +15,7 @@ struct CacheLsh {
   /// The leaf that patterns over this cache have, with shared keys and at most 65,535 buckets.
   Lsh lsh = {};
   /// The length that buckets are chosen for where the leaf names none. It is no limit.
-  Index tokens = 0;
+  std::optional<Index> tokens = {};
   /// [heads, dim, rounds, half the sum of the bucket factors] instead of those of the leaf's seed;
   /// copied, and gone from KvCache::options().
   std::optional<View> rotations = {};

@@ -14,7 +14,7 @@ namespace rapt {
 /// once.
 struct ReformerLocal {
   /// What a query gets that sees no key, because all in its neighbourhood are padding.
-  enum class Blind {
+  enum class EmptyRows {
     zeros,  // rapt's rule everywhere
     sum,    // what comes out of Transformers: the values of the neighbourhood, hidden or not, added
             // up and not averaged
@@ -25,13 +25,13 @@ struct ReformerLocal {
   bool causal = false;
   /// Transformers' attention mask, [batch][tokens] or [tokens] for all items alike: 0 is padding,
   /// which no query sees. Empty: none.
-  std::vector<std::uint8_t> real = {};
-  Blind blind = Blind::zeros;
+  std::vector<std::uint8_t> attention_mask = {};
+  EmptyRows empty_rows = EmptyRows::zeros;
   Dropout dropout = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 template <>
-inline constexpr EnumNames enum_names<ReformerLocal::Blind>{"blind", "zeros, sum"};
+inline constexpr EnumNames enum_names<ReformerLocal::EmptyRows>{"empty_rows", "zeros, sum"};
 
 /// q, k [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Any number of tokens.
 /// Throws std::invalid_argument if shapes or options disagree.

@@ -105,7 +105,7 @@ Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& g
     put_heads(call.attended.out, out.data() + call.row * inner, inner);
   }
   if (!tape.records()) return tape.input(std::move(out));
-  return tape.made(std::move(out), [=, context = tape.context()](const Tensor& gradient) {
+  return tape.record(std::move(out), [=, context = tape.context()](const Tensor& gradient) {
     Tensor dqkv(qkv.shape());
     Tensor dglobal = global_qkv.empty() ? Tensor() : Tensor(qkv.shape());
     for (const LongformerCall& call : *calls)

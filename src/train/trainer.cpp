@@ -35,14 +35,14 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, const std::string& folder, OldRun old_run,
+Trainer::Trainer(const RunConfig& config, const std::string& folder, ExistingRun existing_run,
                  const TrainEvents& events, const Context& context)
     : store_(folder, {.keep = config.train.keep_checkpoints, .locked = true}),
       events_(events),
       cancel_check_([&events] {
         if (events.stop && events.stop()) throw StopAsked();
       }),
-      prepared_(prepare_run(config, folder, store_, old_run, cancel_check_)),
+      prepared_(prepare_run(config, folder, store_, existing_run, cancel_check_)),
       config_(prepared_.config),
       context_(context),
       model_(config_.model),
@@ -310,13 +310,13 @@ bool Trainer::advance() {
   return !ended;
 }
 
-TrainResult train(const RunConfig& config, const std::string& folder, OldRun old_run,
+TrainResult train(const RunConfig& config, const std::string& folder, ExistingRun existing_run,
                   const TrainEvents& events, const Context& context) {
   check_apart(config.data, folder);
-  if (old_run != OldRun::overwrite) check_free(folder);
+  if (existing_run != ExistingRun::overwrite) check_free(folder);
   try {
     FolderGuard guard(folder);
-    Trainer trainer(config, folder, old_run, events, context);
+    Trainer trainer(config, folder, existing_run, events, context);
     guard.keep();
     return trainer.run();
   } catch (const StopAsked&) {  // while data was read: nothing has changed

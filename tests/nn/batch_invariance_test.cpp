@@ -134,7 +134,7 @@ Transformer model_of(const ModelCase& c, const Context& context) {
 
 Tensor forward_of(const Transformer& model, const Tokens& tokens, const Context& context) {
   Tape tape(Tape::Mode::forward, context);
-  return Tape::take(model.forward(tape, tokens));
+  return Tape::release(model.forward(tape, tokens));
 }
 
 Tokens sequence_of(const Tokens& all, std::size_t index) {

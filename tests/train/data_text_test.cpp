@@ -144,7 +144,7 @@ TEST(TextData, WithoutEndsNobodyGuessesHowTheNextDocumentBegins) {
   folder.write("t/9", "cc");
   const std::int32_t a = tokenizer.encode("a")[0], b = tokenizer.encode("b")[0];
   // 20 tokens, nothing held out: windows of 4 in the first 17 to 20.
-  DataOptions options{.path = folder / "t", .batch_size = 4, .tokens = 4, .eval_batches = 0};
+  DataOptions options{.path = folder / "t", .batch_size = 4, .tokens = 4, .eval_batches = {}};
   const Batch batch = open_data(options, tokenizer)->batch(0);
   for (std::size_t i = 0; i < 16; ++i) {
     EXPECT_TRUE(batch.inputs[i] != a || batch.targets[i] == b);
@@ -309,7 +309,7 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
     const Batch batch = data->eval_batch(i);
     EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 'a'), 0);
   }
-  options.eval_batches = 0;
+  options.eval_batches.reset();
   EXPECT_EQ(opened_text(options)->eval_batches(), 0);
   EXPECT_EQ(opened_text(options)->items_per_epoch(), 6);
 }

@@ -220,9 +220,9 @@ class RAPT_API Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "" if this model can keep keys and values while it generates; else why not. Such a model reads
-/// its context again for every token.
-RAPT_API std::string why_no_cache(const ModelConfig& config);
+/// Why this model cannot keep keys and values while it generates, if it cannot. It then reads its
+/// context again for every token.
+RAPT_API std::optional<std::string> why_no_cache(const ModelConfig& config);
 /// Whether its rope rotates all tokens again as a sequence grows: dynamic NTK and LongRoPE. A cache
 /// then reads a sequence again, by itself, whenever its angles have changed.
 RAPT_API bool angles_follow_length(const ModelConfig& config);

@@ -47,11 +47,11 @@ def attend_lsh(qk: ArrayLike, v: ArrayLike, *, chunk: int = 64, rounds: int = 1,
                   seed=dropout_seed, return_lse=return_lse, layout=layout, context=context)
 
 
-def lsh_recall(q: ArrayLike, k: ArrayLike, pattern: PatternLike, *, top: int = 16, queries: int = 256,
+def lsh_recall(q: ArrayLike, k: ArrayLike, pattern: PatternLike, *, top: int = 16, queries: Optional[int] = 256,
                scale: ScaleLike = None, rotations: Optional[ArrayLike] = None, layout: Layout = "bhld",
                context: Optional[_core.Context] = None) -> LshRecall:
     """Measures a pattern with an lsh leaf on q and k [batch, heads, tokens, dim] against the same pattern
-    without the leaf, for some evenly spaced queries of each item and head (0: all). If queries are keys,
+    without the leaf, for some evenly spaced queries of each item and head (None: all). If queries are keys,
     pass the same array twice.
 
     >>> import numpy as np

@@ -95,7 +95,7 @@ std::string explain_shapes(const std::vector<Index>& q, const std::vector<Index>
 }
 
 nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layout_name, Index top,
-                 Index queries) {
+                 std::optional<Index> queries) {
   Array arrays[] = {{q, "lsh_recall: q"}, {k, "lsh_recall: k"}};
   const Layout layout = layout_of(layout_name);
   const AnyView views[] = {laid_out(arrays[0].operand(), layout),

@@ -84,7 +84,7 @@ ReformerLocal local_of(nb::tuple options) {
   how.causal = nb::cast<bool>(options[3]);
   how.real = real_of(options[4], "attend_reformer_local: real");
   how.blind =
-      from_string<ReformerLocal::Blind>(nb::cast<std::string>(nb::str(nb::object(options[5]))));
+      from_string<ReformerLocal::EmptyRows>(nb::cast<std::string>(nb::str(nb::object(options[5]))));
   how.dropout = {number<double>(options[6], "attend_reformer_local: dropout"),
                  number<std::uint64_t>(options[7], "attend_reformer_local: seed")};
   return how;

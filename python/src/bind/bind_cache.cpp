@@ -43,7 +43,7 @@ class SharedCache {
 };
 
 /// The leaf of a pattern; rotations are read through `array`, which outlives the answer.
-CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
+CacheLsh hashing(nb::handle pattern, std::optional<Index> tokens, nb::handle rotations,
                  std::optional<Array>& array) {
   const std::optional<Lsh> leaf = lsh_part(pattern_of(pattern));
   if (!leaf) wrong_value("KvCache: lsh is a pattern without an lsh leaf, expected rapt.lsh(...)");
@@ -55,7 +55,8 @@ CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
 
 void make_cache(SharedCache* self, Index kv_heads, Index dim, std::optional<Index> value_dim,
                 const std::string& type, std::optional<Index> window, Index pinned,
-                nb::object context, nb::object lsh, Index lsh_tokens, nb::object rotations) {
+                nb::object context, nb::object lsh, std::optional<Index> lsh_tokens,
+                nb::object rotations) {
   CacheOptions options{.kv_heads = kv_heads,
                        .dim = dim,
                        .value_dim = value_dim,
@@ -142,7 +143,7 @@ void bind_cache(nb::module_& module) {
                           "Keys and values of growing sequences, in pages of 64 tokens.")
       .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = nb::none(),
            "type"_a = "f32", "window"_a = nb::none(), "pinned"_a = 0, "context"_a = nb::none(),
-           "lsh"_a = nb::none(), "lsh_tokens"_a = 0, "rotations"_a = nb::none())
+           "lsh"_a = nb::none(), "lsh_tokens"_a = nb::none(), "rotations"_a = nb::none())
       .def(
           "add", [](SharedCache& self) { return self.change([](KvCache& c) { return c.add(); }); },
           "A new, empty sequence; returns its number.")

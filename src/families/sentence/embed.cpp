@@ -111,7 +111,7 @@ Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
       tokens.lengths.push_back(std::ssize(text));
     }
     Tape tape(Tape::Mode::forward, context);
-    const Tensor rows = Tape::take(loaded.model.forward(tape, tokens));
+    const Tensor rows = Tape::release(loaded.model.forward(tape, tokens));
     const float* from = rows.data();
     for (; first < end; ++first) {
       const Index count = std::ssize(ids[order[first]]);
