@@ -138,7 +138,7 @@ Json AttentionBench::measure(Pass pass, int repeats, std::optional<Index> extra_
           {"value_dim", c_.v_shape()[3]},
           {"scale", c_.scale},
           {"softcap", c_.softcap ? Json(*c_.softcap) : Json(nullptr)},
-          {"bias", c_.bias},
+          {"bias", c_.bias ? Json(*c_.bias) : Json()},
           {"sinks", c_.sinks},
           {"dropout", c_.dropout},
           {"stats", c_.stats},

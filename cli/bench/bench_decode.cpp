@@ -135,7 +135,7 @@ void add_bench_decode(CLI::App& bench) {
   command->add_option("--keys", o->keys, "Tokens in the cache, one or several")
       ->check(whole_number(1))
       ->capture_default_str();
-  command->add_option("--dtype", o->types, "What the cache stores, one or several")
+  command->add_option("--cache-type", o->types, "What the cache stores, one or several")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
   for (const auto& [name, number, what] :

@@ -136,7 +136,7 @@ void add_bench_rope(CLI::App& bench) {
       ->check(whole_number(2));
   command->add_flag("--tokens-first", o->tokens_first,
                     "Memory is [batch, tokens, heads, dim] and not [batch, heads, tokens, dim]");
-  command->add_flag("--apart", o->apart, "Into other memory and not in place");
+  command->add_flag("--out-of-place", o->apart, "Write into other memory, not in place");
   add_bench_options(*command, *o);
   command->footer(
       "GB/s counts every number read once and written once. It is compared with copying as many\n"

@@ -89,7 +89,7 @@ std::vector<std::int32_t> target_ids(const Pretrained& loaded, const HeadReportT
   std::vector<std::int32_t> more = text.target_ids;
   if (!text.target.empty()) {
     check(loaded.tokenizer.has_value(), "heads: the model has no tokenizer, expected ids");
-    more = loaded.tokenizer->encode(text.target);
+    more = loaded.tokenizer->encode(text.target, {.add_special_tokens = false}).ids;
   }
   ids.insert(ids.end(), more.begin(), more.end());
   return ids;

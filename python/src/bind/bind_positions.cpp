@@ -42,7 +42,7 @@ nb::object sinusoidal_array(nb::handle like, nb::handle positions, Index dim, nb
 
 nb::object learned(nb::handle table, Index batch, Index tokens, nb::handle positions,
                    Index offset) {
-  Array array(table, "learned: table");
+  Array array(table, "learned_positions: table");
   const GivenPositions at(positions, 1);
   return Answer(array).array(learned_positions(array.floats(2), {batch, tokens}, at.get(), offset));
 }
@@ -53,7 +53,7 @@ View gradient(Array& dout) {
 }
 
 nb::object learned_backward(nb::handle dout, Index rows, nb::handle positions, Index offset) {
-  Array array(dout, "learned: dout");
+  Array array(dout, "learned_positions: dout");
   const GivenPositions at(positions, 1);
   return Answer(array).array(learned_positions_backward(gradient(array), rows, at.get(), offset));
 }
@@ -65,7 +65,7 @@ Axial axial_of(Array& rows, Array& columns, bool column_major) {
 
 nb::object axial(nb::handle rows, nb::handle columns, Index batch, Index tokens,
                  nb::handle positions, bool column_major) {
-  Array arrays[] = {{rows, "axial: rows"}, {columns, "axial: columns"}};
+  Array arrays[] = {{rows, "axial_positions: rows"}, {columns, "axial_positions: columns"}};
   const GivenPositions at(positions, 1);
   return Answer(arrays[0]).array(
       axial_positions(axial_of(arrays[0], arrays[1], column_major), {batch, tokens}, at.get()));
@@ -73,8 +73,8 @@ nb::object axial(nb::handle rows, nb::handle columns, Index batch, Index tokens,
 
 nb::tuple axial_backward(nb::handle dout, nb::handle rows, nb::handle columns, nb::handle positions,
                          bool column_major) {
-  Array array(dout, "axial: dout");
-  Array tables[] = {{rows, "axial: rows"}, {columns, "axial: columns"}};
+  Array array(dout, "axial_positions: dout");
+  Array tables[] = {{rows, "axial_positions: rows"}, {columns, "axial_positions: columns"}};
   const GivenPositions at(positions, 1);
   AxialGradients g = axial_positions_backward(
       gradient(array), axial_of(tables[0], tables[1], column_major), at.get());

@@ -135,8 +135,7 @@ std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string
   const Tokenizer& tokenizer = *loaded.tokenizer;
   // Runs of train() see texts without special tokens, and sources that end with eos.
   const bool own = loaded.family == "rapt";
-  std::vector<std::int32_t> ids =
-      own ? tokenizer.encode(text) : tokenizer.encode(text, EncodeOptions()).ids;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, {.add_special_tokens = !own}).ids;
   const bool source = own && loaded.model.config().kind == ModelConfig::Kind::encoder_decoder;
   const std::optional<std::int32_t> eos = tokenizer.eos();
   if (source && eos) ids.push_back(*eos);
