@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/console/options.h"
 #include "cli/console/output.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 
 namespace rapt::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/peak.h"
 
 namespace rapt::cli {

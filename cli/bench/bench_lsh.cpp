@@ -6,7 +6,7 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/lsh_recall.h"
 
 namespace rapt::cli {

@@ -2,9 +2,9 @@
 
 #include "rapt/attention.h"
 #include "rapt/bigbird.h"
-#include "rapt/cache.h"
 #include "rapt/context.h"
-#include "rapt/dropout.h"
+#include "rapt/dropout_key.h"
+#include "rapt/kv_cache.h"
 #include "rapt/longformer.h"
 #include "rapt/lsh.h"
 #include "rapt/lsh_recall.h"

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/sizes.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "head_report/head_advice.h"
 #include "rapt/models/heads.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attention/lsh/lsh_cache_hash.h"
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 #include "base/sizes.h"
 #include "model/transformer_impl.h"

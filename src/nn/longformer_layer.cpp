@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "rapt/nn/attention_layer.h"
+#include "rapt/nn/attention.h"
 
 namespace rapt {
 using namespace detail;

@@ -7,7 +7,7 @@
 #include "base/io/check_input.h"
 #include "base/keep_memory.h"
 #include "base/numerics.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "model/cost.h"
 #include "rapt/peak.h"
 #include "train/data/packed_batch.h"

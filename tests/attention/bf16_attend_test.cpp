@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
 

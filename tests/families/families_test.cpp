@@ -8,7 +8,7 @@
 
 #include "families/family_cases.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "support/temporary_folder.h"
 
 namespace rapt::test {

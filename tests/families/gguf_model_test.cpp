@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "families/pretrained.h"
+#include "families/stored_tensors.h"
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"
 

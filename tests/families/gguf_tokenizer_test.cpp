@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "families/pretrained.h"
+#include "families/gguf/gguf_model.h"
 #include "formats/tensors/gguf_file.h"
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/context.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
 #include "support/truth/matmul_bound.h"

@@ -7,7 +7,7 @@
 #include "kernels/context.h"
 #include "nn/matmul/weight.h"
 #include "rapt/models/generate.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"

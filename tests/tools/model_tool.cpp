@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/keep_memory.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "train/data/packed_batch.h"
 #include "train/optimizer.h"
 #include "train/run/run_folder.h"

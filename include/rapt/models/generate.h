@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 

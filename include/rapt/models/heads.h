@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/models/model.h"
 #include "rapt/models/pretrained.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rapt/models/model.h"
 #include "rapt/models/pretrained.h"
 #include "rapt/models/tokenizer.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 

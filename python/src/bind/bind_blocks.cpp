@@ -2,10 +2,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/bigbird.h"
 #include "rapt/reformer_local.h"
 
@@ -102,10 +102,10 @@ nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend
     const nb::gil_scoped_release release;
     y = attend(views[0], views[1], views[2]);
   }
-  const Answer answer(arrays[0]);
+  const ResultArray answer(arrays[0]);
   nb::object out = answer.array(std::move(y.out), layout);
   return nb::cast<nb::tuple>(
-      parts(answer, std::move(out), std::move(y), want_lse | want_rows, layout));
+      attended_tuple(answer, std::move(out), std::move(y), want_lse | want_rows, layout));
 }
 
 /// (dq, dk, dv); `kept` is (out, row max, row sum), `out` unrounded.
@@ -124,7 +124,7 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::handle 
     const nb::gil_scoped_release release;
     g = attend_backward(views[0], views[1], views[2], views[3], AttendedView(views[4], rows));
   }
-  const Answer answer(arrays[1]);
+  const ResultArray answer(arrays[1]);
   return nb::make_tuple(answer.array(std::move(g.dq), layout),
                         answer.array(std::move(g.dk), layout),
                         answer.array(std::move(g.dv), layout));

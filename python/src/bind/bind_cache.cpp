@@ -7,10 +7,10 @@
 #include <shared_mutex>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
-#include "rapt/cache.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "rapt/kv_cache.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -93,20 +93,20 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   const Layout layout = layout_of(layout_name);
   const AnyView view = laid_out(queries.operand(), layout);
   const std::vector<Index> numbers = indices_of(sequences, "attend: sequences");
-  How how(options);
+  CallOptions how(options);
   how.attention().stats = (wanted & want_stats) != 0;
   refuse_context("attend", options);
   Attended attended = self.look(
       [&](const KvCache& cache) { return attend(view, cache, numbers, how.attention()); });
-  const Answer answer(queries);
+  const ResultArray answer(queries);
   nb::object out = answer.array(std::move(attended.out), layout);
-  return parts(answer, std::move(out), std::move(attended), wanted);
+  return attended_tuple(answer, std::move(out), std::move(attended), wanted);
 }
 
 /// Over sequences, or over those that would have a number of tokens.
 std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
                           nb::handle sequences, nb::tuple options, const std::string& type) {
-  const How how(options);
+  const CallOptions how(options);
   refuse_context("explain", options);
   const Shape shape = shape_of(q, "q");
   Index tokens = 0;

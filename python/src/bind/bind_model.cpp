@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/models/generate.h"
 #include "rapt/models/pretrained.h"
 #include "rapt/models/train.h"

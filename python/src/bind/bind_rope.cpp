@@ -4,10 +4,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
 #include "python/src/convert/given_positions.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/rope.h"
 
 namespace nb = nanobind;
@@ -184,7 +184,7 @@ nb::object rotated(const Rope& rope, nb::handle x, nb::handle positions, nb::han
     else
       rope.apply_backward_into(out, in, at.get());
   }
-  return Answer(array).array(std::move(out), layout);
+  return ResultArray(array).array(std::move(out), layout);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attention/call.h"
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 
 namespace rapt::detail {

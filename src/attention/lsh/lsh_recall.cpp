@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "attention/call.h"
-#include "attention/lsh/lsh_hash.h"
 #include "attention/lsh/lsh_order.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 #include "base/check.h"

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/indexed_vector.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "families/sentence/sentence_config.h"
 
 namespace rapt {

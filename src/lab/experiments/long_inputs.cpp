@@ -6,7 +6,7 @@
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/softmax_theory.h"
 #include "lab/section_figures.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::lab {
 using namespace detail;

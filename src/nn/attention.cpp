@@ -1,4 +1,4 @@
-#include "rapt/nn/attention_layer.h"
+#include "rapt/nn/attention.h"
 
 #include <algorithm>
 #include <functional>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rapt/attention.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/nn/functional.h"
 #include "rapt/nn/reversible.h"
 #include "rapt/rope.h"
