@@ -164,3 +164,52 @@ def test_every_kind_gives_exact_gradients_of_16_bits(name):
     for a, b in zip(found[:count], exact[:count]):
         assert a.dtype == np.float16
         np.testing.assert_allclose(a.astype(np.float32), b, atol=4 * 2**-11 * np.abs(b).max())
+
+
+def test_options_of_variants_are_their_keywords():
+    x = numbers(1, 2, 40, 8, seed=3)
+    kept = dict(return_attended=True)
+    for call, backward, options, keywords in (
+            (rapt.attend_longformer, rapt.attend_longformer_backward, rapt.Longformer, {"window": 3, "causal": True}),
+            (rapt.attend_bigbird, rapt.attend_bigbird_backward, rapt.BigBird, {"block": 8, "random": [[], [], [4]]}),
+            (rapt.attend_reformer_local, rapt.attend_reformer_local_backward, rapt.ReformerLocal,
+             {"chunk": 8, "attention_mask": [1] * 30 + [0] * 10, "empty_rows": "sum"})):
+        one, other = call(x, x, x, options=options(**keywords), **kept), call(x, x, x, **keywords, **kept)
+        assert np.array_equal(one.out, other.out)
+        more = (None, None, None) if call is rapt.attend_longformer else ()
+        first = backward(x, x, x, x, *more, one, options=options(**keywords))
+        second = backward(x, x, x, x, *more, other, **keywords)
+        assert np.array_equal(first.dq, second.dq)
+        name = next(iter(keywords))
+        with pytest.raises(TypeError, match=f"{name} is given beside a rapt.{options.__name__}, expected it inside"):
+            call(x, x, x, options=options(), **{name: keywords[name]})
+        with pytest.raises(TypeError, match=f"expected a rapt.{options.__name__}"):
+            call(x, x, x, options=3)
+
+
+def test_hashed_attention_returns_what_backward_takes():
+    x = numbers(1, 2, 64, 8, seed=3)
+    options = rapt.Lsh(chunk=16, rounds=2, buckets=[4])
+    attended = rapt.attend_lsh(x, x, options=options, pattern="causal", return_attended=True)
+    pattern = rapt.lsh(16, 2, [4]) & "causal"
+    assert np.array_equal(attended.out, rapt.attend(x, x, x, pattern))
+    assert rapt.attend_backward(x, x, x, x, attended, pattern).dq.shape == x.shape
+    with pytest.raises(TypeError, match="chunk is given beside a rapt.Lsh"):
+        rapt.attend_lsh(x, x, options=options, chunk=32)
+
+
+def test_old_names_say_the_new_ones():
+    x = numbers(1, 2, 40, 8, seed=3)
+    for call, words in ((lambda: rapt.attend(x, x, x, return_rows=True), "attend: return_rows is called return_attended"),
+                        (lambda: rapt.attend(x, x, x, nothing=1), "unexpected keyword argument 'nothing'"),
+                        (lambda: rapt.attend_bigbird(x, x, x, real=[1] * 40), "real is called attention_mask now"),
+                        (lambda: rapt.attend_reformer_local(x, x, x, blind="sum"), "blind is called empty_rows now"),
+                        (lambda: rapt.attend_longformer(x, x, x, return_rows=True), "is called return_attended now")):
+        with pytest.raises(TypeError, match=words):
+            call()
+    for call, words in ((lambda: rapt.positions.Yarn, "it is called YarnRope now"),
+                        (lambda: rapt.positions.learned, "it is called learned_positions now"),
+                        (lambda: rapt.lsh_pattern, "it is called lsh now"),
+                        (lambda: rapt.nothing, "has no attribute 'nothing'$")):
+        with pytest.raises(AttributeError, match=words):
+            call()
