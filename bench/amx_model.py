@@ -20,11 +20,11 @@ OBJECT = ROOT / "build/release/src/CMakeFiles/rapt_kernels.dir/kernels/bf16_kern
 
 GHZ = 2.9
 PEAK = 2926 / GHZ  # flops a cycle
-PRODUCT = 69 / 4  # cycles of a tile product with operands in the first cache; 66 / 4 from registers
+PRODUCT = 69 / 4  # cycles of a tile product with operands in L1; 66 / 4 from registers
 LOAD, STORE = 33 / 4, 17  # of a tile; loads hide behind products as long as they are fewer
 WAIT = 120  # guessed: from a phase's last row to the next one's first result (store, load, 52 for a product)
 WAKE, ASLEEP_AFTER = 800, 720  # the tile unit
-FREE = 16  # vector instructions that a product hides: 64 beside four cost 7 cycles
+FREE = 16  # vector instructions that a product hides: 64 next to four cost 7 cycles
 EXP2_PER_CYCLE = 6.1  # degree 3, measured: the loop that llvm-mca is calibrated with
 
 # llvm-mca 19 sends 512-bit products, multiply-adds, vreduceps, vscalefps and maxima of this CPU to one port;

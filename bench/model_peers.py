@@ -219,7 +219,7 @@ class Contestant:
                                         cwd=ROOT, stderr=subprocess.DEVNULL)
         self.ready = any(line.strip() == "ready" for line in iter(self.process.stdout.readline, ""))
 
-    def turn(self, case, repeats):
+    def measure(self, case, repeats):
         self.process.stdin.write(json.dumps([case, repeats]) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -230,12 +230,12 @@ def compare(contestants, cases, rounds, truth):
     results = {}
     for case in cases:
         times, samples = {c.name: [] for c in contestants}, {}
-        first = {c.name: c.turn(case, 1) for c in contestants}
+        first = {c.name: c.measure(case, 1) for c in contestants}
         slowest = max(seconds for seconds, _ in first.values())
         repeats = max(1, min(50, int(0.5 / slowest)))
         for _ in range(rounds):
             for contestant in contestants:
-                seconds, samples[contestant.name] = contestant.turn(case, repeats)
+                seconds, samples[contestant.name] = contestant.measure(case, repeats)
                 times[contestant.name].append(seconds)
         ours = contestants[0].name
         line = {}
@@ -245,7 +245,7 @@ def compare(contestants, cases, rounds, truth):
                           "worst": 1e3 * max(list_), "difference": difference,
                           "ratio": statistics.median(a / b for a, b in zip(list_, times[ours]))}
             print(f"{case:24} {name:14} {line[name]['ms']:9.2f} ms ({line[name]['best']:.2f} to "
-                  f"{line[name]['worst']:.2f}), {line[name]['ratio']:.2f} of ours, off by {difference:.1e}",
+                  f"{line[name]['worst']:.2f}), {line[name]['ratio']:.2f} of rapt's time, off by {difference:.1e}",
                   flush=True)
         results[case] = line
     return results

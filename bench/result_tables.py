@@ -72,21 +72,24 @@ README_CASES = {
         "Longformer training, f32, 16,384 tokens",
 }
 PAGE_CASES = {
-    "f32 full, 16 heads x 64, 4096 tokens, forward": "Full, f32",
-    "f32 causal, 16 heads x 64, 4096 tokens, forward": "Causal, f32",
-    "f32 causal, 16 heads x 64, 2048 tokens, forward + backward": "Causal training, f32",
-    "bf16 causal, 16 heads x 64, 4096 tokens, forward + backward": "Causal training, bf16",
-    "bf16 causal, 16 heads x 64, 4096 tokens, forward": "Causal, bf16",
-    "f32 causal window 256, 8 heads x 64, 16384 tokens, forward": "Sliding window",
-    "f32 BigBird layer, 8 heads x 64, 4096 tokens, forward + backward": "BigBird training",
-    "f32 LED layer, 8 heads x 64, window 512, 4096 tokens, forward + backward": "LED training",
-    "f32 T5 bias, 8 heads x 64, 4096 tokens, forward + backward": "T5 bias training",
+    "tiny call, torch": "The smallest call, 8 tokens",
+    "f32 full, 16 heads x 64, 4096 tokens, forward": "Full, f32, 4,096 tokens",
+    "f32 causal, 16 heads x 64, 4096 tokens, forward": "Causal, f32, 4,096 tokens",
+    "f32 causal, 16 heads x 64, 2048 tokens, forward + backward": "Causal training, f32, 2,048 tokens",
+    "bf16 causal, 16 heads x 64, 4096 tokens, forward + backward": "Causal training, bf16, 4,096 tokens",
+    "bf16 causal, 16 heads x 64, 4096 tokens, forward": "Causal, bf16, 4,096 tokens",
+    "f32 causal window 256, 8 heads x 64, 16384 tokens, forward": "Sliding window, f32, 16,384 tokens",
+    "f32 BigBird layer, 8 heads x 64, 4096 tokens, forward + backward": "BigBird training, f32, 4,096 tokens",
+    "f32 LED layer, 8 heads x 64, window 512, 4096 tokens, forward + backward":
+        "LED training, f32, 4,096 tokens",
+    "f32 T5 bias, 8 heads x 64, 4096 tokens, forward + backward": "T5 bias training, f32, 4,096 tokens",
     "f32 Reformer LSH core, 8 heads x 64, chunk 64, 4 rounds, 16384 tokens, forward + backward":
-        "Reformer training",
+        "Reformer training, f32, 16,384 tokens",
     "f32 Longformer core, 12 heads x 64, window 512, 1 global, 16384 tokens, forward + backward":
-        "Longformer training",
-    "bf16 decode, 32 / 8 heads x 128, 65536 keys": "Decode over 65,536 keys",
-    "f32 causal window 256, 8 heads x 64, 16384 tokens, forward + backward": "Sliding window training",
+        "Longformer training, f32, 16,384 tokens",
+    "bf16 decode, 32 / 8 heads x 128, 65536 keys": "Decode, bf16, 65,536 keys",
+    "f32 causal window 256, 8 heads x 64, 16384 tokens, forward + backward":
+        "Sliding-window training, f32, 16,384 tokens",
 }
 
 
@@ -162,16 +165,24 @@ def all_peers():
 
 
 def speed_chart():
-    return charts.bars("Attention on a CPU: rapt and the fastest other library", "same work, same answers",
-                       [bar(case, label) for case, label in README_CASES.items()])
+    rows = [bar(case, label) for case, label in README_CASES.items()]
+    return charts.bars(f"Attention on a CPU: {charts.span(rows)} times as fast as the fastest other library",
+                       stored("peers")["machine"], rows)
 
 
 def peers_chart():
     rows = sorted((bar(case, label) for case, label in PAGE_CASES.items()), key=lambda row: row["ratio"])
-    return charts.bars("rapt against the fastest other library in each case", "shorter is better", rows)
+    return charts.bars(f"{len(rows)} attention cases: {charts.span(rows)} times as fast as the fastest other library",
+                       stored("peers")["machine"], rows)
 
 
 # ---- whole models: bench/model_peers.py --json
+
+def of_model(case):
+    """batch 32, alike 64: a case of MiniLM. Those of SmolLM2 read or write."""
+    case = case.replace("alike 64", "64 tokens each").replace("mixed 8-128", "8 to 128 tokens each")
+    return f"SmolLM2, {case} tokens" if re.match("read|write", case) else f"MiniLM, {case}"
+
 
 def models():
     """Each case against the fastest engine that is not rapt."""
@@ -181,7 +192,7 @@ def models():
         (_, mine), *_ = line.items()
         name, best = min(((name, x) for name, x in line.items() if not name.startswith("rapt")),
                          key=lambda each: each[1]["ms"])
-        rows.append([case, charts.milliseconds(mine["ms"]), name, charts.milliseconds(best["ms"]),
+        rows.append([of_model(case), charts.milliseconds(mine["ms"]), name, charts.milliseconds(best["ms"]),
                      charts.times(best["ratio"])])
     yield from table(["case", "rapt", "fastest other", "its time", "faster"], rows)
 
@@ -191,7 +202,7 @@ def all_models():
     for case, line in stored("models")["cases"].items():
         for name, x in line.items():
             spread = " to ".join(charts.milliseconds(x[end]) for end in ("best", "worst"))
-            rows.append([case, name.removesuffix(" writes"), f"{charts.milliseconds(x['ms'])} ({spread})",
+            rows.append([of_model(case), name.removesuffix(" writes"), f"{charts.milliseconds(x['ms'])} ({spread})",
                          f"{x['ratio']:.2f}"])
     yield from table(["case", "engine", "median (best to worst)", "times rapt's time"], rows)
 

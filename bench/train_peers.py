@@ -125,7 +125,7 @@ class Peer:
         self.config, self.torch, self.f = config, torch, torch.nn.functional
         self.weights = {name: x.requires_grad_() for name, x in weights.items()}
         self.dim = config["hidden_size"] // config["heads"]
-        self.mask, self.turn = None, None
+        self.mask, self.cos_sin = None, None
         places = torch.arange(tokens)
         if "patterns" in config:
             reach = int(re.search(r"window\((\d+)", config["patterns"][0])[1])
@@ -133,7 +133,7 @@ class Peer:
             self.mask = (back >= 0) & (back <= reach)
         if config.get("positions", "rope") == "rope":
             angles = places[:, None] * 10000.0 ** (-torch.arange(0, self.dim, 2).double() / self.dim)
-            self.turn = [f(torch.cat([angles, angles], -1)).float() for f in (torch.cos, torch.sin)]
+            self.cos_sin = [f(torch.cat([angles, angles], -1)).float() for f in (torch.cos, torch.sin)]
 
     def norm(self, name, x):
         gain, shift = self.weights[name + ".weight"], self.weights.get(name + ".bias")
@@ -145,10 +145,10 @@ class Peer:
         return self.f.linear(x, self.weights[name + ".weight"], self.weights.get(name + ".bias"))
 
     def turned(self, x):
-        if self.turn is None:
+        if self.cos_sin is None:
             return x
         a, b = x.chunk(2, -1)
-        return x * self.turn[0] + self.torch.cat([-b, a], -1) * self.turn[1]
+        return x * self.cos_sin[0] + self.torch.cat([-b, a], -1) * self.cos_sin[1]
 
     def attention(self, name, x):
         heads = self.config["heads"]

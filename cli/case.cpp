@@ -94,7 +94,7 @@ double flops_of(const Case& c, Index pairs, Pass pass) {
 }
 
 void add_case_options(CLI::App& command, Case& c) {
-  command.add_option("--pattern", c.pattern, "Who sees whom, as in \"causal & window(512, 0)\"");
+  command.add_option("--pattern", c.pattern, "Attention pattern, as in \"window(512, 0)\"");
   command.add_option("--queries", c.queries, "Number of queries (default: as many as tokens)")
       ->check(whole_number(1));
   command.add_option("--batch", c.batch, "Batch items")
@@ -105,10 +105,10 @@ void add_case_options(CLI::App& command, Case& c) {
       ->capture_default_str();
   command.add_option("--kv-heads", c.kv_heads, "Key and value heads (default: as many as heads)")
       ->check(whole_number(1));
-  command.add_option("--dim", c.dim, "Numbers per query and key")
+  command.add_option("--dim", c.dim, "Dimension of queries and keys")
       ->check(whole_number(1))
       ->capture_default_str();
-  command.add_option("--value-dim", c.value_dim, "Numbers per value (default: as dim)")
+  command.add_option("--value-dim", c.value_dim, "Dimension of values (default: as dim)")
       ->check(whole_number(1));
   command.add_option("--scale", c.scale, "inverse_sqrt_dim, inverse_dim, none, log_n or a number")
       ->check(not_renamed(renamed_scales))

@@ -47,8 +47,10 @@ void add_convert(CLI::App& app) {
   add_model_option(*command, c->model);
   command->add_option("folder", c->out, "New folder")->required();
   add_enum_option(*command, "--dtype", c->type, {Type::f32, Type::bf16, Type::f16},
-                  "Type that numbers are rounded to");
-  command->add_option("--max-shard-size", c->max_shard_size, "GB of a file; more become several")
+                  "Type that weights are rounded to");
+  command
+      ->add_option("--max-shard-size", c->max_shard_size,
+                   "Largest file in GB; a larger model becomes several files")
       ->check(CLI::Range(1e-6, 1e6))
       ->check(finite_number())
       ->capture_default_str();

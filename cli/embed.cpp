@@ -113,7 +113,7 @@ void run(EmbedCommand& command) {
 }  // namespace
 
 void add_embed(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("embed", "One vector for each text");
+  CLI::App* command = app.add_subcommand("embed", "Embed texts: one vector for each");
   const auto c = std::make_shared<EmbedCommand>();
   command->add_option("model", c->model, "Folder of an encoder, or a name: minilm")->required();
   command->add_option("text", c->texts, "Texts (default, and -: lines of standard input)");

@@ -53,7 +53,7 @@ void run(const ExplainOptions& options) {
 
 void add_explain(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("explain", "Say how a call would run: kernel, tiles, threads");
+      app.add_subcommand("explain", "Explain how a call would run: route, kernel, tiles, threads");
   const auto options = std::make_shared<ExplainOptions>();
   command->add_option("--tokens", options->c.tokens, "Number of keys")
       ->required()
@@ -64,7 +64,7 @@ void add_explain(CLI::App& app) {
                    "Over a cache that stores f32, bf16 or int8")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   command
-      ->add_flag("--strict", options->strict, "Over a cache: the same bits as a whole prompt has")
+      ->add_flag("--strict", options->strict, "Over a cache: bit-identical to a prompt in one call")
       ->needs("--cache-type");
   add_threads_option(*command, options->threads);
   add_isa_option(*command, options->isa);

@@ -242,7 +242,7 @@ void add_sampling_options(CLI::App& command, Sampling& sampling) {
       .add_option("--repetition-window", sampling.repetition_window, "How many tokens are recent")
       ->check(whole_number(1))
       ->default_str(std::to_string(sampling.repetition_window.value()));
-  command.add_option("--seed", sampling.seed, "The same seed writes the same text")
+  command.add_option("--seed", sampling.seed, "The same seed gives the same text")
       ->check(whole_number(0))
       ->capture_default_str();
 }
@@ -266,7 +266,7 @@ void add_context_options(CLI::App& command, GenerateOptions& options) {
       ->check(whole_number(1));
   add_enum_option(command, "--overflow", options.overflow, {Overflow::stop, Overflow::slide},
                   "When the context is full: stop, or slide and forget the oldest tokens");
-  command.add_option("--pinned", options.pinned, "First tokens that sliding keeps")
+  command.add_option("--pinned", options.pinned, "Number of first tokens that sliding keeps")
       ->check(whole_number(0))
       ->capture_default_str();
   add_enum_option(command, "--cache-type", options.cache_type,
@@ -281,11 +281,11 @@ void add_generate(CLI::App& app) {
   add_model_option(*command, c->model);
   command->add_option(
       "prompt", c->prompts,
-      "Texts to continue (default, and -: standard input, without the end of its last line)");
+      "Texts to continue (default, and -: standard input; its trailing newline is dropped)");
   command->add_flag("--chat", c->chat, "Prompts are questions to a model that was trained to chat");
   command->add_option("--system", c->system, "With --chat: the system message")->needs("--chat");
   add_load_options(*command, c->load);
-  command->add_option("-n,--max-new-tokens", c->options.max_new_tokens, "Most tokens to write")
+  command->add_option("-n,--max-new-tokens", c->options.max_new_tokens, "Most tokens to generate")
       ->check(whole_number(1))
       ->capture_default_str();
   add_sampling_options(*command, c->options.sampling);

@@ -260,7 +260,7 @@ void add_inspect(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
-      "Layers that are alike share a line, whose numbers are those of one. Flops are those of\n"
+      "Identical layers share a line, which shows the values of one. Flops are those of\n"
       "products in a forward pass; scores exist a tile at a time and are never stored.\n"
       "What heads do on a text: rapt heads MODEL --text FILE");
   command->callback([options] { run(*options); });

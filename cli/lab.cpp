@@ -68,17 +68,17 @@ void add_lab(CLI::App& app) {
       ->add_option("experiments", c->options.experiments,
                    "Some of `rapt lab --list` (default: all)")
       ->check(CLI::IsMember(names()));
-  command->add_flag("--list", c->list, "Print the experiments and what they ask");
+  command->add_flag("--list", c->list, "Print the experiments and their questions");
   command->add_option("--out", c->folder, "Folder of report.html and report.json")
       ->capture_default_str();
-  command->add_option("--seed", c->options.seed, "Of all random numbers")
+  command->add_option("--seed", c->options.seed, "Seed of the random numbers")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   add_threads_option(*command, c->threads);
   command->callback([c] { run(*c); });
   command->footer(
       "The page needs no network. All experiments take about two minutes on two cores.\n"
-      "A model of your own: rapt heads MODEL --text FILE");
+      "For your own model: rapt heads MODEL --text FILE");
 }
 
 }  // namespace rapt::cli

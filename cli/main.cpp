@@ -18,7 +18,7 @@ constexpr const char* examples = R"text(Examples:
   rapt plan "window(256, 256) | tokens({0})" --tokens 4096
   rapt bench peak
   rapt bench attention --pattern causal --tokens 1024 4096 --backward
-  rapt explain --pattern "causal & window(512, 0)" --tokens 8192
+  rapt explain --pattern "window(512, 0)" --tokens 8192
   rapt inspect examples/encoder-decoder.toml --batch 32 --tokens 2048
   rapt heads smollm2 --text README.md --limit 1024
   rapt train --data texts/ --set model.layers=4 --out run
@@ -29,10 +29,10 @@ constexpr const char* examples = R"text(Examples:
 
 RAPT_THREADS and RAPT_ISA set the defaults of --threads and --isa.
 Exit codes: 0 success, 1 failure while running, 2 wrong usage, 129, 130 and 143 interrupted,
-141 the reader of the result is gone.)text";
+141 broken pipe.)text";
 
 int parse_and_run(int argc, char** argv) {
-  CLI::App app("rapt: exact attention on CPUs, for any pattern of who sees whom", "rapt");
+  CLI::App app("rapt: exact attention on CPUs, for any attention pattern", "rapt");
   app.require_subcommand(0, 1);
   bool version = false;
   bool json = false;

@@ -98,10 +98,9 @@ void run(const PlanOptions& options) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "Draw who sees whom and count the work");
+  CLI::App* command = app.add_subcommand("plan", "Draw an attention pattern and count its work");
   const auto options = std::make_shared<PlanOptions>();
-  command->add_option("pattern", options->pattern, "Pattern, as in \"causal & window(512, 0)\"")
-      ->required();
+  command->add_option("pattern", options->pattern, "Pattern, as in \"window(512, 0)\"")->required();
   command->add_option("--tokens", options->tokens, "Number of keys")
       ->required()
       ->check(whole_number(0));
@@ -118,7 +117,9 @@ void add_plan(CLI::App& app) {
       "Leaves: full  causal  window(left, right)  tokens({0, 7})  prefix(n)  documents({3, 5})\n"
       "        blocks(size, {{0}, {0, 1}})  keys(n)  dilated(step, left, right)\n"
       "        chunks(size, before, after)  lsh(chunk, rounds, {buckets}, seed)\n"
-      "joined by & and |. What lsh lets meet depends on the numbers: explain and bench show it.");
+      "joined by & and |. lsh has no plan: what it sees depends on the vectors. See rapt explain "
+      "and\n"
+      "rapt bench lsh.");
   command->callback([options] { run(*options); });
 }
 

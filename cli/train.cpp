@@ -66,7 +66,7 @@ const char* sentence(TrainResult::Finish reason) {
   }
 }
 
-/// Names the runs beside a folder that holds none.
+/// Names the runs next to a folder that holds none.
 void check_run_folder(const std::string& folder) {
   namespace fs = std::filesystem;
   if (is_run_folder(folder)) return;
@@ -154,7 +154,7 @@ void add_train(CLI::App& app) {
       "The folder gets config.toml, tokenizer.json, metrics.jsonl and checkpoints. Ctrl-C "
       "finishes\n"
       "the step, saves and exits with code 130, SIGTERM with 143, SIGHUP with 129; --resume\n"
-      "continues with the same bits. Three failed saves in a row end the run.");
+      "resumes bit for bit. Three failed saves in a row end the run.");
   command->callback([options] { run(*options); });
 }
 

@@ -1,4 +1,4 @@
-# Compiler options, said once, for every target of this project.
+# Compiler options for every target of this project.
 
 add_library(rapt_options INTERFACE)
 target_compile_features(rapt_options INTERFACE cxx_std_20)

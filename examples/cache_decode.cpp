@@ -66,7 +66,7 @@ int main() {
   const rapt::KvCache::Sequence fork = cache.fork(sequence);
   std::cout << "after the fork: " << cache.pages() << " pages; ";
   for (const rapt::KvCache::Sequence each : {sequence, fork}) {
-    const unsigned seed = 4 + static_cast<unsigned>(each);  // each goes on with another token
+    const unsigned seed = 4 + static_cast<unsigned>(each);  // each continues with another token
     cache.append(each, random_tensor({1, kv_heads, 1, dim}, seed),
                  random_tensor({1, kv_heads, 1, dim}, seed + 10));
   }

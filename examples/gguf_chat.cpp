@@ -3,7 +3,8 @@
 //   build/release/bin/example_gguf_chat MODEL [QUESTION]
 //
 // MODEL is a GGUF file or a folder of Hugging Face. Without a question, every line of standard
-// input is one; each stands for itself. A model without a chat template continues the text instead.
+// input is one; each is answered separately. A model without a chat template continues the text
+// instead.
 
 #include <rapt/models/generate.h>
 #include <rapt/models/pretrained.h>

@@ -32,7 +32,7 @@ def slope(dout, q, k, v, direction, step=1e-4):
 def main():
     rng = np.random.default_rng(0)
     q, k, v, dout, direction = rng.standard_normal((5, 1, HEADS, TOKENS, DIM), dtype=np.float32)
-    pattern = rapt.causal() & rapt.window(WINDOW - 1, 0)  # or "causal & window(127, 0)"
+    pattern = rapt.window(WINDOW - 1, 0)  # or the text "window(127, 0)"
     print(rapt.Plan(pattern, TOKENS))
 
     attended = rapt.attend(q, k, v, pattern, return_attended=True)

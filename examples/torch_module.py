@@ -26,7 +26,7 @@ class LocalAttention(nn.Module):
 
     def forward(self, x):
         q, k, v = self.qkv(x).unflatten(-1, (3, HEADS, -1)).unbind(2)  # [batch, tokens, heads, dim]
-        pattern = rapt.causal() & rapt.window(WINDOW - 1, 0)
+        pattern = rapt.window(WINDOW - 1, 0)
         y = rapt.attend(q, k, v, pattern, bias=rapt.alibi(self.slopes), layout="blhd")
         return self.out(y.flatten(2))
 

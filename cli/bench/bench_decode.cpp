@@ -142,7 +142,7 @@ void add_bench_decode(CLI::App& bench) {
        {std::tuple<const char*, Index*, const char*>{"--batch", &o->batch, "Sequences"},
         {"--queries", &o->queries, "New tokens of each sequence"},
         {"--heads", &o->heads, "Query heads"},
-        {"--dim", &o->dim, "Numbers per query, key and value"}})
+        {"--dim", &o->dim, "Dimension of queries, keys and values"}})
     command->add_option(name, *number, what)->check(whole_number(1))->capture_default_str();
   command->add_option("--kv-heads", o->kv_heads, "Key and value heads (default: as many as heads)")
       ->check(whole_number(1));
@@ -151,14 +151,14 @@ void add_bench_decode(CLI::App& bench) {
       ->add_option("--against", o->against,
                    "What it is compared with: plain reading of as many bytes with the same\n"
                    "threads, or a plain loop over f32 rows with one thread. The call and the loop\n"
-                   "write their output into memory that is there, and nothing else")
+                   "write only their output, into allocated memory")
       ->check(CLI::IsMember({"read", "loop"}))
       ->capture_default_str();
-  command->add_flag("--strict", o->strict, "The same bits as a whole prompt has");
+  command->add_flag("--strict", o->strict, "Bit-identical to a prompt in one call");
   command->footer(
       "GB/s counts the keys and values of the cache, each once. Speed is how many times as long "
       "the\n"
-      "other takes: 0.9 of reading means that reading as many bytes takes 0.9 of our time. It is "
+      "other takes: 0.9 of reading means that reading as many bytes takes 0.9 of its time. It is "
       "the\n"
       "median over runs, each of which compares the best of either side.");
   command->callback([o] { run(*o); });

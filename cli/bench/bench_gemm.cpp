@@ -51,7 +51,7 @@ Index bytes_of(const Parameter& weight, const std::string& type) {
   return weight.shape().elements() * (is_bf16(type) || is_f16(type) ? 2 : 4);
 }
 
-/// Of what multiplies such a weight.
+/// The peak of the instructions that multiply such a weight.
 double peak_of(const std::string& type, const Context& context) {
   const double bf16 = is_bf16(type) ? measure_bf16_gflops(peak_seconds, context) : 0;
   return bf16 > 0 ? bf16 : measure_fma_gflops(peak_seconds, context);
@@ -166,7 +166,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->footer(
       "A layer is x [rows, in] times weight [out, in]. The peak is measured between the runs with\n"
       "the same threads: of bf16 products where bf16 is multiplied as it is, else of f32. GB/s\n"
-      "counts the weight once for every product: with few rows, reading it is all there is to do.");
+      "counts the weight once for every product: with few rows, the time is the time to read it.");
   command->callback([o] { run(*o); });
 }
 

@@ -184,14 +184,15 @@ void add_numbers(CLI::App& command, LshBenchOptions& o) {
         {"--before", &o.before, 0, "Chunks before its own that a query sees"},
         {"--after", &o.after, 0, "Chunks after it"},
         {"--heads", &o.heads, 1, "Heads"},
-        {"--dim", &o.dim, 1, "Numbers per query and key"},
+        {"--dim", &o.dim, 1, "Dimension of queries and keys"},
         {"--top", &o.top, 1, "True neighbours of a query"},
         {"--queries", &o.queries, 1, "Queries of each head to measure"},
         {"--clusters", &o.clusters, 1, "Number of clusters of tokens"}})
     command.add_option(name, *number, what)->check(whole_number(least))->capture_default_str();
   for (const auto& [name, number, what] :
        {std::tuple<const char*, double*, const char*>{
-            "--spread", &o.spread, "Noise around a centre, whose numbers have deviation 1"},
+            "--spread", &o.spread,
+            "Noise around a centre, whose elements have standard deviation 1"},
         {"--temperature", &o.temperature, "What queries are divided by"}})
     command.add_option(name, *number, what)
         ->check(CLI::Range(1e-6, 1e6))
@@ -228,7 +229,7 @@ void add_bench_lsh(CLI::App& bench) {
       "Tokens are vectors around random centres, queries and keys alike, divided by their root\n"
       "mean square and by the temperature. keys met is the share of all keys that a query is\n"
       "compared with: what a random choice of as many would find. lsh_recall() in\n"
-      "rapt/lsh_recall.h measures vectors of your own.");
+      "rapt/lsh_recall.h measures your own vectors.");
   command->callback([o] { run(*o); });
 }
 

@@ -136,10 +136,10 @@ void add_bench_rope(CLI::App& bench) {
       ->check(whole_number(2));
   command->add_flag("--tokens-first", o->tokens_first,
                     "Memory is [batch, tokens, heads, dim] and not [batch, heads, tokens, dim]");
-  command->add_flag("--out-of-place", o->apart, "Write into other memory, not in place");
+  command->add_flag("--out-of-place", o->apart, "Write to other memory instead of in place");
   add_bench_options(*command, *o);
   command->footer(
-      "GB/s counts every number read once and written once. It is compared with copying as many\n"
+      "GB/s counts every element read once and written once. It is compared with copying as many\n"
       "bytes from one place to another, measured after every run with the same threads.");
   command->callback([o] { run(*o); });
 }

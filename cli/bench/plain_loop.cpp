@@ -8,7 +8,7 @@
 namespace rapt::cli {
 namespace {
 
-/// Eight sums side by side, which a compiler can keep in vectors.
+/// Eight independent sums, which a compiler can keep in vectors.
 float dot(const float* a, const float* b, Index dim) {
   float sums[8] = {};
   Index c = 0;

@@ -26,7 +26,7 @@ void write_to_stderr(const std::string& text) {
                            ": cannot be written: " + std::generic_category().message(reason));
 }
 
-/// A temporary file beside `path`, removed unless it has been renamed to it.
+/// A temporary file next to `path`, removed unless it has been renamed to it.
 class Unfinished {
  public:
   explicit Unfinished(const std::filesystem::path& path)

@@ -67,10 +67,10 @@ struct RelativeKeys {
 /// hides a pair.
 struct DenseBias {
   View values;
-  bool fixed = false;  // nobody wants its gradient, which takes a pass of its own
+  bool fixed = false;  // no gradient is computed; saves a pass
 };
 
-/// What is added to a pair's score; parts are joined with +. It borrows the numbers of its tables.
+/// What is added to a pair's score; parts are joined with +. It borrows its tables.
 struct RAPT_API Bias {
   std::optional<Alibi> alibi;
   std::optional<Kerple> kerple;
@@ -91,7 +91,7 @@ RAPT_API Bias t5_bias(View values, Index max_distance = 128,
                       RelativeTable::Direction direction = RelativeTable::Direction::both);
 RAPT_API Bias relative_keys(View table);
 RAPT_API Bias dense_bias(View values);
-// A bias borrows its numbers: a temporary would be gone before they are read.
+// A bias borrows its tables: a temporary would be gone before they are read.
 Bias t5_bias(Tensor&& values, Index max_distance = 128,
              RelativeTable::Direction direction = RelativeTable::Direction::both) = delete;
 Bias relative_keys(Tensor&& table) = delete;
@@ -124,7 +124,7 @@ struct Attention {
   /// those of its seed.
   std::optional<View> rotations = {};
   /// For lsh(...): the order that an earlier call with these shapes left in Rows::order. Nothing is
-  /// hashed then: who recomputes a layer from rounded numbers meets the same keys again.
+  /// hashed then, so a layer that is recomputed from rounded inputs sees the same keys.
   std::shared_ptr<const LshOrder> order = nullptr;
   std::vector<float> sinks =
       {};  // one logit per query head that takes probability and gives no value
@@ -152,7 +152,7 @@ struct Rows {
 struct Stats {
   Tensor entropy;         // of the probabilities, in nats; the sink counts as one outcome
   Tensor largest;         // largest probability of a key
-  Tensor logit_variance;  // over the visible keys, each counting alike
+  Tensor logit_variance;  // over the visible keys, with equal weights
   Tensor jacobian_norm;   // Frobenius norm of d probabilities / d logits: 0 when saturated or
                           // uniform over many keys
   Tensor reach;           // mean distance |query position - key position| under the probabilities
@@ -168,8 +168,8 @@ struct Attended {
   std::optional<Stats> stats = {};
 };
 
-/// What backward reads of an `Attended`, which turns into one by itself. Spell it out for an output
-/// in the caller's memory: {out, y.rows}. It borrows all three.
+/// What backward reads of an `Attended`, which converts implicitly. Construct it explicitly for an
+/// output in the caller's memory: {out, y.rows}. It borrows all three.
 struct AttendedView {
   AttendedView(const Attended& y) : out(y.out), rows(y.rows), global_rows(y.global_rows) {}
   AttendedView(AnyView out_, const Rows& rows_) : AttendedView(out_, rows_, rows_) {}
@@ -207,12 +207,12 @@ struct Gradients {
 /// Softmax attention of each query over the keys its pattern lets it see.
 ///
 /// q [batch, heads, queries, dim]; k [batch, kv_heads, keys, dim]; v [batch, kv_heads, keys,
-/// value_dim]; kv_heads divides heads. Queries are the newest positions: query i stands at keys -
-/// queries + i. Training, prefill and one-token decode are this same call. A query that sees no key
-/// gives zeros and lse = -inf. Throws std::invalid_argument if shapes or options disagree.
+/// value_dim]; kv_heads divides heads. Queries are the newest positions: query i is at position
+/// keys - queries + i. Training, prefill and one-token decode are this same call. A query that sees
+/// no key gives zeros and lse = -inf. Throws std::invalid_argument if shapes or options disagree.
 ///
 /// Operands are f32, bf16 or f16, each for itself. Sums and probabilities are f32 or better
-/// whatever they are; only the result is rounded to its type.
+/// whatever their types; only the result is rounded to its type.
 RAPT_API Attended attend(AnyView q, AnyView k, AnyView v, const Attention& how = {},
                          const Context& context = {});
 

@@ -18,11 +18,11 @@ struct BigBird {
   Index block = 64;
   std::vector<RandomBlocks> random = {};  // none, one for all heads, or one for each
   /// How often the keys of the first block count for the blocks between first and last. At
-  /// inference Transformers has no random blocks and takes the first block in their place: 1 + its
+  /// inference Transformers has no random blocks and takes the first block instead: 1 + its
   /// num_random_blocks.
   Index first_block_counts = 1;
-  /// As Transformers has it, [batch][tokens] or [tokens] for all items alike: 0 is padding, which
-  /// sees nothing and is seen by none. Empty: none.
+  /// Attention mask, [batch][tokens], or [tokens] for all items: 0 is padding, which sees nothing
+  /// and is seen by none. Empty: none.
   std::vector<std::uint8_t> attention_mask = {};
   Scale scale = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out

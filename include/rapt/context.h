@@ -13,8 +13,8 @@ namespace rapt {
 /// Where a call runs: how many threads, which instruction set. Cheap to copy; copies share their
 /// threads.
 ///
-/// Results do not depend on the number of threads, bit for bit: a call that the system refuses
-/// threads goes on with those it has.
+/// Results do not depend on the number of threads, bit for bit. A call throws std::system_error if
+/// the system refuses threads.
 class RAPT_API Context {
  public:
   /// The defaults of the process: RAPT_THREADS or the CPUs this process may use, RAPT_ISA or the

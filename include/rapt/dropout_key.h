@@ -6,7 +6,7 @@
 
 namespace rapt {
 
-/// Where in a training run something is dropped. Dropout is a function of this key and of the place
+/// Where in a training run something is dropped. Dropout is a function of this key and of the index
 /// of a number, never of what was drawn before: computing a layer again with the same key drops the
 /// same numbers.
 struct RAPT_API DropoutKey {

@@ -14,7 +14,7 @@ struct EnumNames {
   std::string_view values = {};  // "f32, bf16, int8"
 };
 
-/// Of every enum of these headers, beside the enum.
+/// The names of an enum. Each enum of these headers specializes it.
 template <class Enum>
 inline constexpr EnumNames enum_names = {};
 
@@ -32,8 +32,8 @@ std::string to_string(Enum value) {
   return detail::enum_name(enum_names<Enum>, static_cast<int>(value));
 }
 
-/// The value with this name; a hyphen is as good as an underscore. Throws std::invalid_argument
-/// with the names there are.
+/// The value with this name; hyphens and underscores are equivalent. Throws std::invalid_argument
+/// that lists the names.
 template <NamedEnum Enum>
 Enum from_string(std::string_view name) {
   return static_cast<Enum>(detail::enum_value(enum_names<Enum>, name));

@@ -39,9 +39,9 @@ struct CacheOptions {
 
 /// Keys and values of growing sequences, stored in the layout the kernels read.
 ///
-/// Memory comes in pages of 64 tokens. A fork shares the pages of its origin; a page is copied when
-/// one of those who share it writes to it. Tokens keep their positions for good: what a window lets
-/// go leaves a gap, and nothing moves.
+/// Memory comes in pages of 64 tokens. A fork shares the pages of its origin; a shared page is
+/// copied before one of its sequences writes to it. Positions never change; tokens dropped by the
+/// window leave a gap.
 ///
 /// One cache may be read by many threads at a time, but not while it changes.
 class RAPT_API KvCache {
@@ -57,21 +57,21 @@ class RAPT_API KvCache {
   KvCache& operator=(KvCache&&) noexcept;
 
   Sequence add();
-  /// A new sequence with the tokens of another, at the price of a page table.
+  /// A new sequence with the tokens of another; copies only the page table.
   Sequence fork(Sequence sequence);
   void remove(Sequence sequence);
 
   /// Adds tokens: k [1, kv_heads, tokens, dim], v [1, kv_heads, tokens, value_dim]. Nothing changes
   /// if it throws.
   void append(Sequence sequence, AnyView k, AnyView v);
-  /// Adds positions without a token, which no query sees: what stands left of a padded prompt. Only
-  /// for hashed caches; they sort such positions to the end.
+  /// Adds positions without a token, which no query sees: the left padding of a prompt. Only for
+  /// hashed caches; they sort such positions to the end.
   void append_padding(Sequence sequence, Index tokens);
-  /// Forgets all but the first tokens. Throws std::invalid_argument if the window has let go of one
-  /// that would be the newest then.
+  /// Forgets all but the first tokens. Throws std::invalid_argument if the window has already
+  /// released tokens that would be newest.
   void truncate(Sequence sequence, Index tokens);
 
-  /// Tokens appended so far, those that a window let go included.
+  /// Tokens appended so far, including those that the window released.
   Index tokens(Sequence sequence) const;
   const CacheOptions& options() const;
   const Context& context() const;
@@ -90,15 +90,15 @@ class RAPT_API KvCache {
 /// Attention of q [batch, heads, queries, dim] over a cache, in the cache's context: item i sees
 /// sequence sequences[i], whose newest tokens the queries are. Throws std::invalid_argument if a
 /// pattern needs tokens that the window has released, and if there are more queries than tokens and
-/// the first of them would stand before all keys: its tokens have not been appended.
+/// the first of them would precede all keys: its tokens have not been appended.
 ///
 /// A prompt in one call, in chunks or token by token gives the same answer within the bound, and
-/// bit for bit with how.strict, which keeps a few queries from taking a shorter way.
+/// bit for bit with how.strict, which disables the faster routes for few queries.
 ///
 /// Not so with an lsh leaf, which must be that of the cache: a query then sees what it would see in
 /// a call without cache over all tokens of its sequence up to now, and later tokens move the
-/// borders of chunks. q are the newest keys once more. Padding is what append_padding says, not a
-/// key that the rest of the pattern hides from all.
+/// borders of chunks. q are again the newest keys. Padding is what append_padding adds, not a key
+/// that the rest of the pattern hides from all.
 RAPT_API Attended attend(AnyView q, const KvCache& cache,
                          std::span<const KvCache::Sequence> sequences, const Attention& how = {});
 

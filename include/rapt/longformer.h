@@ -7,15 +7,15 @@
 
 namespace rapt {
 
-/// What a token is to Longformer's attention; the numbers are those of its merged attention mask.
+/// The class of a token in Longformer's attention; the values are those of its merged attention
+/// mask.
 enum class TokenClass : std::uint8_t { padding = 0, local = 1, global = 2 };
 template <>
 inline constexpr EnumNames enum_names<TokenClass>{"token class", "padding, local, global"};
 
 /// Longformer's self-attention as it is defined: a local token sees all global tokens and the local
-/// ones inside its window; a global token sees every token that is no padding, through projections
-/// of its own; padding sees nothing and is seen by none. No length has to be a multiple of
-/// anything.
+/// tokens inside its window. A global token sees every token except padding, through separate
+/// projections. Padding sees nothing and is hidden. No length has to be a multiple of anything.
 struct Longformer {
   Index window = 256;  // on each side: half of Transformers' attention_window
   /// Keys `dilation` apart instead of neighbours: one for all heads, or one for each.
@@ -23,7 +23,7 @@ struct Longformer {
   bool causal = false;  // only keys at or before the query, global ones included
   Scale scale = {};
   Dropout dropout = {};
-  /// [batch][tokens] or [tokens] for all items alike; empty: all local.
+  /// [batch][tokens], or [tokens] for all items; empty: all local.
   std::vector<TokenClass> classes = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };

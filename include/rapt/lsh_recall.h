@@ -13,15 +13,15 @@ struct LshRecallOptions {
 /// How much of attention over all keys a hashed one finds, averaged over the queries that see a
 /// key.
 struct LshRecall {
-  double top = 0;     // share of the `top` keys with the largest logits that a query meets
-  double mass = 0;    // share of the softmax over all keys that lies on keys it meets
-  double keys = 0;    // share of all its keys that it meets: what a random choice would find
+  double top = 0;     // share of the `top` keys with the largest logits that a query sees
+  double mass = 0;    // share of the softmax over all keys on the keys it sees
+  double keys = 0;    // share of all its keys that it sees: what a random choice would find
   Index queries = 0;  // that the averages are over
 };
 
-/// Measures a pattern with an lsh leaf on q and k of yours, [batch, heads, tokens, dim], against
-/// the same pattern without the leaf. With shared keys (pass the same vectors twice) a token does
-/// not count as its own neighbour. Takes time queries * tokens * dim for each item and head.
+/// Measures a pattern with an lsh leaf on your q and k, [batch, heads, tokens, dim], against the
+/// same pattern without the leaf. With shared keys (pass the same vectors twice) a token does not
+/// count as its own neighbour. Takes time queries * tokens * dim for each item and head.
 RAPT_API LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how,
                               const LshRecallOptions& options = {}, const Context& context = {});
 

@@ -12,7 +12,7 @@
 
 namespace rapt {
 
-/// How many queries meet how many keys. Queries are the newest positions: query i stands at
+/// How many queries and keys a call has. Queries are the newest positions: query i is at position
 /// position keys - queries + i.
 struct Lengths {
   Index queries = 0;
@@ -31,7 +31,7 @@ struct Range {
 /// Sorted, disjoint, not touching, not empty.
 using Ranges = std::vector<Range>;
 
-/// Which corner a diagonal hangs on when there are fewer queries than keys: `last` (queries are the
+/// How the diagonal is aligned when there are fewer queries than keys: `last` (queries are the
 /// newest positions) is rapt's rule everywhere; `first` puts query i at position i, as PyTorch's
 /// SDPA does.
 enum class Align { last, first };
@@ -42,7 +42,7 @@ inline constexpr EnumNames enum_names<Align>{"align", "last, first"};
 /// queries x keys mask.
 class RAPT_API Pattern {
  public:
-  /// Everyone sees everyone.
+  /// Every query sees every key.
   Pattern();
 
   /// The keys that `query` may see, as sorted ranges inside [0, lengths.keys).
@@ -51,12 +51,12 @@ class RAPT_API Pattern {
   Ranges keys_of(Index query, Lengths lengths) const;
   /// The same into a buffer whose storage is reused.
   void keys_of(Index query, Lengths lengths, Ranges& out) const;
-  /// Throws std::invalid_argument if the pattern cannot be asked about these lengths.
+  /// Throws std::invalid_argument if the pattern does not fit these lengths.
   void check(Lengths lengths) const;
 
   /// The pattern with this text. `&` binds tighter than `|`; parentheses group; space means
-  /// nothing. Lists stand in braces, as in C++. Throws std::invalid_argument naming the column of
-  /// the first mistake and what was expected there.
+  /// nothing. Lists are in braces, as in C++. Throws std::invalid_argument naming the column of the
+  /// first mistake and what was expected there.
   static Pattern parse(std::string_view text);
 
   /// Chains are flat: (a & b) & c equals a & (b & c). Throws std::invalid_argument if & and |
@@ -73,8 +73,8 @@ class RAPT_API Pattern {
   std::shared_ptr<const Node> node_;
 };
 
-/// The text form, "causal & window(512, 0)". Pattern::parse(to_string(pattern)) is equal to the
-/// pattern.
+/// The text form, "window(512, 0) | tokens({0})". Pattern::parse(to_string(pattern)) is equal to
+/// the pattern.
 RAPT_API std::string to_string(const Pattern& pattern);
 
 /// Every pair.
@@ -82,12 +82,10 @@ RAPT_API Pattern full();
 /// Keys at or before the query's position.
 RAPT_API Pattern causal(Align align = Align::last);
 /// Keys from `left` before to `right` after the query's position, both ends included. A negative
-/// side shifts the window: window(-1, 5) is the next five keys. Sides as far as Index goes mean
-/// "all there are".
+/// side shifts the window: window(-1, 5) is the next five keys. The largest Index means "no limit".
 RAPT_API Pattern window(Index left, Index right, Align align = Align::last);
-/// Global tokens: every query sees these positions, and a query standing at one of them sees every
-/// key. Positions given twice count once. Asked about fewer keys than the last position needs, it
-/// is an error.
+/// Global tokens: every query sees these positions, and a query at one of them sees every key.
+/// Positions given twice count once. Throws if there are fewer keys than the last position.
 RAPT_API Pattern tokens(std::vector<Index> positions);
 /// The first n positions see each other: `causal() | prefix(n)` is a prefix language model.
 RAPT_API Pattern prefix(Index n);
@@ -102,9 +100,9 @@ RAPT_API Pattern documents(std::vector<Index> query_lengths, std::vector<Index> 
 RAPT_API Pattern blocks(Index size, std::vector<std::vector<Index>> table);
 /// Only the first n keys exist (the rest is padding).
 RAPT_API Pattern keys(Index n);
-/// Reformer's local attention: the keys are cut into chunks that lie in a ring, and a query sees
-/// its own chunk and those before and after it; the first chunk follows the last one. A chunk
-/// counts once, however short the ring is.
+/// Reformer's local attention: the keys are cut into chunks in a ring, and a query sees its own
+/// chunk and those before and after it; the first chunk follows the last one. A chunk counts once,
+/// however short the ring is.
 RAPT_API Pattern chunks(Index size, Index before, Index after);
 /// Every step-th key around the query: position + m * step for -left <= m <= right.
 RAPT_API Pattern dilated(Index step, Index left, Index right);

@@ -9,8 +9,8 @@
 
 namespace rapt {
 
-/// A run of tiles that are visited alike: tiles first .. first + count - 1, each whole or each with
-/// the same mask.
+/// A run of tiles with the same mask or none: tiles first .. first + count - 1, each whole or each
+/// with the same mask.
 struct Visit {
   static constexpr std::int32_t whole = -1;
   std::int32_t first = 0;
@@ -61,7 +61,7 @@ class RAPT_API Plan {
   Index bytes() const;
 
   /// A character picture at most `columns` wide: █ whole, ▒ masked (or mixed, where a character
-  /// stands for several tiles), · absent. Empty if there are no tiles.
+  /// means several tiles), · absent. Empty if there are no tiles.
   std::string drawing(Index columns) const;
 
   struct Impl;

@@ -8,7 +8,7 @@
 
 namespace rapt {
 
-/// Positions of the tokens of a batch. It borrows its numbers.
+/// Positions of the tokens of a batch. It borrows them.
 class RAPT_API Positions {
  public:
   enum class Kind { counted, counted_each, listed, grid };
@@ -138,7 +138,7 @@ struct Axial {
 
   Index positions() const { return rows.size(0) * columns.size(0); }
   Index dim() const { return rows.size(1) + columns.size(1); }
-  /// Trainable numbers: rows * row_dim + columns * column_dim.
+  /// Trainable elements: rows * row_dim + columns * column_dim.
   Index parameters() const { return rows.shape().elements() + columns.shape().elements(); }
 };
 template <>

@@ -7,24 +7,22 @@
 
 namespace rapt {
 
-/// Reformer's local attention as Transformers computes it: tokens are cut into chunks that lie in a
-/// ring, and a query sees its own chunk and its neighbours. In a ring shorter than the
-/// neighbourhood a chunk counts as often as it is met: with two chunks and one neighbour on each
-/// side, the other chunk counts twice. The pattern chunks(...) is the same with every key counting
-/// once.
+/// Reformer's local attention as Transformers computes it: tokens are cut into chunks in a ring,
+/// and a query sees its own chunk and its neighbours. In a ring shorter than the neighbourhood, a
+/// chunk counts once per appearance: with two chunks and one neighbour on each side, the other
+/// chunk counts twice. In the pattern chunks(...) every key counts once.
 struct ReformerLocal {
   /// What a query gets that sees no key, because all in its neighbourhood are padding.
   enum class EmptyRows {
     zeros,  // rapt's rule everywhere
-    sum,    // what comes out of Transformers: the values of the neighbourhood, hidden or not, added
-            // up and not averaged
+    sum,    // the result of Transformers: the sum of the neighbourhood's values, hidden or not
   };
 
   Index chunk = 64;  // shorter inputs are one chunk
   Index before = 1, after = 0;
   bool causal = false;
-  /// Transformers' attention mask, [batch][tokens] or [tokens] for all items alike: 0 is padding,
-  /// which no query sees. Empty: none.
+  /// Transformers' attention mask, [batch][tokens], or [tokens] for all items: 0 is padding, which
+  /// no query sees. Empty: none.
   std::vector<std::uint8_t> attention_mask = {};
   EmptyRows empty_rows = EmptyRows::zeros;
   Dropout dropout = {};

@@ -43,7 +43,7 @@ class RAPT_API Shape {
 /// "[2, 8, 128, 64]"
 RAPT_API std::string to_string(const Shape& shape);
 
-/// Borrowed numbers of one type: a pointer, a shape and strides counted in elements.
+/// Borrowed elements of one type: a pointer, a shape and strides counted in elements.
 ///
 /// The last axis must be contiguous where attention reads it; other strides are free, so [batch,
 /// tokens, heads, dim] in memory is a [batch, heads, tokens, dim] view with swapped strides, and a
@@ -52,11 +52,11 @@ template <class T>
 class RAPT_API BasicView {
  public:
   BasicView() = default;
-  /// Row-major numbers. Throws std::invalid_argument if `numbers` is shorter than the shape needs.
+  /// Row-major elements. Throws std::invalid_argument if `numbers` is shorter than the shape needs.
   BasicView(std::span<T> numbers, Shape shape);
-  /// Any strides. Throws std::invalid_argument if an element lies outside `numbers`.
+  /// Any strides. Throws std::invalid_argument if an element is outside `numbers`.
   BasicView(std::span<T> numbers, Shape shape, Shape strides);
-  /// A pointer the caller vouches for: nothing is known about the memory behind it.
+  /// Unchecked: the caller guarantees that the memory holds these elements.
   static BasicView unchecked(T* data, Shape shape, Shape strides);
 
   operator BasicView<const T>() const requires(!std::is_const_v<T>) {
@@ -79,7 +79,7 @@ class RAPT_API BasicView {
     return data_ + item * strides_[0] + head * strides_[1] + token * strides_[2];
   }
 
-  /// The same numbers with two axes exchanged.
+  /// The same elements with two axes exchanged.
   BasicView swapped(Index axis, Index other) const;
 
  private:
@@ -93,8 +93,8 @@ using MutableView = BasicView<float>;
 
 class Tensor;
 
-/// Borrowed numbers whose type is known at run time. V is void or const void; attention takes these
-/// for its operands, and every view and tensor turns into one by itself.
+/// Borrowed elements whose type is known at run time. V is void or const void; attention takes
+/// these for its operands, and every view and tensor converts implicitly.
 template <class V>
 class RAPT_API BasicAnyView {
   static constexpr bool constant = std::is_const_v<V>;
@@ -111,7 +111,7 @@ class RAPT_API BasicAnyView {
         shape_(view.shape()),
         strides_(view.strides()) {}
   BasicAnyView(Owner& tensor);
-  /// A pointer the caller vouches for.
+  /// Unchecked: the caller guarantees that the memory holds these elements.
   static BasicAnyView unchecked(V* data, Type type, Shape shape, Shape strides);
 
   operator BasicAnyView<const void>() const requires(!constant) {
@@ -145,14 +145,14 @@ class RAPT_API BasicAnyView {
 using AnyView = BasicAnyView<const void>;
 using AnyMutableView = BasicAnyView<void>;
 
-/// Owned numbers, row-major, 64-byte aligned; f32 unless said otherwise. Moves are cheap; copying
+/// Owned elements, row-major, 64-byte aligned; f32 unless said otherwise. Moves are cheap; copying
 /// is spelled clone().
 class RAPT_API Tensor {
  public:
   Tensor() = default;
   /// Zeros. Throws std::invalid_argument on a bad shape, std::bad_alloc if memory is short.
   explicit Tensor(Shape shape, Type type = Type::f32);
-  /// The same without the zeros, for numbers that are about to be written.
+  /// Without the zeros, for elements that are about to be written.
   static Tensor uninitialized(Shape shape, Type type = Type::f32);
 
   const Shape& shape() const { return shape_; }
@@ -160,7 +160,7 @@ class RAPT_API Tensor {
   Index elements() const { return elements_; }
   bool empty() const { return shape_.rank() == 0; }
 
-  // The numbers as what they are. T other than the tensor's type is std::invalid_argument.
+  // The elements. Throws std::invalid_argument if T is not the tensor's type.
   template <Number T = float>
   T* data() {
     check_type(type_of<T>);
@@ -184,7 +184,7 @@ class RAPT_API Tensor {
   void* memory() { return memory_.get(); }
   const void* memory() const { return memory_.get(); }
   Tensor clone() const;
-  /// The same numbers in another shape with as many elements; this tensor is empty afterwards.
+  /// The same elements in another shape with as many elements; this tensor is empty afterwards.
   Tensor reshaped(Shape shape) &&;
   /// A copy with every number rounded to the type.
   Tensor converted(Type type) const;

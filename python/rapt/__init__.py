@@ -2,7 +2,7 @@
 
 >>> import numpy as np, rapt
 >>> x = np.random.default_rng(0).standard_normal((1, 8, 256, 64), dtype=np.float32)
->>> y = rapt.attend(x, x, x, rapt.causal() & rapt.window(128, 0), bias=rapt.alibi(8))
+>>> y = rapt.attend(x, x, x, rapt.window(128, 0), bias=rapt.alibi(8))
 >>> y.shape
 (1, 8, 256, 64)
 

@@ -7,7 +7,7 @@ from typing import Union
 
 
 def write_whole(path: Union[str, os.PathLike[str]], text: str) -> None:
-    """Writes a file beside the path and renames it."""
+    """Writes a file next to the path and renames it."""
     unfinished = f"{os.fspath(path)}.part-{os.getpid()}"
     file = open(unfinished, "x", encoding="utf-8")  # "x": never overwrites another file
     try:

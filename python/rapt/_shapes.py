@@ -65,7 +65,7 @@ def _heads(where: str, q: Any, k: Any, v: Any, shared: bool) -> Tuple[Any, ...]:
     if any(count not in (1, heads) for count in counts):
         raise ValueError(f"{where}: query has {counts[0]} heads, key {counts[1]} and value {counts[2]}; "
                          "enable_gqa=True lets key heads be shared")
-    if counts[1] == counts[2]:  # the core shares a single key head by itself
+    if counts[1] == counts[2]:  # the core shares a single key head
         return expanded(q, (*q.shape[:-3], heads, *q.shape[-2:])), k, v
     return tuple(expanded(x, (*x.shape[:-3], heads, *x.shape[-2:])) for x in (q, k, v))
 

@@ -38,7 +38,7 @@ def report(*names: str, seed: int = 1, progress: Optional[Callable[[float, str],
            context: Optional[_core.Context] = None) -> Report:
     """Runs the experiments of these names, or all of them, which takes about two minutes.
 
-    progress(done, what) is called as it goes on, with `done` from 0 to 1; an exception it raises stops the
+    progress(done, what) is called along the way, with `done` from 0 to 1; an exception it raises stops the
     work.
     """
     _built()

@@ -53,7 +53,7 @@ void check_dlse(const Call& call, const View& dlse) {
 
 bool wants_dense(const Attention& how) { return how.bias.dense && !how.bias.dense->fixed; }
 
-/// Of what is learnt of the score.
+/// Zero gradients for every learnable part of the score that this call has.
 Gradients score_gradients(const Call& call) {
   Gradients gradients;
   const Bias& bias = call.how.bias;

@@ -115,7 +115,7 @@ inline Index place_of(const TokenOrder* order, Index i) {
   return order == nullptr ? i : Index{order->rows[i]};
 }
 
-/// Lets fill(float*) write one row of `count` numbers of any type.
+/// Writes one row of `count` elements of any type: fill(float*) computes them in f32.
 template <class Fill>
 void write_row(const Kernels& kernels, Type type, void* to, Index count, const Fill& fill) {
   if (type == Type::f32) return fill(static_cast<float*>(to));
@@ -124,8 +124,8 @@ void write_row(const Kernels& kernels, Type type, void* to, Index count, const F
   kernels.vectors.store(row, count, type, to);
 }
 
-/// Lets fill(float*) make the result of token i and writes it to its row of one head, or adds it to
-/// what is there, which is f32 then.
+/// fill(float*) computes the result of token i of one head. This writes it to the token's row, or
+/// adds it to the row, which is f32 then.
 template <class Fill>
 void deliver_row(const Kernels& kernels, const TokenOrder* order, const AnyMutableView& to,
                  Index item, Index head, Index i, const Fill& fill) {

@@ -62,7 +62,7 @@ std::string cache_text(const Request& request) {
          "queries   " + to_string(request.q.type()) + "\n";
 }
 
-/// Refuses what attend refuses: pages that a window let go.
+/// Refuses what attend refuses: pages that a window released.
 void check_pages(const Request& request) {
   if (node_of(request.how.pattern)->has_lsh()) return;
   const Call call(request);

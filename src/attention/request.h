@@ -35,7 +35,7 @@ struct Request {
   Index rows_per_kv_head() const { return q.heads() == 0 ? 0 : q.heads() / k.heads() * q.tokens(); }
 };
 
-/// An operand of some shape whose numbers nobody reads.
+/// A view with a shape and a type but without elements, for calls that only describe.
 AnyView stand_in(const Shape& shape, Type type = Type::f32);
 
 }  // namespace rapt::detail

@@ -6,7 +6,7 @@ namespace rapt::detail {
 
 /// While it lives, released blocks are kept for the next ones up to `bytes` in all: a training step
 /// needs the memory of the step before again, and fresh pages cost up to a tenth of it. The largest
-/// wish counts; in the end the surplus goes back to the system.
+/// `bytes` of all living objects counts; the last one returns the surplus to the system.
 class KeepMemory {
  public:
   explicit KeepMemory(std::size_t bytes);

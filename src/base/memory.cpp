@@ -116,9 +116,9 @@ void count_taken(std::size_t bytes) noexcept {
   }
 }
 
-/// Small blocks of the heap as its caches have them, moved up to a boundary: aligned ones pass its
-/// caches by, and a call over few keys asked longer for memory than it computed. The byte before a
-/// block says how far it was moved.
+/// Small blocks come from malloc and are moved up to a boundary. Aligned allocation bypasses
+/// malloc's caches: a call over few keys then spent more time on allocation than on computing. The
+/// byte before a block says how far it was moved.
 void* small_block(std::size_t bytes) {
   auto* memory = static_cast<std::uint8_t*>(std::malloc(bytes + cache_line));
   if (memory == nullptr) throw std::bad_alloc();

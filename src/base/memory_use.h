@@ -11,8 +11,7 @@ Index memory_in_use() noexcept;
 Index memory_peak() noexcept;
 void forget_memory_peak() noexcept;
 
-/// All the memory that this machine has, swap included: more will never be given. 0: it does not
-/// say.
+/// The memory of this machine, swap included. 0: the system does not report it.
 Index machine_memory() noexcept;
 
 }  // namespace rapt::detail

@@ -4,7 +4,7 @@
 
 namespace rapt::detail {
 
-/// Asks for the cache lines of so many bytes, into the second cache.
+/// Prefetches the cache lines of so many bytes into L2.
 ///
 /// GCC takes a function that does nothing but prefetch for one without effect and drops calls of
 /// it, hence the empty statement: compilers may not leave it out.

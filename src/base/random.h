@@ -29,7 +29,7 @@ constexpr Index random_below(std::uint64_t bits, Index bound) {
   return static_cast<Index>(Wide{bits} * static_cast<std::uint64_t>(bound) >> 64);
 }
 
-/// Random numbers one after the other, where a place needs many.
+/// A sequence of random numbers.
 class RandomStream {
  public:
   explicit RandomStream(std::uint64_t bits) : bits_(bits) {}

@@ -21,7 +21,7 @@ enum class TensorLayout {
 
 /// The names of one of our parameters in files of a family: '*' is the layer's number, '@' the
 /// prefix that a model without a head leaves out. Without a suffix the row is for .weight and .bias
-/// alike. Several names fill our rows one after the other.
+/// alike. Several names fill our rows in order.
 struct NameRow {
   std::string ours;
   std::vector<std::string> theirs;
@@ -77,7 +77,7 @@ std::vector<StoredPart> parts_of(const ModelConfig& config, const std::vector<Na
 
 /// The deepest published models have a thousand layers.
 inline constexpr Bounds<Index> layer_counts = {1, 4096};
-/// Of widths and lengths.
+/// Bounds of widths and lengths.
 inline constexpr Bounds<Index> size_bounds = {1, Index{1} << 31};
 
 /// What BERT and similar encoders start from.

@@ -11,12 +11,12 @@ namespace {
 /// The row of a stored tensor that is row r of our parameter.
 Index stored_row(Index r, TensorLayout layout, const ModelConfig& config) {
   const Index dim = config.dim(), heads = config.heads;
-  if (layout == TensorLayout::by_head) {  // [3, heads, dim] of ours is [heads, 3, dim] of theirs
+  if (layout == TensorLayout::by_head) {  // [3, heads, dim] here is [heads, 3, dim] in the file
     const Index part = r / (heads * dim), head = r / dim % heads;
     return (head * 3 + part) * dim + r % dim;
   }
   if (layout ==
-      TensorLayout::half_split_rope) {  // [dim / 2, 2] of a head is [2, dim / 2] of theirs
+      TensorLayout::half_split_rope) {  // [dim / 2, 2] of a head here is [2, dim / 2] in the file
     const Index head = r / dim, channel = r % dim;
     return head * dim + channel % 2 * (dim / 2) + channel / 2;
   }

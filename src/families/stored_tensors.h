@@ -15,9 +15,9 @@ struct StoredTensors {
   /// The shape of a tensor; empty if there is no such tensor.
   std::function<std::vector<Index>(const std::string& name)> shape;
   std::function<Tensor(const std::string& name)> read;
-  /// Of an existing tensor: bf16, f16, or f32 for everything else.
+  /// The type of an existing tensor: bf16, f16, or f32 for everything else.
   std::function<Type(const std::string& name)> type;
-  /// Of an existing tensor.
+  /// The size of an existing tensor.
   std::function<Index(const std::string& name)> bytes;
   bool finite = true;      // refuse infinite and NaN numbers
   double extra_bytes = 0;  // memory of more weights of the model, such as dense layers

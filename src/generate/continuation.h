@@ -20,7 +20,7 @@ class Continuation {
   /// Appends tokens to sequences, at least one each, and gives the logits after the last of each:
   /// [sequences, vocabulary].
   virtual Tensor extend(const Tokens& tokens, std::span<const Index> sequences) = 0;
-  /// Of an encoder-decoder: the source of a new sequence.
+  /// Reads the source of a new sequence; for encoder-decoders.
   virtual void read_source(Index sequence, const std::vector<std::int32_t>& source) = 0;
 };
 

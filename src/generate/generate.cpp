@@ -61,7 +61,7 @@ struct ActivePrompt {
   std::int32_t next = 0;
 };
 
-/// All prompts side by side, token after token.
+/// All prompts in parallel, token after token.
 class Generation {
  public:
   Generation(const Transformer& model, std::span<const std::vector<std::int32_t>> prompts,

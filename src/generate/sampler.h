@@ -21,7 +21,7 @@ class Sampler {
   /// As draw_token.
   std::int32_t draw(std::span<const float> logits, std::span<const std::int32_t> so_far,
                     const Sampling& sampling, std::uint64_t sequence);
-  /// Of a token, under the logits as they are; NaN if one of them is.
+  /// The log-probability of a token under the unchanged logits; NaN if one of them is.
   double log_probability(std::span<const float> logits, std::int32_t id);
 
  private:

@@ -151,7 +151,7 @@ HeadReport heads(Transformer& model, const Tokens& tokens, const Tokens& sources
   check(pairs == (sources.ids.size() >= 2) && (!pairs || sources.lengths.size() == 1),
         "heads: sources of ", sources.ids.size(), " tokens given, expected ",
         pairs ? "one of at least 2: the model is an encoder-decoder"
-              : "none: the model has no encoder beside its decoder");
+              : "none: the model is a decoder only");
   check(!options.map_size || (*options.map_size >= 1 && *options.map_size <= 256),
         "heads: map_size is ", options.map_size.value_or(0), ", expected 1 to 256, or none");
   const ModelRun run{model, tokens, sources, context};

@@ -80,7 +80,7 @@ enum class Bf16Engine { amx, avx512, portable };
 /// tests the code around the other two.
 const Bf16Kernels* bf16_kernels_of(Bf16Engine engine);
 
-/// Rotary positions for CPUs that round to bf16 by themselves; null: not this one.
+/// Rotary positions for CPUs with an instruction that rounds to bf16; null: not this one.
 const RopeKernels* bf16_rope_kernels();
 
 }  // namespace rapt::detail

@@ -183,7 +183,7 @@ Kernels with_bf16(const Kernels& best, const char* name, const Bf16Kernels* bf16
   return kernels;
 }
 
-/// The same, for an engine of the CPU: such a CPU may also round to bf16 by itself.
+/// The same, for an engine of the CPU: such a CPU may also have an instruction that rounds to bf16.
 Kernels with_native_bf16(const Kernels& best, const char* name, const Bf16Kernels* bf16) {
   Kernels kernels = with_bf16(best, name, bf16);
   if (const RopeKernels* rope = bf16_rope_kernels()) kernels.rope = *rope;

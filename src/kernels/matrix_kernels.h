@@ -42,8 +42,8 @@ struct MatrixKernels {
 
 /// Products of f32 rows with weights that are not f32 panels: the bits of MatrixKernels<float>.
 struct WeightKernels {
-  // A few rows, `stride` apart, times columns that are one after the other and not packed. Blocks
-  // of the depth follow one another.
+  // A few rows, `stride` apart, times contiguous columns that are not packed. Blocks of the depth
+  // follow one another.
   void (*gemv)(const float* left, Index stride, const MatrixLines& columns,
                const MatrixResult& to) noexcept;
   // Panels of f16 or bf16.

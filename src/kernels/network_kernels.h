@@ -12,7 +12,7 @@ struct RowMoments {
   double inverse;  // 1 / sqrt(variance + epsilon)
 };
 
-/// Rows to normalize, one after the other.
+/// Contiguous rows to normalize.
 struct NormRows {
   const float* x;
   const float* gain;   // [width]
@@ -44,7 +44,7 @@ struct AdamStep {
   double gradient_factor;  // of clipping
 };
 
-/// Inner loops of a network beside its products, for one instruction set. Numbers are side by side
+/// Inner loops of a network other than products, for one instruction set. Numbers are side by side
 /// and need no alignment; nothing is read or written beyond the last.
 struct NetworkKernels {
   // to += more, y = a + b, y = x factor

@@ -24,7 +24,7 @@ struct TileKernels;
 // clang-format off
 ///   strips  [16][depth][4]                   rows of a left operand
 ///   panels  [ceil(64/panel)][depth][panel]   64 columns of a right operand; the last may be narrower
-///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, likewise
+///   rows    [ceil(width/panel)][64][panel]   64 rows of a right operand, packed the same way
 // clang-format on
 template <>
 struct TileKernels<float> {
@@ -94,9 +94,9 @@ struct Bf16BackwardTile {
 // clang-format off
 ///   strips       [64][depth]          rows as they are, depth in multiples of 32
 ///   columns      [width][64]          the same transposed
-///   panels       [depth / 2][64][2]   64 columns of a right operand, two terms of the sum side by side
-///   rows         [2][16][width][2]    64 rows of a right operand, rows i and i + 16 of each 32 side by side
-///   interleaved  [32][64][2]          64 rows of scores, rows 2 i and 2 i + 1 side by side
+///   panels       [depth / 2][64][2]   64 columns of a right operand, two terms of the sum adjacent
+///   rows         [2][16][width][2]    64 rows of a right operand, rows i and i + 16 of each 32 adjacent
+///   interleaved  [32][64][2]          64 rows of scores, rows 2 i and 2 i + 1 adjacent
 // clang-format on
 /// The order of terms in a sum is free as long as both operands agree: rows i and i + 16 are in two
 /// neighbouring vectors of probabilities, so that no number crosses lanes.

@@ -4,7 +4,7 @@
 
 namespace rapt::detail {
 
-/// Loops over `count` numbers that are side by side.
+/// Loops over `count` contiguous elements.
 struct VectorKernels {
   // Numbers of any type to f32 and back, rounded to nearest.
   void (*load)(const void* from, Type type, Index count, float* to) noexcept;

@@ -22,7 +22,7 @@ struct Lab {
   }
 };
 
-// One question each. A section's command is filled in by whoever runs it.
+// One question each. The caller fills in a section's command.
 Section why_square_root(const Lab& lab);
 Section where_gradients_die(const Lab& lab);
 Section long_inputs(const Lab& lab);

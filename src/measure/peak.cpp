@@ -34,7 +34,7 @@ double best_rate(const Context& context, double seconds, const Work& work) {
 }
 
 double measure_exp_gops(double seconds, const Context& context) {
-  constexpr Index count = 2048;  // 16 KiB of operands and results: stays in the first cache
+  constexpr Index count = 2048;  // 16 KiB of operands and results: stays in L1
   constexpr Index repeats = 200;
   const Kernels& kernels = kernels_of(context);
   const double rate = best_rate(context, seconds, [&](Index) {

@@ -14,7 +14,7 @@ using namespace detail;
 namespace {
 
 constexpr Index number_bytes = sizeof(float);
-/// Of a row of attention: its maximum and its sum.
+/// What backward keeps of a row of attention: its maximum and its sum.
 constexpr Index row_bytes = sizeof(float) + sizeof(double);
 
 /// "0-3, 5" of ascending numbers.

@@ -13,8 +13,9 @@ using namespace detail;
 
 struct ModelCache::Impl {
   Options options;
-  IndexedVector<KvCache> layers;   // of the decoder; all have the same sequences
-  IndexedVector<KvCache> sources;  // likewise, of an encoder-decoder: the source of each sequence
+  IndexedVector<KvCache> layers;  // of the decoder; all have the same sequences
+  IndexedVector<KvCache>
+      sources;  // of an encoder-decoder: keys and values of the source of each sequence
 
   /// The tokens of a sequence, if angles depend on its length: keys that were rotated for one
   /// length are wrong for another, and the layers above have read their results.

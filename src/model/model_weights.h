@@ -36,7 +36,7 @@ struct LayerWeights {
   AttentionWeights self;
   std::optional<AttentionWeights> cross;
   NormWeights ffn_norm;
-  LinearWeights up, down;  // up: gate and up side by side if gated
+  LinearWeights up, down;  // up: gate, then up, if gated
   Pattern pattern;
 };
 
@@ -69,7 +69,7 @@ struct ModelWeights {
   NormWeights head_norm;
   LinearWeights head;  // tied: the weight is the embedding's
 
-  /// Of a parameter of the table; of null, no axes.
+  /// The shape of a parameter of the table; null: no axes.
   Shape shape_of(const Parameter* parameter) const;
 };
 

@@ -11,7 +11,7 @@ Tensor copy_of(View x) {
   return copy;
 }
 
-/// [rows, 2 width] of two streams side by side, and back.
+/// Joins the columns of two streams to [rows, 2 width], and splits them.
 Tensor joined(const ReversibleStreams& streams) {
   const Index rows = streams.x1.shape()[0], width = streams.x1.shape()[1];
   Tensor out = Tensor::uninitialized({rows, 2 * width});

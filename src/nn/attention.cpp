@@ -120,7 +120,7 @@ void undo_call(const Kept& kept, const LayerCall& call, Tensor& gradient, Column
   if (kept.table != nullptr) add_to(kept.table->gradient_or_zeros(), g.dtable, context);
 }
 
-/// Runs calls that write into `out`: short ones side by side, each on threads of its own too.
+/// Runs calls that write into `out`: short ones in parallel, on several threads each.
 Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) {
   if (extras.before_call)
     for (LayerCall& call : given.calls) extras.before_call(call.q, call.k, call.v, call.how);

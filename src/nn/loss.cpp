@@ -48,7 +48,7 @@ class LossRun {
 
  private:
   void run_chunk(Index first, Index count);
-  /// The rows of x side by side: x itself, or a copy if other rows are between them.
+  /// The rows of x without gaps: x itself, or a copy if other rows are between them.
   const float* gathered(Index first, Index count);
   RowLoss take_row(float* logits, std::int32_t target) const;
   void add_gradients(const float* rows, Index first, Index count);

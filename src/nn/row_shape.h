@@ -7,7 +7,7 @@ namespace rapt::detail {
 
 // What the operands of an operation must be; `where` opens the message of a std::invalid_argument.
 
-/// Rows of numbers, side by side.
+/// Contiguous rows.
 struct RowShape {
   Index rows, width;
 };

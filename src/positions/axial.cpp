@@ -54,7 +54,7 @@ AxialGradients axial_positions_backward(View dout, const Axial& axial, const Pos
   check_axial(where, axial);
   check_token_gradient(where, dout);
   check(dout.size(2) == axial.dim(), where, ": dout has dim ", dout.size(2), ", expected ",
-        axial.dim(), " (rows and columns side by side)");
+        axial.dim(), " (row and column concatenated)");
   const TokenGrid grid{dout.size(0), dout.size(1)};
   const TokenPositions at = grid_positions(where, axial, positions, grid);
   const Places place = places(axial, at);

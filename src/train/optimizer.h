@@ -33,7 +33,7 @@ struct AdamState {
 /// AdamW as PyTorch defines it. The state is the caller's to save, in the order of the parameters.
 class Optimizer {
  public:
-  /// One step of it, beside the options.
+  /// What one step needs besides the options.
   struct Step {
     double learning_rate;
     double gradient_factor = 1;

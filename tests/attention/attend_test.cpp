@@ -91,7 +91,7 @@ double rms_error(std::span<const float> got, const Doubles& want) {
   return std::sqrt(sum / static_cast<double>(want.size()));
 }
 
-TEST(Attend, ErrsNoMoreThanTheNaiveF32WayOnAverage) {
+TEST(Attend, ErrsNoMoreThanNaiveF32OnAverage) {
   for (const Context& context : every_isa()) {
     double log_sum = 0;
     int cases = 0;

@@ -9,7 +9,7 @@
 #include "support/truth/bound.h"
 
 // Attention whose operands are multiplied as bf16, probabilities included: on AMX where there is
-// one, and through the portable engine everywhere. The bars are those of numerics.md b.2 and b.3.
+// one, and through the portable engine everywhere. The bars are those of numerics.md 1.2 and 1.3.
 namespace rapt::test {
 namespace {
 
@@ -85,7 +85,7 @@ std::string beyond_halves(const Case& c) {
     Tensor out;
     const Attended got = o.attend_f32(out, context);
     // Each probability is rounded, and so is their sum, which the output is divided by: where a
-    // single term makes the output, the two need not cancel, and b.2's bar without |O| is too low.
+    // single term makes the output, the two need not cancel, and 1.2's bar without |O| is too low.
     text += beyond_halves("out", out.numbers(), truth.out, at, [&](std::size_t i) {
       return truth.out.size[i] + std::fabs(truth.out.value[i]);
     });
@@ -201,7 +201,7 @@ AnyView bf16_tokens_of(const Tensor& tensor, Index first, Index count) {
 
 TEST(Bf16Attend, ACacheOfHalvesGivesTheSameBits) {
   for (const Context& context : every_bf16_isa()) {
-    for (const Index dim : {64, 40}) {  // as pages lie, and with zeros added
+    for (const Index dim : {64, 40}) {  // the width of pages, and with zeros added
       Case c = parse_case("heads=4; kv_heads=2; queries=150; keys=150; pattern=causal");
       c.dim = c.value_dim = dim;
       Halves o(c);
@@ -277,7 +277,7 @@ TEST(Bf16Attend, ExplainNamesTheEngineAndSaysWhyItIsNotAmx) {
   for (const Context& context : every_bf16_isa()) {
     const std::string words =
         explain({1, 8, 128, 64}, {1, 8, 128, 64}, {1, 8, 128, 64}, {}, Type::bf16, context);
-    EXPECT_EQ(words.find("multiplied as they are by AMX") != std::string::npos,
+    EXPECT_EQ(words.find("multiplied directly by AMX") != std::string::npos,
               context.isa() == "AMX");
     EXPECT_EQ(
         words.find("no AMX") != std::string::npos || words.find("AMX is") != std::string::npos,
@@ -294,7 +294,7 @@ TEST(Bf16Attend, HiddenSpecialValuesHaveNoEffect) {
     const Case c = parse_case("queries=100; keys=140; pattern=window(20, 5); dim=40; value_dim=24");
     const Halves clean(c);
     Halves dirty(c);
-    const Index hidden = 3;  // the first query stands at 40 and sees from 20 on
+    const Index hidden = 3;  // the first query is at 40 and sees from 20 on
     for (Index d = 0; d < 40; ++d)
       dirty.k.numbers<Bf16>()[static_cast<std::size_t>(hidden * 40 + d)] = Bf16(nan);
     for (Index d = 0; d < 24; ++d)

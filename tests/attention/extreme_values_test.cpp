@@ -8,7 +8,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// The second half of numerics.md b.5: numbers at the ends of f32, and options at the ends of their
+// The second half of numerics.md 1.5: numbers at the ends of f32, and options at the ends of their
 // range.
 namespace rapt::test {
 namespace {

@@ -10,7 +10,7 @@
 #include "support/truth/bound.h"
 
 // Wrong calls: one clear error that names what was given and what was expected, and nothing written
-// (numerics.md c.5).
+// (numerics.md 2.6).
 namespace rapt::test {
 namespace {
 

@@ -9,7 +9,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// What must hold between two calls, whatever the numbers are (numerics.md b.4).
+// What must hold between two calls, whatever the numbers are (numerics.md 1.4).
 namespace rapt::test {
 namespace {
 

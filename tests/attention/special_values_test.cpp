@@ -11,7 +11,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// The special-value contract of numerics.md b.5, a row a test.
+// The special-value contract of numerics.md 1.5, a row a test.
 namespace rapt::test {
 namespace {
 
@@ -207,9 +207,9 @@ TEST(SpecialValues, WhatNobodySeesHasNoEffectOnAnyBit) {
     for (const auto& [pattern, hidden] :
          std::initializer_list<std::pair<Pattern, std::vector<Index>>>{
              {keys(77), {77, 80, 129}},
-             {causal() & window(10, 0), {0, 63, 88}},  // the 31 queries stand at 99 ... 129
+             {causal() & window(10, 0), {0, 63, 88}},  // the 31 queries are at 99 ... 129
              {documents({99, 30}), {0, 50, 98, 129}}})
-      for (const Index queries : {31, 5})  // in tiles; a few rows over keys as they lie
+      for (const Index queries : {31, 5})  // in tiles; a few rows over keys in rows
         for (const Context& context : every_isa()) {
           Small small({1, 2, queries, 8}, {1, 1, 130, 8});
           small.how.pattern = pattern;

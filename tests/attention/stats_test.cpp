@@ -44,7 +44,7 @@ TEST(Stats, OfAUniformRowAreTheClosedForms) {
       EXPECT_NEAR(stats.jacobian_norm.numbers()[row], 0.0441510, 1e-6);
       EXPECT_EQ(stats.logit_variance.numbers()[row], 0);
       EXPECT_NEAR(stats.sink_mass.numbers()[row], 1.0 / 512, 1e-9);
-      double reach = 0;  // query row stands at 508 + row
+      double reach = 0;  // query row is at 508 + row
       for (int key = 0; key < 512; ++key)
         reach += std::abs(508 + static_cast<int>(row) - key) / 512.0;
       EXPECT_NEAR(stats.reach.numbers()[row], reach, 1e-3);

@@ -202,22 +202,23 @@ TEST(Determinism, TheOrderOfKeyGroupsShowsInNoBit) {
     EXPECT_SAME_BITS(small.answer(Context(7)).backward, want.backward);
 }
 
-TEST(Determinism, TurnsAreTakenInOrder) {
+TEST(Determinism, OrderedSectionsRunInOrder) {
   constexpr Index count = 8;
   OrderedSection section(2);
   std::vector<Index> order;
   std::vector<std::thread> threads;
-  for (Index turn = count - 1; turn >= 0; --turn)
-    threads.emplace_back([&, turn] {
-      section.enter(1, turn);
-      order.push_back(turn);
+  for (Index position = count - 1; position >= 0; --position)
+    threads.emplace_back([&, position] {
+      section.enter(1, position);
+      order.push_back(position);
       section.release(1);
     });
   for (std::thread& thread : threads) thread.join();
-  for (Index turn = 0; turn < count; ++turn) EXPECT_EQ(order[static_cast<std::size_t>(turn)], turn);
+  for (Index position = 0; position < count; ++position)
+    EXPECT_EQ(order[static_cast<std::size_t>(position)], position);
 }
 
-TEST(Determinism, WhoWaitsForAFailedTurnFailsToo) {
+TEST(Determinism, TasksAfterAFailedSectionFailToo) {
   OrderedSection section(1);
   std::thread failing([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

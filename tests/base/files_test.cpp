@@ -36,10 +36,10 @@ TEST(Files, AreReadInPartsAndWhole) {
   put(folder / "a", "0123456789");
   const InputFile file(folder / "a");
   EXPECT_EQ(file.size(), 10);
-  std::string room(4, ' ');
-  file.read(3, std::as_writable_bytes(std::span(room)));
-  EXPECT_EQ(room, "3456");
-  expect_broken([&] { file.read(8, std::as_writable_bytes(std::span(room))); },
+  std::string buffer(4, ' ');
+  file.read(3, std::as_writable_bytes(std::span(buffer)));
+  EXPECT_EQ(buffer, "3456");
+  expect_broken([&] { file.read(8, std::as_writable_bytes(std::span(buffer))); },
                 {folder / "a", "ends at byte 10, 2 bytes before it should"});
   EXPECT_EQ(read_file(folder / "a", 10), "0123456789");
   expect_broken([&] { read_file(folder / "a", 9); },
@@ -113,7 +113,7 @@ TEST(Files, ErrorsCarryTheSystemsReason) {
   TemporaryFolder folder;
   expect_broken([] { sync_folder("/nowhere"); }, {"/nowhere", "No such file"});
   expect_broken([&] { rename_path(folder / "a", folder / "b"); }, {"cannot become"});
-  expect_broken([&] { exchange_paths(folder / "a", folder / "b"); }, {"cannot trade places"});
+  expect_broken([&] { exchange_paths(folder / "a", folder / "b"); }, {"cannot be exchanged"});
   make_folder(folder / "a");
   expect_broken([&] { make_folder(folder / "a"); }, {"exists"});
   EXPECT_EQ(folder_of("a"), ".");

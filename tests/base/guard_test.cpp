@@ -8,8 +8,8 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// Nobody reads or writes a byte that is not theirs: protected pages beside every operand, canaries
-// in every gap of an output.
+// No call reads or writes outside its operands: protected pages next to every operand, canaries in
+// every gap of an output.
 namespace rapt::test {
 namespace {
 
@@ -70,7 +70,7 @@ TEST(Guard, OperandsAndOutputsMayTouchProtectedPages) {
     }
 }
 
-TEST(Guard, StridedOperandsAreReadOnlyWhereTheirRowsLie) {
+TEST(Guard, StridedOperandsAreReadOnlyInTheirRows) {
   // [tokens, heads, dim] with the next head's columns behind each row: the very last row ends at a
   // protected page, and the columns of other heads are NaN.
   for (const Context& context : every_isa())

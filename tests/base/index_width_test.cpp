@@ -7,7 +7,7 @@
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
 
-// Offsets past 2^31 elements, without the memory (numerics.md b.7).
+// Offsets past 2^31 elements, without the memory (numerics.md 1.7).
 namespace rapt::test {
 namespace {
 
@@ -58,7 +58,7 @@ TEST(IndexWidth, StridesPastTwoToThe31AreFollowed) {
   }
 }
 
-TEST(IndexWidth, ADenseBiasMayLieFarApart) {
+TEST(IndexWidth, ADenseBiasMayHaveLargeStrides) {
   for (const Index axis : {0, 1, 2}) {
     const Far bias({2, 2, 2, 8}, axis, 1);
     if (!bias.granted()) GTEST_SKIP() << "this system does not hand out 9 GB of addresses";

@@ -10,7 +10,7 @@
 #include "support/refused.h"
 #include "support/temporary_folder.h"
 
-// Folders whose files do not fit one another (numerics.md c.1, c.2).
+// Folders whose files do not fit one another (numerics.md 2.2, 2.3).
 namespace rapt::test {
 using namespace detail;
 namespace {

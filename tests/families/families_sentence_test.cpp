@@ -302,7 +302,7 @@ TEST_F(HostileDense, IsReadFromACache) {
   add("2_Dense/config.json", "b", "../");
   add("2_Dense/model.safetensors", "c", "../");
   EXPECT_EQ(read_pooling(snapshot, width).dense[0].bias.size(), 2u);
-  // What lies beside the blobs is another model's, or nobody's.
+  // Files next to the blobs belong to other models, or to none.
   fs::rename(cache / "blobs/c", cache / "c");
   fs::remove(snapshot + "/2_Dense/model.safetensors");
   fs::create_symlink("../../../c", snapshot + "/2_Dense/model.safetensors");

@@ -212,7 +212,7 @@ TEST(FamiliesWritten, NothingIsOverwritten) {
   EXPECT_THROW(save_pretrained(folder.path(), model, {}), std::invalid_argument);
 }
 
-/// modules.json may name a folder beside it and nothing else.
+/// modules.json may name a folder next to it and nothing else.
 TEST(SentenceModels, HaveTheirFilesInTheirFolder) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "1_Pooling");

@@ -6,7 +6,7 @@
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"
 
-// GGUF files whose header is sound, but which make no model (numerics.md c.0, c.2).
+// GGUF files whose header is sound, but which make no model (numerics.md 2.1, 2.3).
 namespace rapt::test {
 using namespace detail;
 namespace {

@@ -3,7 +3,8 @@
 #include "families/family_config.h"
 #include "support/temporary_folder.h"
 
-// Files config.json that lie (numerics.md c.2): one error that names the key, or a stated answer.
+// Files config.json with false values (numerics.md 2.3): one error that names the key, or a stated
+// answer.
 namespace rapt::test {
 using namespace detail;
 namespace {

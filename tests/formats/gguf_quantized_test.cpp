@@ -105,7 +105,7 @@ TEST_F(GgufQuantized, LargeBlocksKeepTheirCodesUpToTheRoundingOfScales) {
   }
 }
 
-TEST_F(GgufQuantized, AllElseIsRoundedAnew) {
+TEST_F(GgufQuantized, OtherTypesAreRoundedAgain) {
   put_matrices(path_, {0, 1, 30, 10, 11, 14}, 9, 256);
   const GgufFile file(path_);
   for (const std::string name : {"F32", "F16", "BF16", "Q2_K", "Q3_K", "Q6_K"}) {

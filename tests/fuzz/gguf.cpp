@@ -88,13 +88,14 @@ void expand(const GgufHeader& header, std::string_view input) {
 }
 
 std::function<void()> open(std::string_view input) {
-  const auto header = std::make_shared<GgufHeader>(read_gguf_header(
-      {"fuzz", static_cast<Index>(input.size()), [input](Index offset, std::span<std::byte> room) {
-         const auto at = static_cast<std::size_t>(offset);
-         const auto* bytes = reinterpret_cast<const std::byte*>(input.data());
-         expect(at + room.size() <= input.size(), "read beyond the file");
-         std::copy_n(bytes + at, room.size(), room.data());
-       }}));
+  const auto header = std::make_shared<GgufHeader>(
+      read_gguf_header({"fuzz", static_cast<Index>(input.size()),
+                        [input](Index offset, std::span<std::byte> buffer) {
+                          const auto at = static_cast<std::size_t>(offset);
+                          const auto* bytes = reinterpret_cast<const std::byte*>(input.data());
+                          expect(at + buffer.size() <= input.size(), "read beyond the file");
+                          std::copy_n(bytes + at, buffer.size(), buffer.data());
+                        }}));
   return [header, input] {
     ask(header->metadata);
     expand(*header, input);

@@ -58,11 +58,12 @@ std::vector<std::string> words() {
 }
 
 std::function<void()> open(std::string_view input) {
-  const GgufHeader header = read_gguf_header(
-      {"fuzz", static_cast<Index>(input.size()), [input](Index offset, std::span<std::byte> room) {
-         std::copy_n(reinterpret_cast<const std::byte*>(input.data()) + offset, room.size(),
-                     room.data());
-       }});
+  const GgufHeader header =
+      read_gguf_header({"fuzz", static_cast<Index>(input.size()),
+                        [input](Index offset, std::span<std::byte> buffer) {
+                          std::copy_n(reinterpret_cast<const std::byte*>(input.data()) + offset,
+                                      buffer.size(), buffer.data());
+                        }});
   const Tokenizer tokenizer = gguf_tokenizer(header.metadata, "fuzz");
   return [tokenizer] { use_tokenizer(tokenizer, "ab A\u0301b <s> \xFF\xE6 \u65e5 aaaab"); };
 }

@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerInitialize(int* count, char*** words) {
   for (const std::string& seed : target.seeds()) {
     finish(opened(seed));  // tables that are made once
     opened(seed);
-    floor_bytes = std::max(floor_bytes, peak + (1 << 16) + target.room);
+    floor_bytes = std::max(floor_bytes, peak + (1 << 16) + target.extra_bytes);
   }
   return 0;
 }

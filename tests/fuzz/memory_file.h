@@ -9,7 +9,7 @@
 
 namespace rapt::fuzz {
 
-/// A file that lies in memory, for readers that open paths: no disk is asked.
+/// A file in memory, for readers that open paths: no disk access.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(memfd_create("rapt-fuzz", MFD_CLOEXEC)) {
@@ -22,7 +22,7 @@ class MemoryFile {
 
   /// The path of a file with these bytes, until the next call.
   const std::string& with(std::string_view bytes) {
-    // In this order its pages stay, and need not be found anew for each input.
+    // In this order its pages stay, and are not allocated again for each input.
     if (pwrite(descriptor_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()) ||
         ftruncate(descriptor_, static_cast<off_t>(bytes.size())) != 0)
       throw std::runtime_error("a file in memory cannot be written");

@@ -20,7 +20,7 @@ struct Target {
   /// needs. What is returned reads on, uncounted, through all that was accepted.
   std::function<void()> (*open)(std::string_view input);
   /// Bytes that may be taken beyond that, because something else bounds them.
-  long long room = 0;
+  long long extra_bytes = 0;
   /// Nothing is refused.
   bool takes_all = false;
 };

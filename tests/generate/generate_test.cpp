@@ -116,7 +116,7 @@ TEST(Generate, APromptGivesTheSameTokensAloneAndInCompany) {
   }
 }
 
-/// A model may have more entries than its tokenizer; what lies beyond is never said.
+/// A model may have more entries than its tokenizer; those are never generated.
 TEST(Generate, ChoosesAmongTheEntriesOfTheTokenizer) {
   Transformer model = noisy_model(tiny_config());
   const std::vector<Ids> prompts = {{1, 2, 3}, {4, 0}};

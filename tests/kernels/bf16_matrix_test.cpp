@@ -52,7 +52,7 @@ struct MatrixProblem {
         before(random_tensor({c.rows, c.columns}, c.seed + 2)),
         bias(random_tensor({c.columns}, c.seed + 3)) {}
 
-  /// `lines` along the depth, one after the other or side by side.
+  /// `lines` along the depth, contiguous or interleaved.
   Tensor operand(Index lines, Lying lying, Type type, std::uint64_t seed) const {
     Tensor x =
         random_tensor(lying == Lying::rows ? Shape{lines, c.depth} : Shape{c.depth, lines}, seed);

@@ -19,7 +19,7 @@ class Rows {
   Rows(Index count, Index dim, Type type, float special = 0)
       : count_(count), dim_(dim), stride_(dim + 3) {
     Tensor numbers = random_tensor({count + 1, stride_}, 7);
-    for (Index i = 0; i < stride_; ++i) numbers.data()[count * stride_ + i] = nan;  // nobody's
+    for (Index i = 0; i < stride_; ++i) numbers.data()[count * stride_ + i] = nan;  // padding
     if (special != 0) numbers.data()[(count - 1) * stride_ + dim - 1] = special;
     given_ = numbers.converted(type);
     rounded_ = given_.converted(Type::f32).converted(Type::bf16);
@@ -62,7 +62,7 @@ void for_each_size(const Check& check) {
         }
 }
 
-TEST(Bf16Pack, KeysLieInPairsOfColumns) {
+TEST(Bf16Pack, KeysAreStoredInPairsOfColumns) {
   for_each_size([](const Kernels& kernels, Type type, Index count, Index dim) {
     const Rows rows(count, dim, type);
     for (const Index half_depth : {(dim + 1) / 2, (dim + 31) / 32 * 16}) {
@@ -77,7 +77,7 @@ TEST(Bf16Pack, KeysLieInPairsOfColumns) {
   });
 }
 
-TEST(Bf16Pack, ValuesLieInPairsOfSlotsSixteenApart) {
+TEST(Bf16Pack, ValuesAreStoredInPairsOfSlotsSixteenApart) {
   for_each_size([](const Kernels& kernels, Type type, Index count, Index dim) {
     const Rows rows(count, dim, type);
     for (const Index width : {dim, (dim + 15) / 16 * 16}) {

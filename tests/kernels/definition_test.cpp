@@ -96,7 +96,7 @@ TEST(Definition, TwoKeysAreALogisticFunctionOfTheirDifference) {
   EXPECT_NEAR(d.largest.value[0], first, 1e-14);
   EXPECT_NEAR(std::sqrt(d.jacobian_square.value[0]), 2 * first * (1 - first), 1e-14);
   EXPECT_NEAR(d.logit_variance.value[0], 2.25, 1e-14);
-  EXPECT_NEAR(d.reach.value[0], first, 1e-14);  // the query stands at key 1
+  EXPECT_NEAR(d.reach.value[0], first, 1e-14);  // the query is at key 1
   EXPECT_NEAR(d.entropy.value[0], -first * std::log(first) - (1 - first) * std::log1p(-first),
               1e-14);
 }

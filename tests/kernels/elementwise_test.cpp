@@ -87,7 +87,7 @@ TEST(Scale, TimesAFactorForwardAndBack) {
   });
 }
 
-TEST(Dropout, IsDropOnBothWays) {
+TEST(Dropout, IsDropForwardAndBackward) {
   const DropoutKey key{.seed = 3, .step = 1, .layer = 2, .site = 4};
   in_every_context([&](const Context& context) {
     const Tensor a = random_tensor({3, 777}, 1), dy = random_tensor({3, 777}, 2);

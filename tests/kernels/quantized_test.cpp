@@ -58,7 +58,7 @@ std::vector<float> product(const Tensor& x, const QuantizedMatrix& w, const Cont
   return y;
 }
 
-/// The definition in f64, and how far from it the documentation lets a number lie.
+/// The definition in f64, and the error bound of the documentation.
 struct Wanted {
   double value, bound;
 };
@@ -260,7 +260,7 @@ TEST(Quantized, RoundingIsWithinHalfAScale) {
         const QuantizedBlock block = impl_of(w).get(i / 101, i % 101 / 32);
         const double scale = std::abs(static_cast<double>(static_cast<float>(block.scale)));
         const double shift = std::abs(static_cast<double>(static_cast<float>(block.shift)));
-        // With q4_0 what lies beyond code 15 has an error of up to a scale.
+        // With q4_0 values beyond code 15 have an error of up to a scale.
         const double half = type == Quantization::q4_0 ? 1 : 0.5;
         ASSERT_NEAR(static_cast<double>(y.data()[i]), static_cast<double>(x.data()[i]),
                     scale * (half + 16 * 0x1p-11) + shift * 0x1p-11)

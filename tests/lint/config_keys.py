@@ -11,7 +11,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LISTS = {"model": "src/model/config/config_fields.h", "data": "src/train/run/run_fields.h",
          "tokenizer": "src/train/run/run_fields.h", "train": "src/train/run/run_fields.h"}
-BESIDE = {"model": {"rope_scaling"}}  # read by hand, beside the list
+BESIDE = {"model": {"rope_scaling"}}  # read by hand, not in the list
 # A run must choose these; the vocab_size becomes that of the data.
 CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.eval_batches": "none", "train.steps": 1}
 FILLED_IN = {"model.vocab_size"}

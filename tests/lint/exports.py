@@ -64,7 +64,7 @@ class Header:
                 statement = self.open(" ".join(statement.split()), scope)
 
     def open(self, statement, scope):
-        """What a brace opens; the text before it, if the statement goes on behind its end."""
+        """What a brace opens; the text before it, if the statement continues after its end."""
         space = re.match(r"(?:inline )?namespace ([\w:]+)$", statement)
         kind = re.match(r"(?:class|struct|union) (?:alignas\(\w+\) )?(?:RAPT_API )?(\w+)", statement)
         if space:

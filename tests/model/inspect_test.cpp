@@ -98,7 +98,7 @@ TEST(Inspect, CountsTwoFlopsForEveryWeightAndFourForEveryPair) {
   EXPECT_DOUBLE_EQ(model.flops, 2 * (2 * 100 * (3 * layer + head) + 4 * 3 * 64 * pairs));
 }
 
-/// Tensors that live between forward and backward, beside the weights and their gradients.
+/// Tensors that live between forward and backward, besides the weights and their gradients.
 Index bytes_on_tape(const ModelConfig& config, const InspectOptions& shape) {
   Transformer model(config);
   Tokens tokens;

@@ -71,7 +71,7 @@ Tensor newest(Transformer& model, const Sample& sample, Index first, Index last)
   return rows_of(hidden_of(model, front), first, last - first);
 }
 
-/// Three sequences that grow side by side, a piece each at a time.
+/// Three sequences that grow in turn, a piece each at a time.
 TEST(ModelCache, NewTokensAreThoseOfAPassOverAllOfThem) {
   for (const ModelCase& c : growing_model_cases()) {
     Transformer model = noisy_model(c.config);
@@ -185,7 +185,7 @@ TEST(ModelCache, WindowsWithPinnedTokensAreAPattern) {
   }
 }
 
-TEST(ModelCache, ForksGoTheirOwnWays) {
+TEST(ModelCache, ForksGrowSeparately) {
   std::vector<ModelCase> cases = cached_model_cases();
   for (ModelCase& c : growing_model_cases()) cases.push_back(std::move(c));
   for (const ModelCase& c : cases) {

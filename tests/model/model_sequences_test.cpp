@@ -32,7 +32,7 @@ TEST(Model, PackedSequencesAreWhatTheyAreAlone) {
   }
 }
 
-/// Angles follow the length of the sequence: a rope of that length, said once and for all.
+/// Angles follow the length of the sequence: a rope of that length, fixed in advance.
 TEST(Model, RopesThatGrowAreThoseOfTheLength) {
   const auto same = [](const RopeScaling& growing, const RopeScaling& fixed, Index tokens) {
     ModelConfig config = tiny_config();
@@ -88,7 +88,7 @@ TEST(Model, GradientsOfPackedSequencesAddUp) {
   }
 }
 
-/// The same rows in the same places, whoever else is in the batch.
+/// The same rows, with any other sequences in the batch.
 TEST(Model, ItemsOfABatchDoNotTouchOneAnother) {
   for (const ModelCase& c : model_cases()) {
     Transformer model = noisy_model(c.config);

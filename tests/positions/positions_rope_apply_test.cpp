@@ -135,7 +135,7 @@ Tensor one_by_one(const Rope& rope, const Tensor& x,
   return y;
 }
 
-TEST(RopeApply, EveryWayToNamePositionsMeansTheSame) {
+TEST(RopeApply, EveryFormOfPositionsMeansTheSame) {
   const Tensor x = random_tensor({3, 2, 150, 16}, 4);
   const Rope rope({.dim = 16});
   const auto expect = [&](const Positions& positions,

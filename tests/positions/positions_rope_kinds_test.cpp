@@ -44,7 +44,7 @@ TEST(RopeKinds, BlocksOfPairsFollowTheirAxes) {
   expect_axes({.pairs = {16, 24, 24}}, truth);
 }
 
-TEST(RopeKinds, InterleavedPairsTakeTurnsUntilAnAxisHasEnough) {
+TEST(RopeKinds, InterleavedPairsAlternateUntilAnAxisHasEnough) {
   TrueRope truth{true_frequencies(1e6, 128)};
   truth.axis.assign(64, 0);
   for (const std::size_t axis : {1, 2})

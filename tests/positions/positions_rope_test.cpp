@@ -28,7 +28,7 @@ void expect_row(const std::vector<float>& got, const std::vector<double>& want) 
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 5e-7) << i;
 }
 
-TEST(Rope, TurnsTheWorkedExampleAsPublished) {
+TEST(Rope, RotatesTheWorkedExampleAsPublished) {
   const std::vector<float> x{1, 2, 3, 4};
   const Rope near({.dim = 4, .base = 100, .layout = RopeLayout::interleaved});
   expect_row(turned_row(near, x, 1), {-1.142639664, 1.922075597, 2.585678829, 4.279516911});
@@ -172,7 +172,7 @@ TEST(Rope, ALayoutIsAPermutationOfTheOther) {
   EXPECT_SILENT(different_bits("permuted", mixed.numbers(), want.numbers()));
 }
 
-TEST(Rope, ProportionalPairsTurnAsInAFullRopeOrStandStill) {
+TEST(Rope, ProportionalPairsRotateAsInAFullRopeOrNotAtAll) {
   const Rope part({.dim = 32, .rotated = 8, .proportional = true});
   TrueRope truth{true_frequencies(10000, 32)};
   for (std::size_t i = 4; i < 16; ++i) truth.frequency[i] = 0;

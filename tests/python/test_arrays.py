@@ -66,8 +66,8 @@ STRIDES = {
 
 
 def odd_address(x):
-    room = np.zeros(x.nbytes + 1, np.uint8)
-    odd = room[1:].view(np.float32).reshape(x.shape)
+    buffer = np.zeros(x.nbytes + 1, np.uint8)
+    odd = buffer[1:].view(np.float32).reshape(x.shape)
     odd[...] = x
     return odd
 

@@ -25,16 +25,16 @@ def test_bigbird_is_its_pattern(tokens, layout):
     pattern = rapt.bigbird(tokens, block=8, random=random)
     assert rapt.Pattern(str(pattern)) == pattern
     x = three(tokens)
-    turn = (lambda y: y.swapaxes(1, 2)) if layout == "blhd" else (lambda y: y)
+    swap = (lambda y: y.swapaxes(1, 2)) if layout == "blhd" else (lambda y: y)
     exact, exact_lse = definition.attend(*x, pattern)
     how = {"block": 8, "random": random, "layout": layout}
-    attended = rapt.attend_bigbird(*map(turn, x), **how, return_attended=True)
-    np.testing.assert_allclose(turn(attended.out), exact, atol=1e-5)
+    attended = rapt.attend_bigbird(*map(swap, x), **how, return_attended=True)
+    np.testing.assert_allclose(swap(attended.out), exact, atol=1e-5)
     np.testing.assert_allclose(attended.lse, exact_lse, atol=1e-5)
     dout = numbers(*exact.shape, seed=7)
-    g = rapt.attend_bigbird_backward(turn(dout), *map(turn, x), attended, **how)
+    g = rapt.attend_bigbird_backward(swap(dout), *map(swap, x), attended, **how)
     for found, expected in zip(g[:3], definition.gradients(dout, *x, pattern)):
-        np.testing.assert_allclose(turn(found), expected, atol=1e-5)
+        np.testing.assert_allclose(swap(found), expected, atol=1e-5)
 
 
 def test_bigbird_takes_tables_of_each_head_and_padding():
@@ -115,6 +115,6 @@ def test_more_rounds_find_more():
     few, many = (rapt.lsh_recall(x, x, rapt.lsh(32, rounds, [16]) & rapt.causal(), top=8)
                  for rounds in (1, 8))
     assert 0 < few.keys < few.top < many.top <= 1 and few.mass < many.mass
-    assert 0 < few.queries <= 2 * 256  # the first sees nobody else
+    assert 0 < few.queries <= 2 * 256  # the first sees only itself
     with pytest.raises(ValueError):
         rapt.lsh_recall(x, x, "causal")

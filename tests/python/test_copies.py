@@ -30,7 +30,7 @@ ROPES = {
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("name", ROPES)
-def test_a_copied_rope_turns_alike(name, how):
+def test_a_copied_rope_rotates_equally(name, how):
     rope, positions = ROPES[name], np.arange(24).reshape(2, 1, 12) if name == "numbers of numpy" else 3
     other = COPIES[how](rope)
     assert type(other) is Rope
@@ -38,7 +38,7 @@ def test_a_copied_rope_turns_alike(name, how):
 
 
 @pytest.mark.parametrize("name", ROPES)
-def test_a_rope_in_words_turns_alike(name):
+def test_a_printed_rope_rotates_equally(name):
     rope, positions = ROPES[name], np.arange(24).reshape(2, 1, 12) if name == "numbers of numpy" else 3
     assert np.array_equal(Rope._from_text(rope._text()).apply(X, positions), rope.apply(X, positions))
 

@@ -204,7 +204,7 @@ def test_flags_are_true_or_false(name, call):
     call(x, np.False_)
 
 
-def test_rope_turns_pairs():
+def test_rope_rotates_pairs():
     x = numbers(2, 3, 10, 8)
     rope = rapt.positions.Rope(8)
     angle = np.arange(5, 15)[:, None] * np.array(rope.frequencies)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The rapt command and what it is given: words that make no sense, paths that are something else,
-files that are damaged (numerics.md c.4 and c.6). One line that says what was given and what was
+files that are damaged (numerics.md 2.5 and 2.7). One line that says what was given and what was
 expected, exit code 2 for the caller's mistakes and 1 for those of files; never a crash."""
 
 import gzip

@@ -26,7 +26,7 @@ RAPT = str(pathlib.Path(sys.argv.pop(1)).resolve())
 STEPS = 12
 SMALL = small_run.flags(f"train.steps={STEPS}", "train.log_every=1", "train.save_every=4",
                         "data.batch_size=2")
-FOREIGN = b"bytes of somebody else\n"
+FOREIGN = b"bytes of another program\n"
 
 
 class Faults(unittest.TestCase):
@@ -66,7 +66,7 @@ class Faults(unittest.TestCase):
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def outcome(self, folder):
-        """Metrics without how fast it was, and all numbers. Every line is one of ours."""
+        """Metrics without how fast it was, and all numbers. Every line is one that rapt wrote."""
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         for line in lines:
             line.pop("tokens_per_second", None)
@@ -125,8 +125,7 @@ class Streams(Faults):
 
 class Signals(Faults):
     def begin(self, hangup, *more):
-        """A run that has logged a step. Its caller handles SIGHUP as `hangup` says: whoever started the
-        tests may ignore it."""
+        """A run that has logged a step. Its caller handles SIGHUP as `hangup` says: the parent of the tests may ignore it."""
         process = subprocess.Popen([RAPT, *self.train(self.run, *more)], stderr=subprocess.PIPE,
                                    stdin=subprocess.DEVNULL,
                                    preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup))
@@ -293,7 +292,7 @@ class Paths(Faults):
         self.expect_whole(self.run, "swept")
 
     def test_of_killed_conversions_are_swept_by_the_next(self):
-        """Those of the dead only: what has no lock of ours, or one that is held, stays."""
+        """Those of the dead only: what has no lock of rapt, or one that is held, stays."""
         out = self.home / "out"
 
         def part(letters, lock=None):

@@ -49,7 +49,7 @@ def installed(name, command):
 
 
 def run(where, command, folder=None):
-    # A model that has hardly learnt writes bytes that are no text.
+    # A model that has hardly trained writes bytes that are no text.
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300,
                           cwd=folder)
     if done.returncode == 0:
@@ -66,7 +66,7 @@ def fragments_program(fragments):
 
 
 def run_lines(lines, command):
-    """The lines of a page, one after the other: later ones use what earlier ones made."""
+    """The lines of a page, in order: later ones use what earlier ones made."""
     mistakes = []
     command = str(pathlib.Path(command).resolve())
     with tempfile.TemporaryDirectory() as folder:

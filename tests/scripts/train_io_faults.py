@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains while system calls on the run's folder fail one after the other, with a full disk or a
+"""Trains while system calls on the run's folder fail one by one, with a full disk or a
 broken one. Each time: one error that names a file of the run and exit code 1, or a run that got
 through all the same; and a resumed run ends with the bits of one that was left alone.
 
@@ -118,7 +118,7 @@ class Faults:
     def gone_on(self, what, lost):
         done = self.train(resume=True)
         if done.returncode != 0:
-            return self.blame(what, f"does not go on: {done.stderr!r}")
+            return self.blame(what, f"does not continue: {done.stderr!r}")
         lines, tensors = self.outcome()
         missing = [line for line in self.expected[0] if line not in lines]
         if tensors != self.expected[1]:
@@ -162,7 +162,7 @@ def main():
         faults.sweep(go_on)
         print("\n".join(faults.failures) or ", ".join(
             f"{count} x {fault}" for fault, count in faults.runs.items())
-            + ": named each time, and the same bits when it went on")
+            + ": named each time, and the same bits when it continued")
         return 1 if faults.failures else 0
 
 

@@ -13,7 +13,7 @@ namespace rapt::test {
 /// One attention call in words and numbers. Everything random about it follows from `seed`.
 struct Case {
   Index batch = 1, heads = 1, kv_heads = 1, queries = 1, keys = 1, dim = 8, value_dim = 8;
-  std::string layout = "bhnd";   // one of layouts(): how the operands lie in memory
+  std::string layout = "bhnd";   // one of layouts(): strides of the operands
   std::string pattern = "full";  // text of a Pattern, or random(density): a dense boolean mask
   std::string scale = "sqrt";    // sqrt, dim, log_n or a number
   double softcap = 0;
@@ -35,7 +35,7 @@ std::vector<std::string> layouts();
 std::vector<std::string> biases();
 std::vector<std::string> inputs();
 
-/// The grid of numerics.md b.8: all pairs of lengths, every other choice in pairwise cover.
+/// The grid of numerics.md 1.8: all pairs of lengths, every other choice in pairwise cover.
 /// Only the case of the environment variable RAPT_REPRO if it is set.
 std::vector<Case> attention_cases();
 /// Same-sign sums as long as rapt promises to be exact: up to 2^20 keys, and as many queries.

@@ -34,10 +34,10 @@ class Reserved {
   void* data_;
 };
 
-/// Floats between two pages that nobody may touch, filled with NaN.
+/// Floats between two protected pages, filled with NaN.
 class Guarded {
  public:
-  enum class Side { begin, end };  // which end lies against its protected page
+  enum class Side { begin, end };  // which end touches its protected page
 
   Guarded(Index floats, Side side) : floats_(static_cast<std::size_t>(floats)) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));

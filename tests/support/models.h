@@ -20,8 +20,8 @@ ModelConfig tiny_config();
 ModelConfig worked_example();
 /// One case for every thing a config may say.
 std::vector<ModelCase> model_cases();
-/// Those whose tokens stay what they are when others follow, so that a cache goes on as if all had
-/// been read at once.
+/// Those whose tokens stay what they are when others follow, so that a cache continues as if all
+/// had been read at once.
 std::vector<ModelCase> cached_model_cases();
 /// Those whose last layer alone hashes, or whose angles follow the length: the newest tokens of a
 /// cache are those of one pass over all, but earlier ones change in such a pass.

@@ -81,7 +81,7 @@ double draw(const std::string& inputs, Role role, Random& random, Index token, I
   return random.normal();
 }
 
-/// Strides of a layout and where its first element lies.
+/// Strides of a layout and the offset of its first element.
 struct Placement {
   Shape strides;
   Index first = 0, elements = 0;

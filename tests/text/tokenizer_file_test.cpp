@@ -71,7 +71,7 @@ TEST_F(TokenizerFile, OfOthersIsRead) {
   EXPECT_EQ(tokenizer.token_to_id(" a"), 258);
 }
 
-TEST_F(TokenizerFile, MergesAreSpelledInTwoWays) {
+TEST_F(TokenizerFile, MergesHaveTwoSpellings) {
   Json file = sound_file();
   file["model"]["merges"] = Json::array(
       {Json::array({"a", "b"}), Json::array({"ab", "c"}), Json::array({"\u0120", "a"})});

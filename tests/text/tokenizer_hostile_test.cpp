@@ -7,7 +7,7 @@
 #include "support/tokenizers.h"
 #include "text/models/byte_tokens.h"
 
-// Files whose parts are sound one by one, but not what they make together (numerics.md c.3).
+// Files whose parts are sound one by one, but not what they make together (numerics.md 2.4).
 namespace rapt::test {
 using namespace detail;
 namespace {
@@ -70,7 +70,7 @@ TEST(TokenizerHostile, DecodingTakesTimeInProportion) {
   EXPECT_LT(seconds(3'200'000), 32 * 20 * seconds(100'000) + 1);  // 1024 times, were it squared
 }
 
-TEST(TokenizerHostile, BytesAreSpelledInOneWay) {  // TK-06
+TEST(TokenizerHostile, BytesHaveOneSpelling) {  // TK-06
   for (const char* odd : {"<0x-1>", "<0xZZ>", "<0x100>", "<0x1>", "<0X0A>", "0x0A", "<0x0A", ""})
     EXPECT_EQ(byte_of_token(odd), std::nullopt) << odd;
   EXPECT_EQ(byte_of_token("<0x0a>"), 10);

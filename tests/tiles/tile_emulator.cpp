@@ -1,5 +1,5 @@
 // AMX in software: on a CPU without it every tile instruction raises SIGILL, and the handler does
-// what the instruction would have done and goes on behind it. So the code that is written for the
+// what the instruction would have done and continues after it. So the code that is written for the
 // tile unit runs, slowly, wherever AVX512-BF16 is, which every CPU with AMX has too.
 #include "tiles/tile_emulator.h"
 
@@ -144,7 +144,7 @@ Tile& tile_named(int number) {
 /// Rows elsewhere are right, but cost six times as much.
 void check_rows(const std::uint8_t* first, std::int64_t stride) {
   if ((reinterpret_cast<std::uintptr_t>(first) | static_cast<std::uintptr_t>(stride)) % 64 != 0)
-    die("a row of a tile does not lie on a boundary of 64 bytes");
+    die("a row of a tile is not aligned to 64 bytes");
 }
 
 void load(Tile& to, const std::uint8_t* from, std::int64_t stride) {

@@ -11,7 +11,7 @@
 #include "kernels/cpu_features.h"
 #include "support/engine.h"
 
-// The emulator itself, and that the tests beside it have gone through it.
+// The emulator itself, and that the other tests have gone through it.
 namespace rapt::test {
 using namespace detail;
 namespace {

@@ -95,7 +95,7 @@ struct Course {
       }
       const test::HeapPeak peak;
       target->open(seed);
-      floor_bytes = std::max(floor_bytes, peak.bytes() + (1 << 16) + target->room);
+      floor_bytes = std::max(floor_bytes, peak.bytes() + (1 << 16) + target->extra_bytes);
     }
   }
   void try_one(std::uint64_t number) {

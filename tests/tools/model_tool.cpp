@@ -129,7 +129,7 @@ double train_step(const RunConfig& config, Transformer& model, Optimizer& optimi
   return loss.total / static_cast<double>(loss.counted);
 }
 
-void train_in_turns(const Arguments& words) {
+void train_alternately(const Arguments& words) {
   const KeepMemory keep(std::size_t{2} << 30);  // as rapt::train does
   const RunConfig config = read_run_config(words[0]);
   Transformer model = model_of(config, words[1]);
@@ -152,8 +152,9 @@ void train_in_turns(const Arguments& words) {
   }
 }
 
-constexpr test::Verb verbs[] = {
-    {"init", 2, write_first_weights}, {"batches", 4, write_batches}, {"train", 3, train_in_turns}};
+constexpr test::Verb verbs[] = {{"init", 2, write_first_weights},
+                                {"batches", 4, write_batches},
+                                {"train", 3, train_alternately}};
 
 }  // namespace
 }  // namespace rapt

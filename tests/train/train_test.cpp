@@ -98,7 +98,7 @@ TEST(Train, AStoppedRunTellsItsMetricsOnce) {
   EXPECT_EQ(metrics_in(folder / "parts"), metrics_in(folder / "whole"));
 }
 
-/// Whenever it is asked: while a tokenizer is learnt, data read, a step taken, an evaluation made.
+/// Whenever it is asked: while a tokenizer is trained, data read, a step taken, an evaluation made.
 TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
   const TemporaryFolder folder;
   put(folder / "text.txt", [] {
@@ -252,7 +252,7 @@ TEST(Train, AStateThatLacksSomethingIsNamed) {
   }
   try {
     run(config, folder / "run");
-    ADD_FAILURE() << "a run went on without the steps of its moments";
+    ADD_FAILURE() << "a run continued without the steps of its moments";
   } catch (const std::runtime_error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("checkpoint of step 4"), std::string::npos) << text;

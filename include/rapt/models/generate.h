@@ -35,7 +35,7 @@ RAPT_API std::int32_t draw_token(std::span<const float> logits,
                                  std::span<const std::int32_t> so_far, const Sampling& sampling,
                                  std::uint64_t sequence);
 
-/// The command and Python have the same names and defaults.
+/// Options that the command and Python also offer have the same names and defaults there.
 struct RAPT_API GenerateOptions {
   Sampling sampling = {};
   Index max_new_tokens = 128;
@@ -92,9 +92,9 @@ struct GenerateEvents {
   std::function<bool()> cancelled = {};
 };
 
-/// Continues all prompts side by side; prompts of an encoder-decoder are its sources. A prompt
-/// gives the same tokens alone and in a batch. Throws std::invalid_argument before any work if a
-/// prompt is empty, fills the context or has ids outside the vocabulary.
+/// Continues all prompts in parallel; prompts of an encoder-decoder are its sources. A prompt gives
+/// the same tokens alone and in a batch. Throws std::invalid_argument before any work if a prompt
+/// is empty, fills the context or has ids outside the vocabulary.
 RAPT_API std::vector<Generated> generate(const Transformer& model,
                                          std::span<const std::vector<std::int32_t>> prompts,
                                          const GenerateOptions& options = {},

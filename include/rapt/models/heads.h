@@ -17,16 +17,16 @@ struct HeadStats {
     first,      // rests on the first token (an attention sink)
     one,        // rests on one other token
     self,       // looks at the query's own token
-    neighbour,  // looks at the token beside the query
+    neighbour,  // attends to the token next to the query
     near,       // 90 % within 16 tokens
-    even,       // looks at all tokens alike
+    even,       // attends to all tokens almost equally
     mixed,      // none of these
   };
   Index layer = 0;  // of HeadReport::layers
   Index head = 0;
   Kind kind = Kind::mixed;
   double entropy = 0;             // of the probabilities, in nats
-  double normalized_entropy = 0;  // entropy / that of equal probabilities: 0 one key, 1 all alike
+  double normalized_entropy = 0;  // entropy / that of equal probabilities: 0 one key, 1 all equally
   double largest = 0;             // largest probability
   double saturated = 0;           // share of queries whose largest probability exceeds 0.99
   double logit_std = 0;           // standard deviation of a query's logits

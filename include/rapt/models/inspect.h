@@ -18,11 +18,11 @@ struct InspectOptions {
 struct InspectLine {
   Index depth = 0;  // 0: the model
   std::string name = {};
-  Index repeats = 1;         // layers that are alike share a line; its numbers are of one of them
+  Index repeats = 1;         // identical layers share a line; its values are those of one of them
   std::string weights = {};  // "[512, 1024] + [512]"
   Shape output = {};         // [batch, tokens, hidden_size] or [batch, heads, tokens, dim]
   std::string note = {};
-  Index parameters = 0;  // trainable numbers
+  Index parameters = 0;  // trainable values
   double flops = 0;      // of forward; a training step takes three times as much
   Index kept_bytes = 0;  // of inputs and results that backward needs
 };
@@ -43,7 +43,7 @@ struct Inspection {
   ActivationBytes plain;                                            // layers keep what they made
   ActivationBytes recomputed;                                       // recompute = true
   ActivationBytes reversed;                                         // reversible = true
-  ActivationBytes configured;  // whichever of them the config says
+  ActivationBytes configured;  // the one that the config chooses
   Index cache_bytes = 0;       // of one token of a sequence that is generated, f32
 };
 

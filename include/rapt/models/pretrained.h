@@ -63,7 +63,7 @@ enum class WeightType {
   stored,  // quantized, bf16 and f16 matrices stay as they are; everything else becomes f32
   f32,
   bf16,  // half the memory of f32; on CPUs that multiply bf16, activations are rounded as well
-  f16,   // half the memory of f32; numbers beyond 65504 are refused
+  f16,   // half the memory of f32; values beyond 65504 are refused
   q8_0,
   q4_0,
   q4_1,
@@ -109,7 +109,7 @@ struct EmbedEvents {
   std::function<void(Index text, Index tokens)> truncated = {};
 };
 /// One vector for each text, [texts, width]: the pooled rows, as wide as the last dense layer if
-/// there is one. Texts run side by side without padding; a text gives the same bits alone and in a
+/// there is one. Texts run in parallel without padding; a text gives the same bits alone and in a
 /// batch.
 RAPT_API Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
                             const EmbedEvents& events = {}, const Context& context = {});
@@ -120,8 +120,8 @@ RAPT_API std::optional<Index> max_embed_tokens(const Pretrained& loaded);
 /// eos if there is no bos.
 RAPT_API std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string& text);
 
-/// How many tokens a pretrained model was trained on at a time, if its positions go on beyond them,
-/// as RoPE's do.
+/// How many tokens a pretrained model was trained on at a time, if its positions have no limit, as
+/// RoPE's do.
 RAPT_API std::optional<Index> trained_context(const Pretrained& loaded);
 
 /// One question in the chat format of a model. Templates are recognised by their markers and never
@@ -137,7 +137,7 @@ RAPT_API std::string chat_text(const std::string& chat_template, const std::stri
                                const std::optional<std::string>& system = {});
 
 struct SaveOptions {
-  Type type = Type::f32;                  // numbers are rounded to it
+  Type type = Type::f32;                  // weights are rounded to it
   Index max_shard_bytes = 5'000'000'000;  // a larger file is split
   ModelTokens special_tokens = {};
   std::optional<Pooling> pooling = {};  // of an encoder, for sentence-transformers
@@ -157,7 +157,7 @@ RAPT_API void check_new_folder(const std::string& folder);
 /// Writes a folder that Transformers loads with from_pretrained: config.json, model.safetensors
 /// and, if there is a tokenizer, tokenizer.json, its special tokens and the chat template. The
 /// folder must pass check_new_folder(). Throws std::invalid_argument if no family can express the
-/// model, naming what stands in the way.
+/// model, naming the unsupported options.
 RAPT_API void save_pretrained(const std::string& folder, const Transformer& model,
                               const std::optional<Tokenizer>& tokenizer,
                               const SaveOptions& options = {});

@@ -34,7 +34,7 @@ inline constexpr EnumNames enum_names<Schedule::Decay>{"decay", "constant, linea
 /// What a model is trained to predict.
 enum class Objective {
   next_token,    // files are documents
-  masked_token,  // likewise; some tokens are masked and have to be found
+  masked_token,  // text, too; some tokens are masked and have to be found
   pairs,         // lines are source, tab, target
 };
 template <>
@@ -57,7 +57,7 @@ struct DataOptions {
   std::optional<Index> shortest = {};  // copy, sort: symbols of the shortest list; none: every list
                                        // fills its item
   Index pairs = 8;                     // recall: keys with values
-  Index queries = 4;                   // recall: keys that are asked for
+  Index queries = 4;                   // recall: keys whose values the model must give
 };
 
 /// How text becomes tokens.
@@ -87,7 +87,8 @@ struct TrainOptions {
   std::uint64_t seed = 1;                      // of dropout
 };
 
-/// Of a step counted from 0. Throws std::invalid_argument if the schedule makes no sense.
+/// The learning rate of a step, counted from 0. Throws std::invalid_argument if the schedule makes
+/// no sense.
 RAPT_API double learning_rate_at(const TrainOptions& options, Index step);
 
 /// Everything that describes a run.

@@ -32,7 +32,7 @@ struct RAPT_API ModelConfig {
 
   Kind kind = Kind::decoder;
   std::optional<Index> vocab_size = 258;  // none: vectors in, vectors out, without an embedding
-  Index hidden_size = 256;                // numbers of a token between layers
+  Index hidden_size = 256;                // values per token between layers
   Index layers = 4;                       // of the decoder, or of the only stack
   Index encoder_layers = 0;               // of an encoder-decoder's encoder
   Index heads = 4;
@@ -69,7 +69,7 @@ struct RAPT_API ModelConfig {
   Index t5_buckets = 32, t5_max_distance = 128;
   Index axial_rows = 0, axial_columns = 0, axial_row_dim = 0;  // axial positions need all three
 
-  /// Of self-attention; layer i has the one at i modulo their number.
+  /// Patterns of self-attention; layer i has the one at i modulo their number.
   std::vector<Pattern> patterns = {causal()};
   std::vector<Pattern> encoder_patterns = {full()};
   Scale scale = {};
@@ -90,7 +90,7 @@ struct RAPT_API ModelConfig {
   Index kv_head_count() const { return kv_heads.value_or(heads); }
   Index dim() const { return head_dim ? *head_dim : hidden_size / heads; }
   Index ffn_dim() const { return intermediate_size ? *intermediate_size : 4 * hidden_size; }
-  /// Of self-attention in a layer of the decoder, or of the only stack.
+  /// The pattern of self-attention in a layer of the decoder, or of the only stack.
   const Pattern& pattern(Index layer) const {
     return patterns[static_cast<std::size_t>(layer) % patterns.size()];
   }
@@ -114,12 +114,12 @@ template <>
 inline constexpr EnumNames enum_names<ModelConfig::SharedKeys>{"shared keys",
                                                                "never, always, hashed"};
 
-/// Sequences of tokens, one after the other.
+/// Sequences of tokens, stored contiguously.
 struct Tokens {
   std::vector<std::int32_t> ids;
   std::vector<Index> lengths;               // of the sequences; their sum is the number of ids
   std::vector<std::int32_t> type_ids = {};  // below type_vocab_size; empty: all are 0
-  /// Of a model with global_projections: 1 for a global token; empty: there is none.
+  /// For models with global_projections: 1 for a global token; empty: there is none.
   std::vector<std::uint8_t> global_attention_mask = {};
 
   RAPT_API static Tokens one(std::vector<std::int32_t> ids);
@@ -142,7 +142,7 @@ struct AttentionCall {
   Attention how;
 };
 
-/// Options of a forward pass beside its tokens.
+/// Options of a forward pass besides its tokens.
 struct PassOptions {
   DropoutKey dropout = {};  // of a tape that records
   std::vector<LayerStats>* stats = nullptr;
@@ -153,7 +153,7 @@ struct PassOptions {
 
 class ModelCache;
 
-/// Parameters and a config: tokens in, numbers out, gradients back.
+/// Parameters and a config: tokens in, logits out, gradients back.
 ///
 /// Several threads may call the const functions of one model at a time, each with a tape or cache
 /// of its own, while no thread calls another function of it, changes a parameter or runs backward:
@@ -162,8 +162,8 @@ class RAPT_API Transformer {
  public:
   /// With initial weights, drawn from config.seed.
   explicit Transformer(const ModelConfig& config);
-  /// Fills a parameter that has a name and no numbers yet: `value`, f32 of the given shape, or for
-  /// a matrix bf16, f16 or `quantized`.
+  /// Fills a parameter that has a name and no values yet: `value`, f32 of the given shape, or for a
+  /// matrix bf16, f16 or `quantized`.
   using WeightSource = std::function<void(Parameter& parameter, const Shape& shape)>;
   /// With weights from a source; nothing is drawn.
   Transformer(const ModelConfig& config, const WeightSource& source);
@@ -177,7 +177,7 @@ class RAPT_API Transformer {
   std::span<const Parameter> parameters() const;
   /// Throws std::invalid_argument if there is none.
   Parameter& parameter(const std::string& name);
-  /// Trainable numbers.
+  /// Number of trainable values.
   Index count() const;
   /// Call it after values of parameters have changed: updates what products read.
   void refresh();
@@ -190,8 +190,8 @@ class RAPT_API Transformer {
   void unpack();
 
   /// The last layer's output [tokens, hidden_size]. Sequences do not see one another.
-  /// Encoder-decoders also get sources, one for each sequence.
-  /// A sequence has the same bits whatever others are beside it.
+  /// Encoder-decoders also get sources, one for each sequence. Results do not depend on the other
+  /// sequences of the batch.
   Variable forward(Tape& tape, const Tokens& tokens, const PassOptions& options = {}) const;
   Variable forward(Tape& tape, const Tokens& tokens, const Tokens& sources,
                    const PassOptions& options = {}) const;
@@ -203,9 +203,9 @@ class RAPT_API Transformer {
 
   /// Appends new tokens to sequences of a cache and gives their output [tokens, hidden_size]: what
   /// forward would give them after all tokens before, except with hashed layers, whose earlier
-  /// tokens stay as they were. Encoder-decoders need encode first. A sequence has the same bits
-  /// whatever others are beside it. Throws std::invalid_argument, and changes nothing, if a
-  /// sequence is given twice.
+  /// tokens stay as they were. Encoder-decoders need encode first. Results do not depend on the
+  /// other sequences of the batch. Throws std::invalid_argument, and changes nothing, if a sequence
+  /// is given twice.
   Tensor extend(const Tokens& tokens, ModelCache& cache, std::span<const Index> sequences,
                 const Context& context = {}) const;
   /// Reads the sources of new sequences of a cache, each given once, before their first tokens.
@@ -224,7 +224,7 @@ class RAPT_API Transformer {
 /// context again for every token.
 RAPT_API std::optional<std::string> why_no_cache(const ModelConfig& config);
 /// Whether its rope rotates all tokens again as a sequence grows: dynamic NTK and LongRoPE. A cache
-/// then reads a sequence again, by itself, whenever its angles have changed.
+/// then reads a sequence again whenever its angles have changed.
 RAPT_API bool angles_follow_length(const ModelConfig& config);
 
 /// Keys and values of all layers of a model, for sequences that grow. See KvCache. One thread at a

@@ -14,7 +14,7 @@ namespace rapt {
 
 /// How the rows and columns of a variable are tokens of heads.
 struct HeadShape {
-  Index items = 1;  // sequences of equal length, one after the other
+  Index items = 1;  // sequences of equal length, stored contiguously
   Index heads = 1;
   Index dim = 64;
 };
@@ -49,15 +49,15 @@ struct SequenceCall {
   std::optional<Index> keys = {};  // of each; none: as many as tokens
 };
 
-/// The same for sequences of several lengths, one after the other in the rows. Each has the same
-/// bits alone and beside any others. shape.items is 1. before_call is called for all of them before
-/// the first runs, after_call for all of them after the last.
+/// The same for sequences of several lengths, contiguous in the rows. Each has the same bits alone
+/// and in any batch. shape.items is 1. before_call is called for all of them before the first runs,
+/// after_call for all of them after the last.
 RAPT_API Variable attention_varlen(Tape& tape, const HeadColumns& q, const HeadColumns& k,
                                    const HeadColumns& v, const HeadShape& shape, Index kv_heads,
                                    const std::vector<SequenceCall>& sequences,
                                    const AttentionExtras& extras = {});
 
-/// Sequences one after the other, and heads of all of them.
+/// Contiguous sequences, and the heads of all of them.
 struct SequenceHeads {
   std::vector<Index> lengths;
   Index heads = 1;
@@ -78,8 +78,8 @@ RAPT_API Variable head_norm(Tape& tape, const HeadColumns& x, const HeadShape& s
 /// holds it.
 RAPT_API Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope,
                          const std::vector<Index>& positions = {}, Index first = 0);
-/// The same for sequences one after the other, the tokens of each counted from 0 and rotated by a
-/// rope of its own. shape.items is 1.
+/// The same for contiguous sequences, the tokens of each counted from 0 and rotated by a rope of
+/// its own. shape.items is 1.
 RAPT_API Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
                                 const std::vector<Index>& lengths, const std::vector<Rope>& ropes);
 

@@ -8,9 +8,9 @@
 
 namespace rapt {
 
-/// Weights in few bits: 32 numbers of a row share a scale and, if there is one, a shift, both f16.
+/// Weights in few bits: 32 elements of a row share a scale and, if there is one, a shift, both f16.
 enum class Quantization {
-  q8_0,  // scale * code, codes from -128 to 127: 34 bytes for 32 numbers
+  q8_0,  // scale * code, codes from -128 to 127: 34 bytes for 32 elements
   q8_1,  // scale * code + shift: 36 bytes
   q4_0,  // scale * (code - 8), codes from 0 to 15: 18 bytes
   q4_1,  // scale * code + shift: 20 bytes
@@ -18,14 +18,14 @@ enum class Quantization {
 template <>
 inline constexpr EnumNames enum_names<Quantization>{"quantization", "q8_0, q8_1, q4_0, q4_1"};
 
-/// A matrix of such weights, laid out for products. A handle: copies share the numbers, which never
-/// change.
+/// A matrix of such weights, laid out for products. A handle: copies share the elements, which
+/// never change.
 class RAPT_API QuantizedMatrix {
  public:
   struct Impl;
 
   QuantizedMatrix() = default;
-  /// Quantizes numbers [rows, columns] of any type, with an error of at most half a scale; with a
+  /// Quantizes elements [rows, columns] of any type, with an error of at most half a scale; with a
   /// shift, the f16 rounding of the shift comes on top. Throws std::invalid_argument if a number is
   /// not finite or a scale is too large for f16.
   static QuantizedMatrix quantize(const Tensor& numbers, Quantization type,
@@ -37,7 +37,7 @@ class RAPT_API QuantizedMatrix {
   Quantization type() const;
   /// Memory of codes, scales and shifts.
   Index bytes() const;
-  /// All numbers as f32.
+  /// All elements as f32.
   Tensor dequantize() const;
 
  private:

@@ -34,8 +34,8 @@ struct ReversibleStreams {
   Tensor x1, x2;
 };
 
-/// All layers, one after the other. Only the output is kept: memory does not grow with the number
-/// of layers. Layer i gets the key with layer = key.layer + i, f at site 0 and g at site 1. Throws
+/// All layers in order. Only the output is kept: memory does not grow with the number of layers.
+/// Layer i gets the key with layer = key.layer + i, f at site 0 and g at site 1. Throws
 /// std::invalid_argument if shapes disagree.
 RAPT_API ReversibleStreams reversible_forward(std::span<const ReversibleLayer> layers,
                                               ReversibleStreams x, const DropoutKey& key = {});

@@ -22,15 +22,15 @@ struct RAPT_API Parameter {
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
   Tensor rounded = {};   // `value` in 16 bits, which products read instead; empty: they read value
-  /// A matrix in place of `value`, which is empty then. For tapes that do not record: it cannot be
+  /// A matrix instead of `value`, which is empty then. For tapes that do not record: it cannot be
   /// trained.
   QuantizedMatrix quantized = {};
-  /// The same numbers in the order in which products read them, also in place of `value`. Call
+  /// The same elements in the order in which products read them, also instead of `value`. Call
   /// unpack() before a tape records.
   std::shared_ptr<const detail::PackedMatrix> packed = {};
 
   Shape shape() const;
-  /// Of its numbers, packed or not; f32 if it is quantized.
+  /// The type of its elements, packed or not; f32 if it is quantized.
   Type type() const;
   /// What products read unless it is quantized or packed.
   const Tensor& used() const { return rounded.empty() ? value : rounded; }
@@ -69,7 +69,7 @@ class RAPT_API GradientSlot {
   std::shared_ptr<State> state_;
 };
 
-/// Numbers that take part in a forward pass. A handle: copies are the same numbers.
+/// A tensor that takes part in a forward pass. A handle: copies share its elements.
 class RAPT_API Variable {
  public:
   Variable() = default;
@@ -78,7 +78,7 @@ class RAPT_API Variable {
   bool empty() const { return value_ == nullptr; }
   const GradientSlot& slot() const { return slot_; }
   bool tracked() const { return slot_.tracked(); }
-  /// Of an input, after backward. Throws std::invalid_argument if there is none.
+  /// The gradient of an input, after backward. Throws std::invalid_argument if there is none.
   const Tensor& gradient() const;
 
  private:
@@ -106,10 +106,10 @@ class RAPT_API Tape {
 
   /// Numbers from outside.
   Variable input(Tensor value, bool tracked = false) const;
-  /// The same numbers with a gradient of their own: the input of a part of a network that runs on
-  /// its own tape.
+  /// The same elements with a separate gradient: the input of a part of a network that runs on its
+  /// own tape.
   Variable detach(const Variable& x) const;
-  /// The numbers of a variable that is no longer used: moved if nothing else holds them, copied
+  /// The elements of a variable that is no longer used: moved if nothing else holds them, copied
   /// otherwise.
   static Tensor release(Variable x);
   /// The result of an operation. `backward` gets its gradient and adds to the gradients of what the

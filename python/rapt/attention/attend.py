@@ -50,7 +50,7 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
     Queries are the newest positions: query i is at position keys - queries + i. A query that sees no
     key gives zeros and lse = -inf.
 
-    pattern: a Pattern, its text ("causal & window(512, 0)") or a Plan; None: every query sees every
+    pattern: a Pattern, its text ("window(512, 0)") or a Plan; None: every query sees every
     key. Or a rapt.Attention with all options, which describes them; then the keywords up to seed are
     left out.
 

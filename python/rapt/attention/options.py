@@ -15,7 +15,7 @@ from rapt.typing import ArrayLike, Floats, Integers, PatternLike, RandomBlocks, 
 class Attention:
     """The options of a call: attend, attend_backward, explain and KvCache take it in place of a pattern.
 
-    pattern: a Pattern, its text ("causal & window(512, 0)") or a Plan; None: every query sees every key.
+    pattern: a Pattern, its text ("window(512, 0)") or a Plan; None: every query sees every key.
     scale: None (1 / sqrt(dim)), a number, "inverse_dim", "none", "log_n" or a Scale.
     softcap: c caps a logit to c * tanh(logit / c), before the bias; None: no cap.
     bias: a Bias (alibi, t5_bias, ...), or an array that is added to the logits.

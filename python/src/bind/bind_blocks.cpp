@@ -31,7 +31,7 @@ std::vector<std::uint8_t> attention_mask_of(nb::handle given, const char* name) 
   return real;
 }
 
-/// An array [blocks, most] or [heads, blocks, most], whose negative numbers stand for nothing.
+/// An array [blocks, most] or [heads, blocks, most], whose negative values are unused.
 std::vector<BigBird::RandomBlocks> random_of(const Array& array) {
   if (array.rank() != 2 && array.rank() != 3)
     wrong_value("bigbird: random has ", array.rank(),

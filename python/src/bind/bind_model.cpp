@@ -53,7 +53,7 @@ void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-/// Sequences of ids, one after the other.
+/// Contiguous sequences of ids.
 Tokens tokens_of(const std::vector<Ids>& sequences) {
   Tokens tokens;
   for (const Ids& ids : sequences) {

@@ -57,7 +57,7 @@ void bind_class(nb::module_& module) {
       .def(
           "__init__",
           [](Pattern* self, nb::object given) { new (self) Pattern(pattern_of(given)); },
-          "text"_a = nb::none(), "From its text form, as in \"causal & window(512, 0)\".")
+          "text"_a = nb::none(), "From its text form, as in \"window(512, 0) | tokens({0})\".")
       .def("keys_of", &keys_of, "query"_a, "queries"_a, "keys"_a,
            "The keys that a query sees, as sorted (begin, end) pairs.")
       .def(

@@ -40,7 +40,7 @@ Element signed_of(Index bytes) {
   }
 }
 
-/// Of a format of Python's struct module, native byte order only.
+/// The element of a format of Python's struct module, native byte order only.
 Element element_of(const char* format, Index bytes) {
   if (format == nullptr) return Element::u8;
   std::string_view text = format;
@@ -184,7 +184,7 @@ void Array::take_rank(Index rank) {
   rank_ = rank;
 }
 
-/// PyTorch may keep a negation, or that all numbers are 0, beside the memory.
+/// PyTorch may keep a negation, or that all elements are 0, as a flag and not in memory.
 void Array::take_tensor(const ArrayType& type) {
   if (type.is_neg != nullptr) {
     const nb::object negative = nb::steal(PyObject_CallOneArg(type.is_neg, object_.ptr()));

@@ -72,7 +72,7 @@ class Array {
   Element element_ = Element::other;
   static constexpr Index max_rank = 8;
   Index rank_ = 0;
-  Index shape_[max_rank] = {}, strides_[max_rank] = {};  // strides in bytes: it may lie anywhere
+  Index shape_[max_rank] = {}, strides_[max_rank] = {};  // strides in bytes: any layout
   Tensor copy_;
 };
 

@@ -57,7 +57,7 @@ T number(nb::handle given, const char* name) {
                std::is_integral_v<T> ? "a whole number" : "a number");
   return value;
 }
-/// None stands for the defaults of the process.
+/// None: the defaults of the process.
 Context context_of(nb::handle given);
 /// Whether it is read as an array, and not as a sequence.
 bool is_array(nb::handle given);

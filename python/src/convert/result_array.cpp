@@ -8,7 +8,7 @@ namespace {
 using nb::dlpack::dtype;
 using nb::dlpack::dtype_code;
 
-/// Numbers and whoever frees them.
+/// Elements, and the object that frees them.
 struct Memory {
   void* data;
   dtype type;
@@ -75,7 +75,7 @@ bool is_numpy(nb::handle object) {
   return type.is_valid() && PyObject_IsInstance(object.ptr(), type.ptr()) == 1;
 }
 
-/// numpy knows bf16 only through the dtype of somebody else, which the caller's array has.
+/// numpy knows bf16 only through a dtype of another package, which the caller's array has.
 nb::object through_numpy(nb::handle like, Memory memory) {
   if (memory.type != dtype_of(Type::bf16)) return through_nanobind<nb::numpy>(std::move(memory));
   memory.type = nb::dtype<std::uint16_t>();

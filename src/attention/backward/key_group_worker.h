@@ -16,9 +16,8 @@ struct ScoreGradients {
   Buffer<double> table;   // [group][buckets]
 };
 
-/// Backward of a few neighbouring key tiles of one key head: the tiles stay in the second cache
-/// while all queries that see them pass by. Five products a visit: S, dP, dV, dK, dQ, of numbers of
-/// type T.
+/// Backward of a few neighbouring key tiles of one key head: the tiles stay in L2 while all queries
+/// that see them pass by. Five products a visit: S, dP, dV, dK, dQ, of numbers of type T.
 ///
 /// A key tile is packed at its first visit, and its gradients are written after the last: where
 /// queries see few tiles, few are in the cache.

@@ -177,8 +177,8 @@ KvCache::Impl::Tokens& KvCache::Impl::tokens_of(Sequence sequence, const char* w
   return const_cast<Tokens&>(std::as_const(*this).tokens_of(sequence, where));
 }
 
-/// As many pages as there are, up to a few megabytes: a small cache stays small, and a large one
-/// lies in huge pages of the system.
+/// As many pages as there are, up to a few megabytes: a small cache stays small, and a large one is
+/// in huge pages of the system.
 void KvCache::Impl::make_slab() {
   constexpr Index most_bytes = Index{8} << 20;
   const Index most = std::max<Index>(1, most_bytes / layout.page_bytes);

@@ -32,7 +32,7 @@ struct PageLayout {
   /// One token of a head of a full page, in words of bf16 or int8.
   template <class T>
   void write(const PageHead& to, Index slot, const T* key, const T* value) const;
-  /// Of a partial one.
+  /// Writes a row of a partial page.
   template <class T>
   void write_row(const PageHead& to, Index slot, const T* key, const T* value) const {
     std::copy_n(key, dim, reinterpret_cast<T*>(to.keys) + slot * dim);

@@ -76,7 +76,7 @@ class DecodeRun {
     Index item, first_head, heads, split;
   };
 
-  /// Of an item: where its parts begin, [kv_heads][splits].
+  /// Where the parts of an item begin, [kv_heads][splits].
   struct Place {
     Index first, splits;
   };

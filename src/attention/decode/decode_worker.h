@@ -34,7 +34,7 @@ struct DecodeResults {
 /// Query rows that share a key head.
 inline Index rows_per_kv_head(const Call& call) { return call.group * call.queries; }
 
-/// Everything one thread needs to take the rows of some key heads past some tiles.
+/// One thread's state for decoding: the query rows of some key heads against some tiles of keys.
 class DecodeWorker {
  public:
   void run(const DecodeTask& task, const DecodeResults& results);

@@ -84,7 +84,7 @@ void set_queries(ShortContextHeads& heads, const AnyView& q, const AnyMutableVie
   heads.sum = nullptr;
 }
 
-/// Of the caller's memory.
+/// Heads over keys in the caller's memory.
 void set_operands(ShortContextHeads& heads, const Request& request, Index item,
                   const Range& range) {
   const auto rows = [&](const AnyView& operand) {
@@ -97,7 +97,7 @@ void set_operands(ShortContextHeads& heads, const Request& request, Index item,
   heads.value_step = request.v.stride(1) * size_of_number(request.v);
 }
 
-/// Of a partial page.
+/// Heads over a partial page of a cache.
 void set_page(ShortContextHeads& heads, const CachedSequence& cached, const Range& range) {
   const KvCache::Impl& cache = *cached.cache;
   const Index page = cached.tokens->pages[range.begin / tile];

@@ -220,7 +220,7 @@ class QueryTile {
 };
 
 /// The work of one thread: a few neighbouring query tiles together, so that all of them use a tile
-/// of keys and values while it is in the second cache.
+/// of keys and values while it is in L2.
 template <class T>
 class ForwardWorker {
  public:
@@ -267,8 +267,8 @@ class ForwardWorker {
   }
 
  private:
-  /// Key tiles that a tile of queries visits one after the other: its sums then stay in the first
-  /// cache, and the keys in the second.
+  /// Key tiles that a tile of queries visits one after the other: its sums then stay in L1, and the
+  /// keys in L2.
   static constexpr Index together = 4;
   struct KeyTile {
     Index number;

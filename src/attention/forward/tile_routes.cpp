@@ -36,13 +36,13 @@ void run_tiles(std::span<const Job> jobs) {
 
 /// Why these kernels do not use AMX.
 std::string why_no_amx(const Kernels& kernels) {
-  return amx().usable ? std::string("AMX is there, but not in ") + kernels.name : amx().why_not;
+  return amx().usable ? std::string("AMX is available, but not in ") + kernels.name : amx().why_not;
 }
 
 std::string bf16_operands(const Request& request) {
   const Kernels& kernels = kernels_of(request.context);
   const bool uses_amx = kernels.bf16 == bf16_kernels_of(Bf16Engine::amx);
-  return std::string("bf16, multiplied as they are by ") + kernels.bf16->engine +
+  return std::string("bf16, multiplied directly by ") + kernels.bf16->engine +
          ", summed in f32; probabilities rounded to bf16" +
          (uses_amx ? "" : "; " + why_no_amx(kernels));
 }

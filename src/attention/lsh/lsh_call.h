@@ -12,7 +12,7 @@ namespace rapt::detail {
 /// are read where they are, and results of all rounds are added up where they belong.
 class LshCall {
  public:
-  /// Of a validated request over operands. `order` is what forward kept; null: tokens are hashed
+  /// Plans a validated request over operands. `order` is what forward kept; null: tokens are hashed
   /// and sorted now.
   LshCall(const Request& request, std::shared_ptr<const LshOrder> order);
   /// The same call for another thread, with what does not depend on the head in common.
@@ -46,8 +46,8 @@ class LshCall {
 
   /// The head loaded last of any operand.
   AnyView head_of(const AnyView& operand) const;
-  /// The same with its rows one after the other, in `scratch` if they are apart: sorted tokens are
-  /// then on few pages and in all sets of the caches.
+  /// The same with contiguous rows, in `scratch` if they are apart: sorted tokens are then on few
+  /// pages and in all sets of the caches.
   AnyView contiguous_rows(const AnyView& operand, Buffer<float>& scratch) const;
 
  private:

@@ -180,15 +180,15 @@ class HashedQuery {
   const KvCache::Impl::Tokens* tokens_ = nullptr;
   Index position_ = 0;
   const Ranges* seen_ = nullptr;
-  Range first_;  // of them: mostly all there is
+  Range first_;  // the first range of seen_; mostly the only one
   bool padded_ = false;
   IndexedVector<std::int32_t> positions_, near_;
-  IndexedVector<double> selves_;  // meetings with itself, by round
+  IndexedVector<double> selves_;  // how often the query's own token is among its keys, by round
   IndexedVector<const void*> rows_;
   IndexedVector<float> logits_;
 };
 
-/// Requests over one hashed cache that look up each query by itself.
+/// Requests over one hashed cache that look up each query separately.
 class HashedBatch {
  public:
   explicit HashedBatch(std::span<const Job> jobs)

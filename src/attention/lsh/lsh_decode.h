@@ -16,7 +16,7 @@ void run_lsh_decode(std::span<const Job> jobs);
 std::string describe_lsh_decode(const Request& request);
 
 /// Over a hashed cache whose tokens are all queries, as over operands: many times faster than each
-/// query by itself.
+/// query separately.
 void run_lsh_prompt(const Job& job);
 
 }  // namespace rapt::detail

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* where = "lsh_recall";
 
-/// NaN is no key's favourite.
+/// NaN ranks last.
 float rank_of(float logit) {
   return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit;
 }

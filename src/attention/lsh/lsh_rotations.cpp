@@ -23,7 +23,7 @@ double inverse_rms(const float* row, Index dim) {
   const auto square_of = [&](Index c) {
     return static_cast<double>(row[c]) * static_cast<double>(row[c]);
   };
-  double square = 0, others[3] = {};  // sums side by side: one alone would wait for itself
+  double square = 0, others[3] = {};  // independent sums, which hide the latency of additions
   Index c = 0;
   for (; c + 4 <= dim; c += 4) {
     square += square_of(c);

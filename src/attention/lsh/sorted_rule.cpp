@@ -51,7 +51,7 @@ SortedRule::SortedRule(const Kernels& kernels, const PositionRanges& ranges, con
 namespace {
 
 constexpr double self_natural = -1e5;
-constexpr double far_below = self_natural / 2;  // no other logit of a sane model gets there
+constexpr double far_below = self_natural / 2;  // smaller than any other logit of a trained model
 
 }  // namespace
 

@@ -184,7 +184,7 @@ SplitPattern detail::split_lsh(const Pattern& pattern) {
   }
   const bool more = std::any_of(others.begin(), others.end(),
                                 [](const Pattern& p) { return node_of(p)->has_lsh(); });
-  check(split.lsh && !more, "pattern: lsh stands in \"", to_string(pattern),
+  check(split.lsh && !more, "pattern: lsh is in \"", to_string(pattern),
         "\", expected it once, alone or under &");
   if (!others.empty()) split.rest = join(Binding::both, others);
   return split;
@@ -204,7 +204,7 @@ Ranges Pattern::keys_of(Index query, Lengths lengths) const {
 
 void Pattern::keys_of(Index query, Lengths lengths, Ranges& out) const {
   check(lengths);
-  detail::check(query >= 0 && query < lengths.queries, "pattern: asked about query ", query,
+  detail::check(query >= 0 && query < lengths.queries, "pattern: given query ", query,
                 ", expected one of ", lengths.queries, " queries");
   std::vector<Ranges> scratch = scratch_for(*node_);
   node_->keys_of(query_position(query, lengths), scratch, out);

@@ -168,8 +168,8 @@ std::string detail::list_text(std::span<const Index> numbers) {
 }
 
 Pattern full() {
-  static const Pattern everyone = leaf_pattern(Full{});
-  return everyone;
+  static const Pattern pattern = leaf_pattern(Full{});
+  return pattern;
 }
 
 Pattern causal(Align align) {

@@ -121,8 +121,8 @@ inline std::vector<Ranges> scratch_for(const Pattern::Node& node) {
   return std::vector<Ranges>(to_size(Pattern::Node::buffers_per_level * node.height()));
 }
 
-/// The pattern for so many keys or fewer: tokens(...) that are not there are left out, as nobody
-/// sees them and they see nobody. A sequence that grows meets them when they come.
+/// The pattern for so many keys or fewer, without tokens(...) that do not exist yet. When the
+/// sequence has grown to them, the pattern has them again.
 Pattern among(const Pattern& pattern, Index keys);
 
 /// The patterns joined by `&` (Binding::both) or `|` (Binding::either), at least one.

@@ -151,7 +151,7 @@ struct MaskRows {
   }
   void fit(Lengths lengths) const {
     check(lengths == Lengths{table.rows(), keys}, "mask: made for ", table.rows(), " queries and ",
-          keys, " keys, asked about ", lengths.queries, " queries and ", lengths.keys, " keys");
+          keys, " keys, given ", lengths.queries, " queries and ", lengths.keys, " keys");
   }
   static std::string row_text(std::span<const Range> row) {
     std::string text = "{";
@@ -216,7 +216,7 @@ Pattern detail::mask(Index keys, std::vector<Ranges> keys_of_query) {
       check(range.begin >= 0 && range.begin < range.end && range.end <= keys, "mask: ", range.begin,
             ":", range.end, " is not a range of the ", keys, " keys");
       check(range.begin > last_end, "mask: ", range.begin, ":", range.end,
-            " does not lie past the range before it, which ends at ", last_end);
+            " does not begin after the range before it, which ends at ", last_end);
       last_end = range.end;
       leaf.table.ranges.push_back(range);
     }

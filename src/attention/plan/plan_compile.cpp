@@ -64,8 +64,9 @@ class MaskStore {
   std::unordered_set<std::int32_t, Hash, Equal> ids_;
 };
 
-/// One query tile after another: asks the rows, finds the stretches of key tiles between which
-/// nothing changes, looks at one tile of each. No step costs more than the edges of the ranges.
+/// Compiles one query tile after another: gets the ranges of its rows, finds runs of key tiles that
+/// have the same mask, and computes the mask of one tile of each run. The cost of each step is
+/// proportional to the number of range ends.
 class Compiler {
  public:
   Compiler(const Pattern& pattern, Plan::Impl& impl)
@@ -178,8 +179,8 @@ class Compiler {
   MaskStore masks_;
 };
 
-/// What the compiler would find for one query with one range of keys, without its buffers: a call
-/// over few keys is shorter than their making.
+/// The compiler's result for one query with one range of keys, without its buffers: a call over few
+/// keys takes less time than allocating them.
 void add_query(const Range& range, Plan::Impl& impl) {
   const Index count = range.end - range.begin;
   impl.keys_seen.push_back(count);

@@ -60,7 +60,7 @@ namespace rapt::detail {
 /// the visited tiles.
 RunLists transpose(const RunLists& forward, Index query_tiles, Index key_tiles);
 
-/// Compiles `pattern`, which must fit the lengths, into a impl whose lengths and tile counts are
+/// Compiles `pattern`, which must fit the lengths, into an impl whose lengths and tile counts are
 /// set.
 void compile(const Pattern& pattern, Plan::Impl& impl);
 

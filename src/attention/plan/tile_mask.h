@@ -20,7 +20,7 @@ class TileMask {
  public:
   void set_whole() { words_ = nullptr; }
   void set(std::span<const std::uint64_t, tile> words, Index lanes);
-  /// Of some rows, filled up to a whole strip with words of 0; nothing is known of the others.
+  /// Sets some rows, filled up to a whole strip with words of 0; the other rows are undefined.
   void set_rows(const std::uint64_t* words, Index rows, Index lanes);
   /// One bit per row: whether it sees any key.
   std::uint64_t rows_that_see(Index rows = tile) const;

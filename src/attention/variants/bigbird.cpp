@@ -130,15 +130,15 @@ class BigBirdCall {
   }
 
   Pattern pattern_of(const BigBird& how, Index tokens) const {
-    const Pattern everyone = bigbird(how, tokens, slice_.part.head);
-    if (how.attention_mask.empty() && slice_.count == tokens) return everyone;
+    const Pattern pattern = bigbird(how, tokens, slice_.part.head);
+    if (how.attention_mask.empty() && slice_.count == tokens) return pattern;
     Ranges real, near;
     for (Index j = 0; j < tokens; ++j)
       if (is_real(how, tokens, j)) append_clipped(real, j, j + 1, tokens);
     IndexedVector<Ranges> keys(slice_.count);
     for (Index i = 0; i < slice_.count; ++i) {
       if (!is_real(how, tokens, slice_.first + i)) continue;
-      everyone.keys_of(slice_.first + i, {tokens, tokens}, near);
+      pattern.keys_of(slice_.first + i, {tokens, tokens}, near);
       intersect(near, real, keys[i]);
     }
     return mask(tokens, std::move(keys));

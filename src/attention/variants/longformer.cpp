@@ -109,7 +109,7 @@ GradientViews part_of(const GradientViews& views, const Part& part) {
   return {part_of(views.dq, part), part_of(views.dk, part), part_of(views.dv, part)};
 }
 
-/// What one thing after the other is done to: heads that share a pattern, then global tokens.
+/// Backward in order: the heads that share a pattern, then the global tokens.
 class Backward {
  public:
   Backward(const LongformerGradientViews& to, AnyView dout, const LongformerOperands& o,
@@ -200,7 +200,7 @@ std::array<Named, 6> operands_of(const LongformerOperands& o) {
 }
 
 /// Each gradient has the shape and type of its operand, and memory of its own. Whole extents of two
-/// gradients may overlap: they may lie between each other.
+/// gradients may overlap: they may be interleaved.
 void check_destinations(const LongformerGradientViews& to, const LongformerOperands& o,
                         const Longformer& how, std::initializer_list<Named> others) {
   constexpr const char* where = "attend_longformer_backward";

@@ -9,7 +9,8 @@
 
 namespace rapt::detail {
 
-// Calls that are made of several: views of what one of them is about, and its rows among all rows.
+// Longformer, BigBird and Reformer's local attention make several calls. A part is the batch items
+// and heads of one of them, and its rows among all rows.
 
 /// Some batch items and heads of a [batch, heads, tokens, dim] view.
 struct Part {

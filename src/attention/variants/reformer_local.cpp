@@ -163,7 +163,7 @@ IndexedVector<double> chunk_sums(const Kernels& kernels, const AnyView& from, co
   return sums;
 }
 
-/// Empty rows: each gets the values of its neighbourhood.
+/// Rows that see no key: each gets the sum of the values of its neighbourhood.
 void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& out, const Part& at,
                 const Ring& ring, const std::vector<Index>& empty_rows) {
   IndexedVector<Index> all(v.tokens());
@@ -200,7 +200,7 @@ void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMut
   }
 }
 
-/// Calls with(item and head) for all whose empty rows are to be filled.
+/// Calls with(item and head) for every item and head whose rows without keys are to be filled.
 template <class With>
 void for_each_empty_row(const ReformerLocal& how, const LocalPart& part, Index heads,
                         const With& with) {

@@ -32,8 +32,8 @@ Signature signature_of(int descriptor) {
   return {ours, owner.empty() ? "unknown" : owner};
 }
 
-/// For the message of whoever comes next; the lock holds without it. A file that has another name
-/// elsewhere is not written to.
+/// Writes the process id for the message of the next process; the lock holds without it. Does not
+/// write to a file that has another name elsewhere.
 void sign(int descriptor) {
   struct stat about {};
   if (::fstat(descriptor, &about) != 0 || about.st_nlink > 1) return;

@@ -151,7 +151,7 @@ void rename_path(const std::string& from, const std::string& to) {
 
 void exchange_paths(const std::string& one, const std::string& other) {
   if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) != 0)
-    fail_system(errno, one, ": cannot trade places with ", other);
+    fail_system(errno, one, ": cannot be exchanged with ", other);
 }
 
 void make_folder(const std::string& path) {

@@ -76,13 +76,13 @@ void replace_file(const std::string& path, std::string_view text);
 void sync_folder(const std::string& path);
 /// As rename(2): a file takes the place of a file, a folder that of an empty folder.
 void rename_path(const std::string& from, const std::string& to);
-/// Two paths trade places in one step.
+/// Exchanges two paths in one step.
 void exchange_paths(const std::string& one, const std::string& other);
 /// A new, empty folder. Throws if the path exists.
 void make_folder(const std::string& path);
-/// What lies in a folder, in ascending order.
+/// The entries of a folder, in ascending order.
 std::vector<std::string> names_in(const std::string& folder);
-/// The folder a path lies in: "." for a plain name.
+/// The folder of a path: "." for a plain name.
 std::string folder_of(const std::string& path);
 
 }  // namespace rapt::detail

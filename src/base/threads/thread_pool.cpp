@@ -110,8 +110,8 @@ void ThreadPool::publish(Offer& offer) {
   wake(sleepers);
 }
 
-/// Whoever publishes or enters a loop wakes a few; they wake the others, unless they find that
-/// short tasks are done by then. Waking all would keep the caller from its own work.
+/// A thread that publishes or enters a loop wakes a few workers; they wake the others, unless they
+/// find that short tasks are done by then. Waking all would keep the caller from its own work.
 Index ThreadPool::sleepers_to_wake() const {
   const Index most = wait_ == Wait::yield ? 1 : 2;
   return std::clamp<Index>(wanted_ - spinning_, 0, std::min(asleep_, most));

@@ -16,8 +16,8 @@ namespace rapt::detail {
 class ThreadPool {
  public:
   /// What a thread does before it sleeps: waking it takes longer than a product of few rows, of
-  /// which a model has dozens one after the other. With more threads than CPUs, spinning would take
-  /// time from those that work, so they yield instead.
+  /// which a model runs dozens in a row. With more threads than CPUs, spinning would take time from
+  /// those that work, so they yield instead.
   enum class Wait { spin, yield };
 
   /// Throws std::system_error unless all helpers start; those that did have ended by then.

@@ -152,7 +152,8 @@ std::vector<NameRow> roberta_names(const ModelConfig&) {
   return rows;
 }
 
-/// Of a model without token types: Transformers adds a row to every token.
+/// The token type of a model without token types: zeros, because Transformers adds a row to every
+/// token.
 std::vector<DerivedTensor> blank_type(const ModelConfig& config) {
   std::vector<DerivedTensor> made;
   if (config.type_vocab_size == 0)

@@ -61,7 +61,7 @@ NewFolder::NewFolder(const std::string& wanted) : wanted_(fs::absolute(wanted).l
   std::string name = (wanted_.parent_path() / prefix_of(wanted_)).string();
   name += random_letters;
   if (mkdtemp(name.data()) == nullptr)
-    fail_input("save_pretrained: no folder can be made beside ", wanted, ": ",
+    fail_input("save_pretrained: no folder can be made next to ", wanted, ": ",
                std::strerror(errno));
   path_ = name;
   try {

@@ -8,8 +8,8 @@
 
 namespace rapt::detail {
 
-/// A folder that appears when it is complete: until then it is WANTED.part-XXXXXX beside the wanted
-/// one, and is removed with the object.
+/// A folder that appears when it is complete: until then it is WANTED.part-XXXXXX next to the
+/// wanted one, and is removed with the object.
 ///
 /// A lock file in it shows its owner. A killed process leaves its folder behind; the next one that
 /// writes to the same place removes it. Folders without a lock file, or with one that is held or

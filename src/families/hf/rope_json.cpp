@@ -12,7 +12,7 @@ std::optional<double> real_or_none(Fields& s, const char* key) {
   return number == 0 ? std::nullopt : std::optional(number);
 }
 
-/// `trained` is beside the scaling in some files and above it in others.
+/// `trained` is next to the scaling in some files and above it in others.
 RopeScaling yarn_from(Fields& s, Index trained) {
   YarnRope yarn{s.real("factor", factors)};
   yarn.trained_tokens = s.integer("original_max_position_embeddings", lengths, trained);

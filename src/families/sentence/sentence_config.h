@@ -5,7 +5,7 @@
 
 namespace rapt::detail {
 
-// Files of sentence-transformers beside a model: modules.json and a folder for each module.
+// Files of sentence-transformers next to a model: modules.json and a folder for each module.
 
 /// The JSON at a path; none if there is no file.
 using FolderFiles = std::function<std::optional<Json>(const std::string& path)>;

@@ -56,7 +56,7 @@ class Fields {
 
   /// Whether the key is there and not null. Counts as reading it.
   bool has(const std::string& key);
-  /// Whether the key is there, be it null.
+  /// Whether the key exists, even if its value is null.
   bool contains(const std::string& key);
   /// The value as it is, null if it is not there.
   const Json& value(const std::string& key);

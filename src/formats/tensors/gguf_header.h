@@ -100,7 +100,7 @@ struct GgufSource {
 
 /// Reads and checks everything before the numbers: versions 2 and 3, little-endian; header of at
 /// most 256 MiB; one to four axes, none of them empty; tensors without overlaps and without bytes
-/// that belong to nobody. Takes memory of at most four times the bytes it has read. Throws
+/// that belong to no tensor. Takes memory of at most four times the bytes it has read. Throws
 /// std::runtime_error with the byte at which the file is wrong.
 GgufHeader read_gguf_header(const GgufSource& source);
 

@@ -22,9 +22,9 @@ struct StoredTensor {
 };
 
 /// A safetensors file, which is trusted in nothing. Opening reads the header only: at most 100 MB,
-/// a million tensors, eight axes, no overlaps and no bytes that belong to nobody. Numbers are read
-/// from the file on request, wherever they are in it; nothing is mapped, so a file that shrinks
-/// is an error and not a signal. Throws std::runtime_error.
+/// a million tensors, eight axes, no overlaps and no bytes that belong to no tensor. Numbers are
+/// read from the file on request, wherever they are in it; nothing is mapped, so a file that
+/// shrinks is an error and not a signal. Throws std::runtime_error.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -50,7 +50,7 @@ class SafetensorsFile {
 class Weights {
  public:
   explicit Weights(const std::string& path);
-  /// Of a folder within a model's, which its links may lead to as well.
+  /// The weights of a subfolder of a model. Links may lead to the model's folder.
   Weights(const std::string& path, const std::string& model_folder);
 
   /// In ascending order.

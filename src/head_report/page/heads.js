@@ -86,7 +86,7 @@ let measure = MEASURES[0], chosen = 0, query = null, cells = [];
 
 function buildGrid() {
   const grid = $("grid");
-  const side = EACH <= 16 && innerWidth >= 1000;  // the heads stay in sight beside the one that is shown
+  const side = EACH <= 16 && innerWidth >= 1000;  // the heads stay visible next to the one that is shown
   document.body.classList.toggle("side", side);
   const space = Math.max(260, Math.min(1240, document.body.clientWidth - 24) - 40);
   const width = side ? 32 : Math.max(14, Math.min(64, Math.floor(space / EACH) - 2));

@@ -1,5 +1,5 @@
-// Rounding to bf16 where the CPU does it by itself (AVX512-BF16); assembly because Highway's
-// AVX-512 target does not include the extension.
+// Rounding to bf16 where the CPU has an instruction for it (AVX512-BF16); assembly because
+// Highway's AVX-512 target does not include the extension.
 #if defined(RAPT_BF16_ROUNDING_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_BF16_ROUNDING_INL_H
 #undef RAPT_BF16_ROUNDING_INL_H

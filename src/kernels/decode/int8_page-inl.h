@@ -181,11 +181,10 @@ HWY_INLINE void Int8AccumulateAll(const Int8Weights& weights, Index first_row, I
     Int8AccumulateAll<rows, vectors / 2>(weights, first_row, values, prefetch, out, width, columns);
 }
 
-/// Prefetches memory in address order into the second cache: scales are behind the values but read
-/// before them, and a page takes less time than a miss. Speed as a fraction of plain reading, for
-/// 16 x 64; 16 x 128 from memory: 0.87; 0.88. Into the first cache 0.80; 0.81, 4 KiB ahead 0.52;
-/// 0.81 and into the first 0.47; 0.68, without prefetching 0.60; 0.81. 32 or 64 KiB are no better
-/// than 16.
+/// Prefetches memory in address order into L2: scales are behind the values but read before them,
+/// and a page takes less time than a miss. Speed as a fraction of plain reading, for 16 x 64; 16 x
+/// 128 from memory: 0.87; 0.88. Into L1 0.80; 0.81, 4 KiB ahead 0.52; 0.81 and into the first 0.47;
+/// 0.68, without prefetching 0.60; 0.81. 32 or 64 KiB are no better than 16.
 class HeadPrefetch {
  public:
   HeadPrefetch(const FullPage& page, const std::byte* head)

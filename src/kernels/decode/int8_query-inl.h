@@ -121,7 +121,7 @@ struct Int8Weights {
   float step[FullPage::max_rows];
 };
 
-/// out[t]: bytes t of four vectors, side by side in each lane.
+/// out[t]: bytes t of four vectors, adjacent in each lane.
 HWY_INLINE void TransposeBytes(const VInts (&x)[4], VInts (&out)[digits]) {
   const DInts di;
   const VInts lower = hn::Set(di, 0xFFFF);

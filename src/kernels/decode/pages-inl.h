@@ -77,7 +77,7 @@ HWY_INLINE Index LeftOf(Index row, int term) {
 
 /// Prefetches memory before its use. The hardware prefetcher follows ascending addresses, but does
 /// not know which page comes next, and the products do not read quite in order: this stream does,
-/// one step for each step of theirs.
+/// one step for each of their steps.
 class PagePrefetch {
  public:
   PagePrefetch(const std::byte* begin, Index bytes, const void* next)

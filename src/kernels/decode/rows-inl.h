@@ -104,8 +104,8 @@ HWY_INLINE void DotKeys(const DotQueries& q, const Number* key, Index key_stride
 }
 
 /// Prefetches a later row: tiles of keys and of values alternate, and the hardware prefetcher loses
-/// track of both. Into the second cache: the first handles so few misses at a time that it halves
-/// the speed (16 x 64, 65,536 keys, 2 threads: 18 against 35 GB/s; 16 KiB ahead 33).
+/// track of both. Into L2: L1 handles so few misses at a time that it halves the speed (16 x 64,
+/// 65,536 keys, 2 threads: 18 against 35 GB/s; 16 KiB ahead 33).
 template <class Number>
 HWY_INLINE void PrefetchLater(const Number* row, Index stride, Index numbers) {
   constexpr Index prefetch_bytes = 8192;
@@ -234,8 +234,8 @@ HWY_INLINE void WeightedRows(const float* p, const NumberRows<Number>& values, I
   }
 }
 
-/// out[r][dim] += probabilities[r] · values, `chain` of them at a time: those stay in the first
-/// cache while all columns and rows pass over them.
+/// out[r][dim] += probabilities[r] · values, `chain` of them at a time: those stay in L1 while all
+/// columns and rows pass over them.
 inline void RowAccumulateValues(float* probabilities, Index rows, const StoredRows& values,
                                 Index dim, float* out, Index width) noexcept {
   if (values.scales != nullptr) MultiplyColumns(probabilities, rows, values.scales);

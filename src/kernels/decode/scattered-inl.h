@@ -34,7 +34,7 @@ void ScatteredScores(const float* query, const void* const* rows, Index count, I
   for (Index i = 0; i < count; ++i) {
     PrefetchScattered<Number>(rows, i, count, dim);
     const auto* row = static_cast<const Number*>(rows[i]);
-    VF even = hn::Zero(d), odd = even;  // two sums side by side
+    VF even = hn::Zero(d), odd = even;  // two independent sums
     Index c = 0;
     for (; c + 2 * lane_count <= dim; c += 2 * lane_count) {
       even = hn::MulAdd(hn::LoadU(d, query + c), LoadFloats(d, row + c), even);

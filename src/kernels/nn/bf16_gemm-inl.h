@@ -1,10 +1,10 @@
 // Products of matrices of any size in bf16: blocks of the result from packed strips and panels, and
 // the packing.
 //
-// Traffic per two depths with m rows and n vectors: m broadcasts and n vector loads for m n
-// steps of two products each. A panel (24 KiB) stays in the first cache while all strips of a block
-// pass, the strips stay in the second. A block of the depth is one chain of f32 sums: what 256
-// roundings to f32 lose is 1/256 of what one rounding to bf16 does.
+// Traffic per two depths with m rows and n vectors: m broadcasts and n vector loads for m n steps
+// of two products each. A panel (24 KiB) stays in L1 while all strips of a block pass, the strips
+// stay in the second. A block of the depth is one chain of f32 sums: what 256 roundings to f32 lose
+// is 1/256 of what one rounding to bf16 does.
 #if defined(RAPT_BF16_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_BF16_GEMM_INL_H
 #undef RAPT_BF16_GEMM_INL_H
@@ -117,7 +117,7 @@ HWY_INLINE void RoundWords(const T* first, const T* second, Bf16* to) {
         DU(), to + 2 * i);
 }
 
-/// Lines that are one after the other as rows of words, zeros where there is no number.
+/// Contiguous lines as rows of words, zeros beyond the end.
 template <class Engine, class T>
 HWY_INLINE void LoadLineSquare(const T* from, Index step, Index count, Index depth, Bf16* to,
                                Index stride) {
@@ -135,7 +135,7 @@ HWY_INLINE void LoadLineSquare(const T* from, Index step, Index count, Index dep
   }
 }
 
-/// Lines that are side by side as columns of words, likewise.
+/// The same for lines that are adjacent columns of words.
 template <class Engine, class T>
 HWY_INLINE void LoadColumnSquare(const T* from, Index step, Index count, Index depth, Bf16* to,
                                  Index stride) {

@@ -1,5 +1,5 @@
-// Rotary positions of bf16 rows where the CPU rounds to bf16 by itself (AVX512-BF16): half the
-// operations of rope-inl.h, which is limited by operations and not by memory.
+// Rotary positions of bf16 rows where the CPU has an instruction that rounds to bf16 (AVX512-BF16):
+// half the operations of rope-inl.h, which is limited by operations and not by memory.
 #if defined(RAPT_BF16_ROPE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_BF16_ROPE_INL_H
 #undef RAPT_BF16_ROPE_INL_H

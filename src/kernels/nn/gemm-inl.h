@@ -1,9 +1,9 @@
 // Products of matrices of any size: blocks of the result from packed strips and panels.
 //
 // Traffic per step of the depth with m rows and n vectors: m broadcasts and n vector loads for m n
-// multiply-adds. The strips of a block come from the second cache. Sums take three levels, so that
-// rounding errors do not grow with the depth: chains of 16 terms in registers, their sums over one
-// block of the depth in a tile on the stack, and the blocks in the result.
+// multiply-adds. The strips of a block come from L2. Sums take three levels, so that rounding
+// errors do not grow with the depth: chains of 16 terms in registers, their sums over one block of
+// the depth in a tile on the stack, and the blocks in the result.
 //
 // Panels are f32, or f16 or bf16 that is widened as it is loaded: the same bits, from
 // half the memory, for three conversions more a step.
@@ -26,7 +26,7 @@ namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a strip and vectors of a panel: 12 sums fit 16 registers beside the operands, 24 fit 32.
+// Rows of a strip and vectors of a panel: 12 sums fit 16 registers next to the operands, 24 fit 32.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr Index matrix_strip = 8;
 #else
@@ -34,8 +34,8 @@ inline constexpr Index matrix_strip = 4;
 #endif
 inline constexpr int matrix_vectors = 3;
 inline constexpr Index matrix_panel = matrix_vectors * lane_count;
-/// Depth of a block. A panel takes 24 KiB at most and fits the first cache, but for AVX-512: there
-/// it is 72 KiB from the second, which is fast enough, and the result passes a third as often.
+/// Depth of a block. A panel takes 24 KiB at most and fits L1, except for AVX-512: there it is 72
+/// KiB from the second, which is fast enough, and the result passes a third as often.
 inline constexpr Index matrix_depth = lane_count == 16 ? 384 : 256;
 
 /// Terms of one chain of f32 sums. Longer ones are slower too: straight-line code of 32 terms

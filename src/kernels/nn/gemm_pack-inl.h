@@ -1,6 +1,6 @@
 // Operands of a matrix product into groups of lines: [group][depth][lines of a group], zeros where
 // there is no line. Rows of a left operand and columns of a right one are lines along the depth; in
-// memory they are one after the other, or side by side.
+// memory they are contiguous or interleaved.
 #if defined(RAPT_GEMM_PACK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_GEMM_PACK_INL_H
 #undef RAPT_GEMM_PACK_INL_H
@@ -42,7 +42,7 @@ HWY_INLINE void TransposeFourLines(const T* from, Index step, Index depth, float
     for (Index i = 0; i < 4; ++i) out[k * width + i] = static_cast<float>(from[i * step + k]);
 }
 
-/// A group whose lines are one after the other.
+/// A group of contiguous lines.
 template <class T>
 HWY_INLINE void PackLines(const T* from, const MatrixLines& lines, Index count, Index width,
                           float* out) {
@@ -54,7 +54,7 @@ HWY_INLINE void PackLines(const T* from, const MatrixLines& lines, Index count, 
       out[k * width + i] = i < count ? static_cast<float>(from[i * lines.step + k]) : 0;
 }
 
-/// Depths [begin, end) of a group whose lines are side by side.
+/// Depths [begin, end) of a group of interleaved lines.
 template <class T>
 HWY_INLINE void PackColumns(const T* from, const MatrixLines& lines, Index begin, Index end,
                             Index count, Index width, float* out) {

@@ -1,5 +1,5 @@
-// A few rows times a matrix whose columns are one after the other, as in the weight of a layer:
-// every number of it is read once, where it is, widened and transposed in registers.
+// A few rows times a matrix with contiguous columns, as in the weight of a layer: every number of
+// it is read once, where it is, widened and transposed in registers.
 //
 // Lanes are columns and sums run along the depth, in the order of the blocked product: chains of 16
 // terms, their sums over one block of the depth, then the blocks. So a row has the same bits alone,
@@ -134,8 +134,8 @@ HWY_INLINE void RowTile(const LeftRows& left, const LineGroup<T>& of, Index dept
   }
 }
 
-/// to = left · right, right's columns being one after the other. Those of a vector stay in the
-/// first cache while groups of four rows pass.
+/// to = left · right, for contiguous columns of right. Those of a vector stay in the L1 while
+/// groups of four rows pass.
 inline void MatrixRows(const float* left, Index stride, const MatrixLines& right,
                        const MatrixResult& to) noexcept {
   Dispatch(right.data, right.type, [&](const auto* from) {

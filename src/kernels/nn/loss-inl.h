@@ -1,4 +1,4 @@
-// Rows of logits, which are as long as a vocabulary and stay in the second cache between passes.
+// Rows of logits, which are as long as a vocabulary and stay in L2 between passes.
 #if defined(RAPT_LOSS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_LOSS_INL_H
 #undef RAPT_LOSS_INL_H
@@ -16,7 +16,7 @@ namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// -inf of nothing. What it says of a row with a NaN is of no use, nor needed: the row's sum of
+/// -inf if there is nothing. Its result for a row with a NaN is not used: the row's sum of
 /// exponentials is NaN whatever is taken away first.
 inline float Largest(const float* x, Index count) noexcept {
   const VF least = hn::Set(DF(), -std::numeric_limits<float>::infinity());

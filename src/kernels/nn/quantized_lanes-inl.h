@@ -1,4 +1,4 @@
-// Eight weight rows side by side, one in each lane of 32 bits, whatever the width of the registers.
+// Eight interleaved weight rows, one in each lane of 32 bits, whatever the width of the registers.
 #if defined(RAPT_QUANTIZED_LANES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_QUANTIZED_LANES_INL_H
 #undef RAPT_QUANTIZED_LANES_INL_H

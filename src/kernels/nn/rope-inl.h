@@ -1,8 +1,8 @@
 // Rotary positions: pairs of channels rotated by angles from a table.
 //
 // Traffic per row of `dim` numbers: the row read once and written once, `pairs` cosines and sines
-// read, which stay in the first cache while several heads pass. Four multiply-adds a pair: memory
-// bandwidth is the limit.
+// read, which stay in L1 while several heads pass. Four multiply-adds a pair: memory bandwidth is
+// the limit.
 #if defined(RAPT_ROPE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_ROPE_INL_H
 #undef RAPT_ROPE_INL_H

@@ -13,7 +13,7 @@ namespace rapt::detail {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The portable engine is there for tests; this is what its block does in the first cache.
+/// The portable engine exists for tests; this is the speed of its block from L1.
 inline double PortableBf16::PeakLoop(Index iterations) noexcept {
   alignas(64) Bf16 a[block_rows * 32] = {};
   alignas(64) Bf16 b[16 * 32] = {};

@@ -34,9 +34,9 @@ HWY_INLINE void Cubic(const VF (&f)[n], const float (&terms)[4], VF (&p)[n]) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// vscalef takes the floor of its exponent by itself, so the polynomial covers [0, 1): within 8.6e-5
-// of 2^f, and less than that near 1, where a bf16 is off by the most. The fraction of -inf is 0,
-// and 1 scaled by -inf is 0.
+// vscalef takes the floor of its exponent, so the polynomial covers [0, 1): within 8.6e-5 of 2^f,
+// and less than that near 1, where a bf16 is off by the most. The fraction of -inf is 0, and 1
+// scaled by -inf is 0.
 inline constexpr float rough_terms[] = {0x1.3baadcp-4f, 0x1.d23788p-3f, 0x1.63e654p-1f, 1.0f};
 
 /// p[i] 2^floor(x[i]) is 2^x[i], and `addend` more if p is not scaled yet.

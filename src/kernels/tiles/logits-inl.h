@@ -1,5 +1,5 @@
 // From q·k to logits: relative keys, soft-cap, biases. One sweep over the tile each, and only if
-// the call has them: a tile is 16 KiB and stays in the first cache.
+// the call has them: a tile is 16 KiB and stays in L1.
 #if defined(RAPT_LOGITS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAPT_LOGITS_INL_H
 #undef RAPT_LOGITS_INL_H

@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
-// Vectors per panel: as many as the register file holds beside the operands.
+// Vectors per panel: as many as the register file holds next to the operands.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
 inline constexpr int panel_vectors = 3;
 #else
@@ -244,8 +244,8 @@ inline void AddTile(float* scores, Index row_strips, const Clip* clips,
   }
 }
 
-/// Stretches are added one after the other, and a long row of additions drifts: beyond this depth
-/// blocks are summed apart first.
+/// Chains are added in order, and the error of many additions accumulates: beyond this depth blocks
+/// are summed apart first.
 inline constexpr Index depth_block = 128;
 
 /// S[64][64] = A B over `depth`.

@@ -41,7 +41,7 @@ struct LineChart {
   Axis x, y;
   std::vector<Layer> layers;
   std::vector<Slider> sliders = {};
-  std::string facet = {};  // field whose values have a chart each, side by side
+  std::string facet = {};  // field with a chart for each value, in a row
 };
 
 /// Points of the table "measured" on dashes of the table "theory"; both have the fields of the axes
@@ -52,7 +52,7 @@ LineChart measured_and_theory(const Axis& x, const Axis& y, const std::string& s
 struct BarChart {
   std::string table;
   Axis x, y;
-  std::string series = {};  // bars of one x stand side by side, a colour each
+  std::string series = {};  // bars of one x are next to each other, in different colours
   std::vector<Slider> sliders = {};
 };
 

@@ -96,7 +96,7 @@ Json axis_of(const std::string& scale, const Axis& axis) {
                {"encode", {{"labels", {{"update", {{"text", {{"signal", label_text}}}}}}}}}};
   if (x) made["title"] = axis.title;
   if (!x && axis.scale == Axis::Scale::linear) made["tickCount"] = 6;
-  // Powers of ten alone where there are some, else what lies between them too.
+  // Powers of ten alone where there are some, else the values between them, too.
   if (!x && axis.scale == Axis::Scale::log)
     made["tickCount"] = {{"signal",
                           "log(domain('y')[1] / domain('y')[0]) >= 2 * LN10 ? "

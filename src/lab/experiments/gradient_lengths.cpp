@@ -11,7 +11,7 @@ namespace {
 
 constexpr Index keys = 512;
 
-/// Of 0 a logarithmic axis has no place.
+/// Zeros are drawn here: a logarithmic axis has no 0.
 constexpr double least = 1e-12;
 
 /// Lengths of the gradients of queries and keys under standard normal everything.

@@ -58,7 +58,7 @@ std::vector<HeadKind> head_kinds(Index tokens, Index dim, std::uint64_t seed) {
   add("local", walk(tokens, dim, 0.97, seed), 1.15);
   add("content", clusters(tokens, dim, 64, seed + 2), 1.15);
   add("sink", normals({1, 1, tokens, dim}, seed + 4), 0.7);
-  // The first four keys lie where all queries point to a little.
+  // All queries have a small component along the first four keys.
   HeadKind& sink = kinds.back();
   for (Index t = 0; t < tokens; ++t) sink.q.data()[t * dim] = 4;
   for (Index t = 0; t < 4; ++t) sink.k.data()[t * dim] = 14;

@@ -18,7 +18,7 @@ struct HeadKind {
 /// first tokens, and one that looks at nothing in particular.
 std::vector<HeadKind> head_kinds(Index tokens, Index dim, std::uint64_t seed);
 
-/// Per query, which part of the probability under `wide` also lies within `narrow`, by the two sums
+/// Per query, which part of the probability under `wide` is also within `narrow`, by the two sums
 /// of softmax. Mean over the queries.
 double mass_within(const HeadKind& head, const Pattern& wide, const Pattern& narrow,
                    const Context& context);

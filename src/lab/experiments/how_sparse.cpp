@@ -116,7 +116,7 @@ double mass_at(const Json& rows, const std::string& head, const std::string& key
   return 0;
 }
 
-/// What the figures above come to, for somebody who has to choose.
+/// What the figures above mean for a choice.
 Figure advice_figure(const Json& windows, double content_mass, const PatternCosts& costs) {
   const auto percent = [&](const char* head, const char* keys) {
     return short_text(100 * mass_at(windows, head, keys, 256)) + " %";
@@ -155,8 +155,8 @@ Figure advice_figure(const Json& windows, double content_mass, const PatternCost
       .title = "Which pattern suits which length",
       .text =
           "Lengths are those at which a pattern was a tenth faster than dense attention on this "
-          "machine. <code>rapt heads</code> says which kind of heads a model "
-          "of yours has.",
+          "machine. <code>rapt heads</code> says which kind of heads your model "
+          "has.",
       .data = {{"advice", rows}},
       .spec = {},
       .columns = {"your input", "pattern", "because"}};

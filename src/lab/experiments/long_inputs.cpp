@@ -200,8 +200,8 @@ Section long_inputs(const Lab& lab) {
                   .text =
                       "More keys share the same probability, windows limit what a layer can reach, "
                       "and positions appear that no training text had. <b>Each has its own "
-                      "remedy</b>: a scale that grows with log n, more layers, and positions that "
-                      "are made to go on."};
+                      "remedy</b>: a scale that grows with log n, more layers, and positions "
+                      "without a limit."};
   section.figures = {length_entropy_figure(lab), extrapolation_figure(lab.part(0.05, 0.95)),
                      reach_figure(lab), permutation_figure(lab)};
   section.takeaway =

@@ -15,7 +15,7 @@ Tensor normals(const Shape& shape, std::uint64_t seed);
 double mean(std::span<const float> numbers);
 double mean(std::span<const double> numbers);
 double root_mean_square(std::span<const double> numbers);
-/// Of an even number the lower of the two in the middle.
+/// The median; of an even number of values, the lower of the two in the middle.
 double median(std::vector<double> numbers);
 std::vector<double> wide(std::span<const float> numbers);
 
@@ -37,7 +37,7 @@ std::vector<NamedScale> compared_scales();
 std::vector<double> softmax_row(const std::vector<float>& logits, double factor,
                                 const Context& context);
 
-/// 3 significant digits; whole numbers from 1,000 on have all of theirs.
+/// 3 significant digits; whole numbers from 1,000 on keep all digits.
 std::string short_text(double number);
 /// "16,384"
 std::string count_text(Index number);

@@ -33,7 +33,7 @@ std::vector<Kind> kinds() {
           {"LSH, 4 rounds", lsh(hashed()) & causal(), 0.35}};
 }
 
-/// Seconds of the fastest of a few calls, and the bytes that the call held at most beside operands.
+/// Seconds of the fastest of a few calls, and the peak memory of the call beyond its operands.
 struct Cost {
   double seconds = 1e30;
   Index bytes = 0;
@@ -160,12 +160,12 @@ Figure time_figure(const CostTables& tables, const PatternCosts& costs, const La
 Figure memory_figure(const CostTables& tables) {
   const LineChart chart{.x = length_axis,
                         .y = {.field = "megabytes",
-                              .title = "megabytes beside the operands",
+                              .title = "megabytes beyond the operands",
                               .scale = Axis::Scale::log},
                         .layers = {{.table = "memory", .y = "megabytes", .series = "pattern"}}};
   return {"memory",
           "No pattern needs memory for all pairs, not even the dense one",
-          "The most that a call held beside its operands, its result included, against what a "
+          "The peak memory of a call beyond its operands, its result included, against what a "
           "matrix of all probabilities would take. That matrix is what makes long inputs "
           "impossible elsewhere, and it is never made here.",
           {{"memory", tables.memory}},

@@ -15,7 +15,7 @@ struct PatternCosts {
   Index longest = 0;
 };
 
-/// Progress goes on from `from` to 1.
+/// Progress runs from `from` to 1.
 PatternCosts pattern_costs(const Lab& lab, double from);
 
 }  // namespace rapt::lab

@@ -67,7 +67,7 @@ struct TrainingTables {
     row["highest " + field] = *std::ranges::max_element(numbers);
   }
 
-  /// Of the last step.
+  /// The value of a field at the last step.
   double last(const std::string& scale, const std::string& field) const {
     double found = 0;
     for (const Json& row : means)

@@ -17,7 +17,7 @@ class SmallLanguage {
 
   explicit SmallLanguage(std::uint64_t seed);
   std::vector<std::int32_t> text(Index tokens, std::uint64_t seed) const;
-  /// Of the token behind two others.
+  /// The probability of a token after two others.
   double probability(std::int32_t before, std::int32_t last, std::int32_t next) const;
   /// Mean of -ln probability over a text: no model has a smaller loss on it in the long run.
   double best_loss(std::span<const std::int32_t> text) const;
@@ -32,7 +32,7 @@ struct TrainingStep {
   Index step;
   double loss, gradient_norm;
   double entropy;  // mean over layers, heads and queries, nats
-  double largest;  // likewise, of the largest probability
+  double largest;  // the same for the largest probability
 };
 
 struct SmallTraining {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Index row_keys = 512;
 
-/// Of 0 a logarithmic axis has no place.
+/// Zeros are drawn here: a logarithmic axis has no 0.
 constexpr double least = 1e-12;
 
 /// d probabilities / d logits by the engine's backward pass: queries of one number 1, values that
@@ -111,8 +111,8 @@ Figure jacobian_figure(const Lab& lab) {
       "jacobian",
       "What softmax lets through: move the scale, and the slopes fade at both ends",
       "Each cell is how much the probability of key i moves with the score of key j: pᵢ(1 − pᵢ) on "
-      "the diagonal, −pᵢpⱼ beside it, the same both ways. A slope is 0 in four cases only: on the "
-      "diagonal where pᵢ is 0 or 1, beside it where pᵢ or pⱼ is 0. The larger the scale, the more "
+      "the diagonal, −pᵢpⱼ off it, symmetric. A slope is 0 in four cases only: on the "
+      "diagonal where pᵢ is 0 or 1, off it where pᵢ or pⱼ is 0. The larger the scale, the more "
       "cells are one of these, until only keys that nearly tie with the winner are left; where "
       "there is none, no learning gets through.",
       {{"cells", cells}},

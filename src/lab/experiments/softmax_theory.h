@@ -20,11 +20,11 @@ SoftmaxTheory softmax_theory(Index keys, double sigma);
 SoftmaxTheory attention_theory(Index keys, Index dim, double scale);
 
 /// Root mean square of the gradient of one query under standard normal values and upstream
-/// gradients of `value_dim` numbers. Its small term, how far keys lie along the query, is taken for
-/// soft logits.
+/// gradients of `value_dim` elements. Its small term, the components of keys along the query, is
+/// taken for soft logits.
 double query_gradient_theory(Index keys, Index dim, Index value_dim, double scale);
 
-/// Likewise of one key that `queries` of them look at.
+/// The same for one key that `queries` queries attend to.
 double key_gradient_theory(Index keys, Index queries, Index dim, Index value_dim, double scale);
 
 /// Frobenius norm of the Jacobian where all keys are alike.

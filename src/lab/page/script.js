@@ -110,7 +110,7 @@ function sizeOf(spec, tables, room) {
   const {kind, x, y} = spec.usermeta;
   if (kind === "plane") return [Math.min(room, 400), Math.min(room, 400) + 30];
   if (kind !== "heat") return [room, room < 480 ? 260 : 300];
-  // Cells as square as the page allows, and the axes beside them.
+  // Cells as square as the page allows, and the axes next to them.
   const columns = distinct(tables, x).length, rows = distinct(tables, y).length;
   const cell = Math.min((room - 50) / columns, 30);
   return [columns * cell + 50, Math.max(120, Math.min(rows * cell, 420)) + 110];
@@ -241,7 +241,7 @@ function tableOf({fields, rows}) {
   return element("table", [line(fields, "th"), ...rows.slice(0, mostRows).map((row) => line(row, "td"))]);
 }
 
-// Tables are long: they are made when somebody asks.
+// Tables are long: they are made when they are opened.
 function showNumbers(details, name) {
   if (!details.open || details.childElementCount > 1) return;
   for (const [table, content] of Object.entries(figures[name].data)) {

@@ -14,13 +14,13 @@ namespace {
 
 /// Numbers that are packed for all threads at a time: 8 MiB, which the last cache holds.
 constexpr Index packed_at_once = Index{1} << 21;
-/// Numbers that a task packs for itself: 256 KiB, which the second cache holds.
+/// Elements that a task packs for itself: 256 KiB, which fit L2.
 constexpr Index own_at_once = Index{1} << 16;
 /// Numbers that one task packs for all, and lines below which a task is not worth its start.
 constexpr Index packed_per_task = Index{1} << 15, fewest_lines = 32;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 18;
-/// Rows of a left operand up to which a right one that is widened is read as it lies: it would be
+/// Rows of a left operand up to which a right one that is widened is read unpacked: it would be
 /// packed for each of them otherwise. The bits are the same.
 constexpr Index few_rows = 8;
 /// Numbers of the right operand that a task reads then.
@@ -65,7 +65,7 @@ class BlockedProduct {
   /// Rows of the left operand or columns of the right one.
   struct Side {
     MatrixLines lines;
-    Index group, unit;  // lines that lie together, and what the last group is rounded up to
+    Index group, unit;  // lines stored together, and what the last group is rounded up to
     void (*pack)(const MatrixLines& lines, T* out) noexcept;
   };
   struct Depths {
@@ -86,7 +86,7 @@ class BlockedProduct {
     return std::min(most, round_up(std::max(even, fewest_lines), own_.group));
   }
 
-  /// Groups of one block of the depth lie together, in the order of the blocks.
+  /// Groups of one block of the depth are contiguous, in the order of the blocks.
   void pack_shared(Index first, Index deep) {
     const Index lines = round_up(packed_per_task / kernels_.depth, shared_.group);
     const Index parts = divide_up(shared_.lines.count, lines);
@@ -131,7 +131,7 @@ class BlockedProduct {
   Workers<Scratch> per_worker_;
 };
 
-/// Few rows times columns that lie one after the other.
+/// Few rows times contiguous columns.
 void multiply_few_rows(const Matrix& a, const Matrix& b, const Product& to,
                        const Context& context) {
   const Kernels& kernels = kernels_of(context);

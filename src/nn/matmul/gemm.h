@@ -5,8 +5,8 @@
 
 namespace rapt::detail {
 
-/// A borrowed matrix: element (r, c) lies r * row_step + c * column_step numbers from the first,
-/// and one of the two steps is 1.
+/// A borrowed matrix: element (r, c) is r * row_step + c * column_step elements from the first, and
+/// one of the two steps is 1.
 struct Matrix {
   const void* data;
   Type type;
@@ -33,8 +33,8 @@ struct Product {
 void multiply(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 
 /// The same where operands are to be taken as bf16: numbers of other types are rounded to nearest,
-/// ties to even, as they are packed, and products are summed in f32, be it one row or many. Where
-/// the instruction set multiplies no bf16 (Kernels::has_bf16) nothing is rounded: it is
+/// ties to even, as they are packed, and products are summed in f32, whether for one row or many.
+/// Where the instruction set multiplies no bf16 (Kernels::has_bf16) nothing is rounded: it is
 /// multiply.
 void multiply_bf16(const Matrix& a, const Matrix& b, const Product& to, const Context& context);
 

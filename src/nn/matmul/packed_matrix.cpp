@@ -14,7 +14,7 @@ namespace rapt {
 using namespace detail;
 namespace {
 
-/// Numbers of rows that a task multiplies at a time: 256 KiB, which the second cache holds.
+/// Elements of rows that a task multiplies at a time: 256 KiB, which fit L2.
 constexpr Index rows_at_once = Index{1} << 16;
 /// Multiply-adds of a product that one thread does.
 constexpr Index small_product = Index{1} << 17;
@@ -275,7 +275,7 @@ void PackedMatrix::multiply_by(const Matrix& a, const Product& to, const Context
     const Index row = task / cut.column_parts * cut.rows;
     const Index column = task % cut.column_parts * cut.columns;
     const Index most = std::min(kernels.depth, round_up(in_, kernels.depth_unit));
-    // Panels first: they lie on a boundary then, as strips do behind them.
+    // Panels first: then both they and the strips after them are aligned.
     const Index widened = is_widened() ? panels_together * kernels.panel * most : 0;
     T* wide = per_worker.get(worker, widened + cut.rows * most).numbers.data();
     MatrixResult result{.data = to.data + row * to.stride + column,

@@ -51,12 +51,12 @@ QuantizedBlock rounded_block(std::span<const float, 32> numbers, Quantization ty
 /// a · weights', where a is f32 and its rows are contiguous; `to` is not added to.
 ///
 /// a is rounded to 8 bits, 32 numbers of a row at a time, to the nearest multiple of m / 127, m
-/// being the largest size among them. So a result lies within
+/// being the largest size among them. So a result is within
 ///   the sum over blocks of m / 254 * the sum of the sizes of the block's weights
 /// from that of the expanded weights, and besides within 2^-24 (2 blocks + 6) times the sum of the
 /// sizes of its terms, scale * code * a and shift * a, of what f32 rounds. A row of a gives the
-/// same bits whatever rows are beside it and whatever the number of threads; one with an infinite
-/// number or NaN gives NaN.
+/// same bits in any batch and for any number of threads; one with an infinite number or NaN gives
+/// NaN.
 void multiply(const Matrix& a, const QuantizedMatrix& weights, const Product& to,
               const Context& context);
 

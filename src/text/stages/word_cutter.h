@@ -11,7 +11,7 @@ namespace rapt::detail {
 /// Ways to split text into words that have a name.
 enum class Cut {
   none,    // the text is one word
-  gpt2,    // what ByteLevel does by itself
+  gpt2,    // what ByteLevel does without other steps
   llama3,  // numbers in threes, line ends together
   qwen2,   // the same with single digits
 };

@@ -6,7 +6,7 @@
 
 namespace rapt::detail {
 
-/// The key of a special token in files beside a tokenizer.json.
+/// The key of a special token in files next to a tokenizer.json.
 struct TokenRole {
   const char* key;
   std::optional<std::int32_t> SpecialTokens::*id;

@@ -4,7 +4,7 @@
 
 namespace rapt::detail {
 
-/// A tokenizer.json and the files beside it.
+/// A tokenizer.json and the files next to it.
 struct TokenizerFolder {
   Tokenizer tokenizer;
   std::optional<Index> model_max_length = {};

@@ -47,8 +47,8 @@ struct PairHash {
   }
 };
 
-/// All distinct words one after the other, as lists of tokens, and for every pair of neighbours
-/// how often it occurs and where. Merging a pair visits only the places where it occurs.
+/// All distinct words in one list, as lists of tokens, and for every pair of neighbours how often
+/// it occurs and where. Merging a pair visits only the places where it occurs.
 class Words {
  public:
   Words(const WordCounts& counts, std::span<const std::int32_t> byte_order,

@@ -14,8 +14,8 @@ struct Batch {
   Index tokens = 0;
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
-  /// Lengths of the packed documents over all items, one after the other, each inside one item.
-  /// Empty: every item is one document.
+  /// Lengths of the packed documents over all items, in order, each inside one item. Empty: every
+  /// item is one document.
   std::vector<Index> documents = {};
 
   /// What an encoder reads, [items, source_tokens]; 0 where there is no encoder.

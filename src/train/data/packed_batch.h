@@ -5,7 +5,7 @@
 
 namespace rapt::detail {
 
-/// A batch as a model takes it: sequences one after the other and nothing between them.
+/// A batch as a model takes it: contiguous sequences without padding.
 struct PackedBatch {
   Tokens tokens;
   std::vector<std::int32_t> targets;  // of each token

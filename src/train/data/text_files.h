@@ -50,7 +50,7 @@ std::vector<std::string> sample_texts(const std::string& path, Index limit,
 /// Where to cut a text, not empty, whose continuation is not known: after byte `after`; 0:
 /// nowhere.
 std::size_t word_cut(std::string_view text, std::size_t after = 0);
-/// Likewise, between two UTF-8 characters as near to the end as can be; the end if it is not UTF-8.
+/// The same, between two UTF-8 characters as near to the end as can be; the end if it is not UTF-8.
 std::size_t character_cut(std::string_view text);
 
 }  // namespace rapt::detail

@@ -7,7 +7,7 @@ namespace rapt::detail {
 
 /// Stretches of equal length, side by side in a range of places. Every epoch takes each of them
 /// once in an order of its own, and begins at one of the places that are left over, so that no
-/// token is left out for good.
+/// token is never used.
 class Windows {
  public:
   struct Visit {

@@ -137,7 +137,7 @@ void CheckpointStore::save(Index step, std::span<const NamedTensor> tensors, con
     try_remove(fresh);
     throw;
   }
-  // If this fails, what was replaced stays beside the new one, which may not be on the disk yet.
+  // If this fails, what was replaced stays next to the new one, which may not be on the disk yet.
   sync_folder(folder_);
   if (place == Place::taken) try_remove(fresh);
   try {

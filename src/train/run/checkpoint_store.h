@@ -17,7 +17,7 @@ namespace rapt::detail {
 
 /// The file in a run's folder that keeps other processes out.
 inline constexpr const char* lock_name = "lock";
-/// The files that training writes beside it and beside the checkpoints.
+/// The files that training writes next to it and to the checkpoints.
 inline constexpr const char* config_name = "config.toml";
 inline constexpr const char* tokenizer_name = "tokenizer.json";
 inline constexpr const char* metrics_name = "metrics.jsonl";
@@ -42,7 +42,7 @@ struct Checkpoint {
 /// lists every file with its length and hash and is guarded by a hash of its own.
 ///
 /// At every instant, whatever fails, a checkpoint that was complete before is still complete, or a
-/// newer one is; and no checkpoint is ever a mixture of two steps. A checkpoint is written beside
+/// newer one is; and no checkpoint is ever a mixture of two steps. A checkpoint is written next to
 /// its place, brought to the disk, renamed, and only then older ones go. What counts is what the
 /// manifests say, never a pointer.
 ///
@@ -73,7 +73,7 @@ class CheckpointStore {
   std::optional<Index> latest();
   /// Throws, with the reason, if the step is missing or damaged.
   Checkpoint load(Index step) const;
-  /// What was saved at the step beside its tensors, whose files are not looked at.
+  /// What was saved at the step besides its tensors, whose files are not looked at.
   Json state_of(Index step) const;
   /// What the user should see: damaged checkpoints, old ones that could not be removed. Each once.
   std::vector<std::string> take_warnings();

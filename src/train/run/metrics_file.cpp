@@ -42,7 +42,7 @@ Json object_in(std::string_view line) {
     Json value = parse_json(line, metrics_name);
     if (value.is_object()) return value;
   } catch (const std::runtime_error&) {
-    // a torn last line, or what somebody else has put there
+    // a torn last line, or one that rapt did not write
   }
   return nullptr;
 }

@@ -36,7 +36,7 @@ struct MetricsTail {
   std::optional<Evaluation> evaluation = {};
 };
 MetricsTail metrics_tail(const std::string& path);
-/// Of the text of a file, whatever it is.
+/// The tail of a file with this text, which may be anything.
 MetricsTail metrics_tail_in(std::string_view text);
 
 }  // namespace rapt::detail

@@ -5,7 +5,7 @@
 
 namespace rapt::detail {
 
-// The lists of the keys of a run's config, beside those of its model.
+// The lists of the keys of a run's config, besides those of its model.
 
 template <class Options, class Visitor>
 void visit_data_fields(Options& o, Visitor& visit) {

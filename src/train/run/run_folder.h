@@ -7,7 +7,7 @@
 
 namespace rapt::detail {
 
-/// What a run remembers beside weights and moments.
+/// What a run remembers besides weights and moments.
 struct RunState {
   double best_loss = 0;
   Index waits = 0;
@@ -34,7 +34,7 @@ PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
 void write_run(const PreparedRun& run, const std::string& folder);
 /// The tokenizer of the folder, if its data is text.
 std::optional<Tokenizer> tokenizer_of(const RunConfig& config, const std::string& folder);
-/// Of tokenizer.json; empty if the data is no text.
+/// The hash of tokenizer.json; empty if the data is no text.
 std::string tokenizer_hash(const RunConfig& config, const std::string& folder);
 /// Throws std::runtime_error if tokenizer.json is another than when the step was saved.
 void check_tokenizer(const std::string& saved, Index step, const std::string& hash,

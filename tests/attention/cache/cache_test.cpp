@@ -149,7 +149,7 @@ std::vector<Index> joined(std::vector<Index> a, const std::vector<Index>& b) {
   return a;
 }
 
-TEST(Cache, AForkSharesPagesAndGoesItsOwnWay) {
+TEST(Cache, AForkSharesPagesAndGrowsSeparately) {
   for (const CacheType type : cache_types) {
     Fixture f(type, every_isa().front());
     const auto append = [&](KvCache::Sequence sequence, Index first, Index count) {

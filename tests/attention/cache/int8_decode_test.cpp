@@ -143,7 +143,7 @@ TEST(Int8Decode, ProbabilitiesMaySpreadOverManyMagnitudes) {
     }
 }
 
-/// All numbers of a query but one lie just below half a step, and all products have one sign: 0.97
+/// All elements of a query but one are just below half a step, and all products have one sign: 0.97
 /// of what the bound allows for lse, and half of it for out, where keys of both signs meet.
 TEST(Int8Decode, QueriesMayBeRoundedAsBadlyAsTheyCan) {
   for (const bool both : {false, true}) {
@@ -160,7 +160,7 @@ TEST(Int8Decode, QueriesMayBeRoundedAsBadlyAsTheyCan) {
   }
 }
 
-/// All probabilities of a tile but one lie just below half a step: 0.95 of what the bound allows.
+/// All probabilities of a tile but one are just below half a step: 0.95 of what the bound allows.
 TEST(Int8Decode, ProbabilitiesMayBeRoundedAsBadlyAsTheyCan) {
   Int8Problem problem({.tokens = 64, .dim = 4, .value_dim = 20});
   Int8Problem::each(problem.q, [](Index, Index, Index c, float) { return c == 0 ? 1.0f : 0.0f; });
@@ -176,7 +176,7 @@ TEST(Int8Decode, ProbabilitiesMayBeRoundedAsBadlyAsTheyCan) {
 
 /// Significands around those at which a larger step has to be taken. A factor that is a power of
 /// two leaves them as they are, within a unit.
-TEST(Int8Decode, SumsHaveRoomForTheLargestNumbers) {
+TEST(Int8Decode, SumsDoNotOverflowWithTheLargestCodes) {
   for (const float sign : {1.0f, -1.0f})
     for (const std::int32_t near : {0x800010, 0xFEFEFF, 0xFF0000, 0xFF7EFF, 0xFF8000, 0xFFFFFA})
       for (std::int32_t significand = near - 3; significand <= near + 3; ++significand) {

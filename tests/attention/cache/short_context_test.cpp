@@ -65,7 +65,7 @@ TEST(ShortContext, FewKeysOfACacheAreWithinTheBound) {
         }
 }
 
-TEST(ShortContext, KeysOfTheCallerMayLieAnywhereAndHaveAnyType) {
+TEST(ShortContext, KeysOfTheCallerMayHaveAnyStridesAndType) {
   for (const Context& context : every_isa()) {
     // [batch, tokens, heads, dim] in memory.
     const Tensor q = random_tensor({2, 1, 6, 40}, 1).converted(Type::bf16).converted(Type::f32);
@@ -163,8 +163,7 @@ TEST(ShortContext, AQueryHasTheSameBitsInAnyCompanyAndOnAnyThreads) {
   }
 }
 
-/// However a sequence came to its tokens, pages that lie in rows and pages that do not say the
-/// same.
+/// Partial and full pages give the same bits, however the sequence got its tokens.
 TEST(ShortContext, PagesFillUpAndAreCutAndGoOn) {
   for (const CacheType type : cache_types)
     for (const Context& context : every_isa()) {
@@ -197,7 +196,7 @@ TEST(ShortContext, PagesFillUpAndAreCutAndGoOn) {
     }
 }
 
-/// Whoever takes tokens back gets the bits of who never gave them, also where a fork goes on.
+/// Truncated tokens leave no trace in the bits, also where a fork continues.
 TEST(ShortContext, TokensThatWereTakenBackLeaveNoTrace) {
   for (const CacheType type : cache_types)
     for (const Index kept : {1, 62, 64 + 63, 640 + 5})

@@ -32,7 +32,7 @@ std::vector<Lsh> hostile_options() {
 }
 
 /// Probabilities sum to one: values of one come out as ones, up to the rounding of denominators at
-/// -1e5 of tokens that see nobody but themselves.
+/// -1e5 of tokens that see only themselves.
 void expect_ones(const Tensor& out, const Tensor& lse, const std::string& what) {
   const Index numbers = out.elements() / std::max<Index>(1, lse.elements());
   for (Index i = 0; i < out.elements(); ++i) {

@@ -246,7 +246,7 @@ TEST(Lsh, BitsDoNotDependOnThreads) {
                    attend_backward(v, q, q, v, one, how, Context(7)));
 }
 
-/// Two heads of 600 tokens whose rows lie 16 kB apart.
+/// Two heads of 600 tokens whose rows are 16 kB apart.
 struct FarRows {
   static constexpr Index tokens = 600, dim = 8, gap = 4000;
   std::vector<float> numbers = std::vector<float>(tokens * gap);
@@ -266,7 +266,7 @@ struct FarRows {
   }
 };
 
-TEST(Lsh, RowsThatLieFarApartGiveTheSameBits) {
+TEST(Lsh, RowsWithLargeStridesGiveTheSameBits) {
   const Shape shape{1, 2, FarRows::tokens, FarRows::dim};
   const Tensor q = random_tensor(shape, 1), v = random_tensor(shape, 2),
                dout = random_tensor(shape, 3);

@@ -188,16 +188,15 @@ TEST(Pattern, RefusesLengthsItDoesNotFit) {
                "among 9223372036854775807 keys");
   const bool pair[2] = {true, false};
   expect_error(mask(pair, 1, 2), {2, 1},
-               "mask: made for 1 queries and 2 keys, asked about 2 queries and 1 keys");
+               "mask: made for 1 queries and 2 keys, given 2 queries and 1 keys");
 }
 
 TEST(Pattern, RefusesQueriesThatDoNotExist) {
   for (const Index query : {Index{-1}, Index{4}, lowest, highest})
-    EXPECT_EQ(
-        error_of([&] {
-          full().keys_of(query, {4, 9});
-        }),
-        "pattern: asked about query " + std::to_string(query) + ", expected one of 4 queries");
+    EXPECT_EQ(error_of([&] {
+                full().keys_of(query, {4, 9});
+              }),
+              "pattern: given query " + std::to_string(query) + ", expected one of 4 queries");
 }
 
 TEST(Pattern, WithZeroLengthDocumentsSkipsThem) {

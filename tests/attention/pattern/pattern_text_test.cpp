@@ -162,7 +162,7 @@ TEST(PatternText, PutsTheColumnOnArgumentsThatMeanNothing) {
       {"mask(4, {{3:5}})", "column 1: mask: 3:5 is not a range of the 4 keys"},
       {"mask(4, {{2:2}})", "column 1: mask: 2:2 is not a range of the 4 keys"},
       {"mask(4, {{0:2, 2:3}})",
-       "column 1: mask: 2:3 does not lie past the range before it, which ends at 2"},
+       "column 1: mask: 2:3 does not begin after the range before it, which ends at 2"},
   };
   for (const auto& [text, message] : mistakes)
     EXPECT_EQ(first_line(error_of(text)), "pattern: " + std::string(message)) << text;

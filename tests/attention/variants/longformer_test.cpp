@@ -241,7 +241,7 @@ TEST(Longformer, ResultsAreWrittenWhereTheCallerWants) {
   compare("dv_global", dv_global, g.dv_global);
 }
 
-TEST(Longformer, RoomThatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
+TEST(Longformer, DestinationsThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
   const Tensor q = random_tensor({1, 2, 40, 8}, 1);
   const LongformerOperands o{q, q, q, q, q, q};
   std::vector<TokenClass> classes(40, local);

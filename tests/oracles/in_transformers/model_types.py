@@ -188,7 +188,7 @@ def gradients(models):
         model.zero_grad()
         out = next(x for x in tensors(model(**given)).values() if x.requires_grad)
         if changes and out.shape[:2] == given["attention_mask"].shape:
-            out = out[given["attention_mask"].bool()]  # of padding nobody asks
+            out = out[given["attention_mask"].bool()]  # padding is not compared
         out.square().sum().backward()
         return {"all": torch.cat([p.grad.flatten() for p in model.parameters()
                                   if p.grad is not None])}

@@ -41,7 +41,7 @@ MASKS = {
     "decode in a static cache": (1, 32, 19, 0, CAUSAL, "left"),
     "prefill of a static cache": (12, 32, 8, 0, WINDOW, "left"),
     "a rolling cache": (1, 8, 19, 12, WINDOW, "left"),
-    "everyone": (20, 20, 0, 0, masking_utils.bidirectional_mask_function, "left"),
+    "full": (20, 20, 0, 0, masking_utils.bidirectional_mask_function, "left"),
     "a window to both sides": (
         20, 20, 0, 0, masking_utils.sliding_window_bidirectional_mask_function(3), "left"),
     "packed": (20, 20, 0, 0, packed(CAUSAL), None),
@@ -205,11 +205,11 @@ def test_a_mask_of_one_key_serves_all_of_them_and_no_other_number_does():
     """PP-FormulaNet's is that of an encoder of one token, over the slots of a static cache."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 20, 8) for _ in range(3))
-    everyone = masking_utils.bidirectional_mask_function
-    mask = rapt_mask(2, 20, 1, mask_function=everyone)
+    full = masking_utils.bidirectional_mask_function
+    mask = rapt_mask(2, 20, 1, mask_function=full)
     assert_close(attend(mask, q, k, v), eager(mask + 0, q, k, v))
     with pytest.raises(ValueError, match="a mask of 7 keys for 20 keys"):
-        attend(rapt_mask(2, 20, 7, mask_function=everyone), q, k, v)
+        attend(rapt_mask(2, 20, 7, mask_function=full), q, k, v)
 
 
 def test_no_mask_is_everyone_and_causal_without_one_is_refused():

@@ -69,7 +69,7 @@ def finish(writer):
 
 
 def write_gpt2(folder, path, kind=Type.F32):
-    """Its matrices lie [in, out] in the folder and [out, in] in a file; a head that is not the embedding is kept."""
+    """Its matrices are [in, out] in the folder and [out, in] in a file; a head that is not the embedding is kept."""
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, "gpt2")
     writer.add_block_count(config["n_layer"])

@@ -44,7 +44,7 @@ def assert_close(what, mine, theirs, layers=LAYERS, size=None):
 
 @pytest.fixture(autouse=True)
 def stay_in_double(monkeypatch):
-    """Norms, softmaxes and rotations of theirs go through f32 whatever the model is."""
+    """Norms, softmaxes and rotations of Transformers go through f32 whatever the model is."""
     to = torch.Tensor.to
 
     def to_no_less(x, *arguments, **named):
@@ -71,7 +71,7 @@ def targets_of(lengths=LENGTHS):
 
 
 def siblings(name):
-    """Queries, keys and values are one tensor of ours. The gradient of a key's bias is a sum that is
+    """Queries, keys and values are one tensor in rapt. The gradient of a key's bias is a sum that is
     zero but for rounding, whose size is that of its neighbours."""
     return re.sub(r"(query|key|value|[qkv]_proj|[qkv]_lin)(?=_global|\.)", "qkv", name)
 

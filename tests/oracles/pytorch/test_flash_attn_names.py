@@ -70,7 +70,7 @@ def test_flash_attn_with_kvcache(interleaved):
     held, slots = [10, 20], [2, 0]
     before = k_cache.clone()
 
-    def turn(x, at):
+    def rotate(x, at):
         c, s = angle[at:at + 3, None].cos(), angle[at:at + 3, None].sin()
         pairs = x[..., :8].unflatten(-1, (4, 2) if interleaved else (2, 4))
         a, b = pairs.unbind(-1 if interleaved else -2)
@@ -81,9 +81,9 @@ def test_flash_attn_with_kvcache(interleaved):
                                   cache_seqlens=torch.tensor(held), cache_batch_idx=slots,
                                   causal=True, rotary_interleaved=interleaved)
     for i, (slot, at) in enumerate(zip(slots, held)):
-        keys = torch.cat([before[slot, :at], turn(k[i], at)])[None]
+        keys = torch.cat([before[slot, :at], rotate(k[i], at)])[None]
         assert_close(k_cache[slot, :at + 3], keys[0])
-        exact = reference(turn(q[i], at)[None], keys, v_cache[slot:slot + 1, :at + 3], causal=True)
+        exact = reference(rotate(q[i], at)[None], keys, v_cache[slot:slot + 1, :at + 3], causal=True)
         assert_close(out[i:i + 1], exact)
     assert torch.equal(k_cache[1], before[1])
 
@@ -121,7 +121,7 @@ def test_cumulative_lengths_cover_all_rows(name, how):
 @pytest.mark.parametrize("given", [{"cache_seqlens": -1}, {"cache_seqlens": [3, -1]}, {"cache_seqlens": [3, 7]},
                                    {"cache_seqlens": [3]}, {"cache_batch_idx": [0, 2]}, {"cache_batch_idx": [-1, 0]},
                                    {"cache_leftpad": [0, -2]}, {"cache_leftpad": [0]}])
-def test_numbers_of_a_cache_lie_within_it(given):
+def test_cache_lengths_are_within_the_cache(given):
     q, k, v = operands(2, 6, 2, 8, grad=False)
     before = k.clone(), v.clone()
     torch._dynamo.reset()  # so that no limit of recompilations is met

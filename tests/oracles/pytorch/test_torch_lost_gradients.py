@@ -7,7 +7,7 @@ import torch
 import rapt
 from rapt import positions
 
-LEARNT = torch.tensor(2.0, requires_grad=True)
+TRAINED = torch.tensor(2.0, requires_grad=True)
 Q = np.random.default_rng(0).standard_normal((1, 2, 6, 8), dtype=np.float32)
 
 
@@ -28,7 +28,7 @@ Q = np.random.default_rng(0).standard_normal((1, 2, 6, 8), dtype=np.float32)
 ])
 def test_numbers_of_positions_are_no_tensors(name, make):
     with pytest.raises(TypeError, match=f"{name} is a torch.Tensor, expected a Python number"):
-        make(LEARNT)
+        make(TRAINED)
 
 
 @pytest.mark.parametrize("given", [
@@ -36,10 +36,10 @@ def test_numbers_of_positions_are_no_tensors(name, make):
     lambda x: {"relative_values": x[:, None].expand(2, 8)[:1]},
 ])
 def test_numpy_queries_take_nothing_that_learns(given):
-    learnt = torch.tensor([0.5, 0.25], requires_grad=True)
+    trained = torch.tensor([0.5, 0.25], requires_grad=True)
     with pytest.raises(ValueError, match="attend: an operand requires gradients and this call has none"):
-        rapt.attend(Q, Q, Q, "causal", **given(learnt))
-    rapt.attend(Q, Q, Q, "causal", **given(learnt.detach()))
+        rapt.attend(Q, Q, Q, "causal", **given(trained))
+    rapt.attend(Q, Q, Q, "causal", **given(trained.detach()))
 
 
 @pytest.mark.parametrize("given, shape", [

@@ -180,8 +180,8 @@ def test_a_cache_refuses_to_lose_gradients_of_a_bias(name):
     sequence = cache.add()
     (x,) = operands(1, 2, 5, 8, count=1, grad=False)
     cache.append(sequence, x, x)
-    learnt = torch.rand((1, 2, 1, 1) if name in ("dense", "array") else 2, requires_grad=True)
-    bias = BIASES[name](learnt)
+    trained = torch.rand((1, 2, 1, 1) if name in ("dense", "array") else 2, requires_grad=True)
+    bias = BIASES[name](trained)
     with pytest.raises(ValueError, match="KvCache.attend: an operand requires gradients"):
         cache.attend(x, [sequence], "causal", bias=bias)
     with torch.no_grad():

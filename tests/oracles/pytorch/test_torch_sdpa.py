@@ -95,7 +95,7 @@ def test_dropout_follows_torchs_seed():
     assert not torch.equal(once, again)
 
 
-def test_views_are_read_where_they_lie():
+def test_strided_views():
     packed = torch.randn(2, 50, 3, 4, 16, requires_grad=True)  # [batch, tokens, qkv, heads, dim]
     q, k, v = (x.transpose(1, 2) for x in packed.unbind(2))
     mine = rapt.attend(q, k, v, "causal")

@@ -167,7 +167,7 @@ def test_jacrev_is_the_jacobian():
 
 @every_door
 def test_forward_mode_is_refused(name):
-    """torch refuses it for its own fused kernels; a tangent of zeros would be a lie."""
+    """torch refuses it for its own fused kernels; a tangent of zeros would be wrong."""
     call, x, other = door(name)
     with pytest.raises(NotImplementedError, match="forward-mode"):
         torch.func.jvp(call, (x,), (other,))

@@ -96,7 +96,7 @@ def messages():
 
 
 @pytest.fixture(scope="module")
-def learnt(messages):
+def trained(messages):
     """Merges across everything: cuts decide alone."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split("\\S+\\s*\\S*"), byte_level(False)])
@@ -112,9 +112,9 @@ def learnt(messages):
 
 
 @pytest.mark.parametrize("pre", KINDS)
-def test_every_name_cuts_as_the_original_tokenizer(pre, messages, learnt, tmp_path):
+def test_every_name_cuts_as_the_original_tokenizer(pre, messages, trained, tmp_path):
     gguf = pytest.importorskip("gguf")
-    tokens, merges = learnt
+    tokens, merges = trained
     library = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges,
                                    ignore_merges=pre in WHOLE_WORDS))
     library.pre_tokenizer = pre_tokenizers.Sequence(KINDS[pre])

@@ -20,7 +20,7 @@ struct Bar {
   static constexpr double usual = 2;
 };
 
-/// Share of all elements compared so far that lay beyond Bar::usual.
+/// Share of all elements compared so far beyond Bar::usual.
 double unusual_share();
 
 /// "" if every element is within the bar of the truth, else which one is furthest out, with its
@@ -32,7 +32,7 @@ std::string beyond_bound(const std::string& what, std::span<const float> got, co
 std::string beyond_bound(const Attended& got, const Defined& want, const std::string& where);
 std::string beyond_bound(const Gradients& got, const DefinedGradients& want,
                          const std::string& where);
-/// attend_into's form: the output lies elsewhere.
+/// attend_into's form: the output is elsewhere.
 std::string beyond_bound(View out, const Attended& got, const Defined& want,
                          const std::string& where);
 /// Whatever the engine answers, forward and backward, on every instruction set.

@@ -165,8 +165,8 @@ Row row_of(const Problem& p, Index item, Index head, Index query) {
   return row;
 }
 
-/// How far a pair's logit lies below the denominator, -log p. exp sees this distance, and rounding
-/// it costs a far pair more than S tells.
+/// How far a pair's logit is below the denominator, -log p. exp sees this distance, and rounding it
+/// costs a far pair more than S tells.
 double below(const Row& row, std::size_t j) {
   return std::isfinite(row.logit[j]) ? row.lse - row.logit[j] : 0;
 }
@@ -306,7 +306,7 @@ PairValue upstream(const Problem& p, const Row& row, std::size_t j, const double
 /// Adds what one row gives to every gradient.
 ///
 /// u_j = keep_j dO·v_j, D = sum p u, dz = p (u - D), dSbar = p (keep_j sum |dO v| + sum |dO| M) as
-/// in b.3. A softcap multiplies dz by 1 - tanh^2, which is known to u32 in absolute terms only: its
+/// in 1.3. A softcap multiplies dz by 1 - tanh^2, which is known to u32 in absolute terms only: its
 /// size without cancellation is taken as 1. Bias gradients are sums of dz (times the distance for
 /// slopes); Shaw's are like dK, summed over the pairs of a distance; a sink's is -p_sink D, of size
 /// p_sink sum |dO| M. Each sum counts its terms with the 4 + S of the row they come from, and with

@@ -24,12 +24,12 @@ Doubles doubles(View view);
 
 /// Numbers of the definition and, for each, how large one unit of f32 error is:
 /// u32 * (4 + S - log p) * (the size the sum could have had without cancellation), the -log p of
-/// each term for itself; numerics.md b.1 and b.3 without it.
+/// each term for itself; numerics.md 1.1 and 1.3 without it.
 struct Truth {
   Doubles value, unit;
   double floor = 0;  // allowance for underflow, the same for every element
   // Of out and the gradients: the sizes of the terms of the sum and of their squares, what rounding
-  // each probability and its gradient to bf16 may cost (numerics.md b.2, b.3).
+  // each probability and its gradient to bf16 may cost (numerics.md 1.2, 1.3).
   Doubles size = {}, square = {};
   // Of gradients: what rounding each probability and each gradient of a logit to bf16 may cost, in
   // u16. Smaller than `size` where a row attends to one key, because its terms cancel before they

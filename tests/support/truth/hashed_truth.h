@@ -9,7 +9,7 @@
 namespace rapt::test {
 
 /// What one query of one head gets from hashed attention, straight from the definition and in
-/// doubles: tokens are hashed, sorted and cut into chunks; the chunks of all rounds lie in a ring.
+/// doubles: tokens are hashed, sorted and cut into chunks; the chunks of all rounds form a ring.
 /// Shared keys, buckets named, rotations of the seed.
 class HashedTruth {
  public:

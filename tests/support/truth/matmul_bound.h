@@ -4,7 +4,7 @@
 
 namespace rapt::test {
 
-/// A number of a product lies within multiply_error times the sum of the sizes of its terms (what
+/// An element of a product is within multiply_error times the sum of the sizes of its terms (what
 /// was there before and the bias are terms) from the exact one. Chains of f32 sums have 16 terms,
 /// at most 24 of them make a block, and blocks are 256 deep or more: a term goes through 16 + 23
 /// roundings and one for each block. The rest is for terms of second order.

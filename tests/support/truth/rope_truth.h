@@ -29,7 +29,7 @@ struct TrueRope {
 using PositionsOf = std::function<std::vector<Index>(Index item, Index token)>;
 Doubles turned(const TrueRope& rope, View x, const PositionsOf& positions);
 
-/// "" or which number lies further than a few f32 roundings of its pair from the truth.
+/// "" or which element is further than a few f32 roundings of its pair from the truth.
 std::string far_from(const Doubles& want, View got, const std::string& where, double units = 2);
 
 /// Numbers of any type as f32.

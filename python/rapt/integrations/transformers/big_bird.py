@@ -20,7 +20,7 @@ from rapt.integrations.transformers.weights import wants_weights
 
 def replace(model: Any) -> int:
     """Replaces the attention modules and returns how many there are. For short inputs a model
-    switches to dense attention by itself and makes new modules, which stay Transformers' own."""
+    switches to dense attention and makes new modules, which stay Transformers' own."""
     found = [m for m in model.modules() if isinstance(m, (BigBirdBlockSparseAttention,
                                                           BigBirdPegasusBlockSparseAttention))]
     for module in found:

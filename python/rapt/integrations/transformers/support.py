@@ -16,7 +16,7 @@ _ACCELERATED = {"longformer", "led", "reformer", "big_bird"}
 
 
 def refuse_models_without_the_interface(name: str) -> None:
-    """A model that computes its attention by itself would accept the name and ignore it, or look it up
+    """A model with its own attention code would accept the name and ignore it, or look it up
     in a table of its own; this makes it raise instead."""
     _NAMES.add(name)
     original = PreTrainedModel.get_correct_attn_implementation

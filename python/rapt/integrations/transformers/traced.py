@@ -29,7 +29,7 @@ _keep_length = differentiable(_length_of_the_trace, lambda ctx, inputs, output: 
 
 def keep_length(x: Tensor, who: str) -> Tensor:
     """x [batch, tokens, width]. torch.jit.trace and make_fx record a check that later calls have as many
-    tokens; torch.compile makes a graph for each length by itself."""
+    tokens; torch.compile makes a graph for each length."""
     if not torch.jit.is_tracing() and get_proxy_mode() is None:
         return x
     return _keep_length(x, int(x.shape[1]), who)
