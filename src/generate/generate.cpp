@@ -183,7 +183,7 @@ class Generation {
 std::optional<Index> trained_positions(const ModelConfig& config) {
   if (config.positions == ModelConfig::Positions::learned) return config.max_positions;
   if (config.positions == ModelConfig::Positions::axial)
-    return config.axial_rows * config.axial_columns;
+    return *config.axial_rows * *config.axial_columns;
   return std::nullopt;
 }
 

@@ -14,7 +14,7 @@ namespace {
 std::optional<Index> trained_positions(const ModelConfig& config) {
   using enum ModelConfig::Positions;
   if (config.positions == learned) return config.max_positions;
-  if (config.positions == axial) return config.axial_rows * config.axial_columns;
+  if (config.positions == axial) return *config.axial_rows * *config.axial_columns;
   return std::nullopt;
 }
 

@@ -67,7 +67,7 @@ struct RAPT_API ModelConfig {
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::half_split;
   Index t5_buckets = 32, t5_max_distance = 128;
-  Index axial_rows = 0, axial_columns = 0, axial_row_dim = 0;  // axial positions need all three
+  std::optional<Index> axial_rows = {}, axial_columns = {}, axial_row_dim = {};  // all, if axial
 
   /// Patterns of self-attention; layer i has the one at i modulo their number.
   std::vector<Pattern> patterns = {causal()};
