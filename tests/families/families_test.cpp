@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "families/family_cases.h"
+#include "families/model_tensors.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/safetensors_file.h"
 #include "support/temporary_folder.h"

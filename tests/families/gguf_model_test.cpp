@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "families/stored_tensors.h"
+#include "rapt/models/pretrained.h"
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"
 
