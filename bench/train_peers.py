@@ -56,7 +56,7 @@ RUN = """[data]
 path = "{data}"
 batch_size = {items}
 tokens = {tokens}
-eval_batches = 0
+eval_batches = "none"
 separate_documents = false
 [tokenizer]
 kind = "bpe"

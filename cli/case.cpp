@@ -1,7 +1,10 @@
 #include "cli/case.h"
 
 #include <charconv>
+#include <span>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include "cli/console/output.h"
 
@@ -23,39 +26,60 @@ float normalish(std::uint64_t bits) {
   return static_cast<float>(sum) * (1.7320508F / 65535);
 }
 
+/// Values of --scale in rapt 0.1.
+constexpr std::pair<std::string_view, std::string_view> renamed_scales[] = {
+    {"sqrt", "inverse_sqrt_dim"}, {"dim", "inverse_dim"}};
+/// Those of --bias.
+constexpr std::pair<std::string_view, std::string_view> renamed_biases[] = {
+    {"kerple", "kerple_log"},
+    {"t5", "t5_bias"},
+    {"dense", "dense_bias"},
+    {"relative-keys", "relative_keys"}};
+
 Scale scale_of(const std::string& text) {
-  if (text == "sqrt") return Scale::inverse_sqrt_dim();
-  if (text == "dim") return Scale::inverse_dim();
+  if (text == "inverse_sqrt_dim") return Scale::inverse_sqrt_dim();
+  if (text == "inverse_dim") return Scale::inverse_dim();
   if (text == "none") return Scale::none();
   if (text == "log_n") return Scale::log_n();
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end)
-    throw std::invalid_argument(
-        fmt::format("--scale is \"{}\", expected sqrt, dim, none, log_n or a number", text));
+    throw std::invalid_argument(fmt::format(
+        "--scale is \"{}\", expected inverse_sqrt_dim, inverse_dim, none, log_n or a number",
+        text));
   return Scale::value(value);
+}
+
+/// Refuses the old names of values with the new ones.
+CLI::Validator not_renamed(std::span<const std::pair<std::string_view, std::string_view>> names) {
+  return CLI::Validator(
+      [names](const std::string& value) {
+        for (const auto& [old_name, now] : names)
+          if (value == old_name) return fmt::format("{} is called {} now", value, now);
+        return std::string();
+      },
+      "");
 }
 
 constexpr Index t5_buckets = 32;
 constexpr Index relative_reach = 64;
 
 Shape bias_shape(const Case& c) {
-  if (c.bias == "t5") return {t5_buckets, c.heads};
-  if (c.bias == "relative-keys") return {2 * relative_reach + 1, c.dim};
-  if (c.bias == "dense") return {1, 1, c.lengths().queries, c.lengths().keys};
+  if (c.bias == "t5_bias") return {t5_buckets, c.heads};
+  if (c.bias == "relative_keys") return {2 * relative_reach + 1, c.dim};
+  if (c.bias == "dense_bias") return {1, 1, c.lengths().queries, c.lengths().keys};
   return {};
 }
 
 Bias bias_of(const Case& c, View values) {
+  const std::vector<float> ones(static_cast<std::size_t>(c.heads), 1.0F);
   if (c.bias == "alibi") return alibi(c.heads);
-  if (c.bias == "kerple") {
-    const std::vector<float> ones(static_cast<std::size_t>(c.heads), 1.0F);
-    return kerple_log(ones, ones);
-  }
-  if (c.bias == "t5") return t5_bias(values);
-  if (c.bias == "relative-keys") return relative_keys(values);
-  if (c.bias == "dense") return dense_bias(values);
+  if (c.bias == "kerple_log") return kerple_log(ones, ones);
+  if (c.bias == "kerple_power") return kerple_power(ones, ones);
+  if (c.bias == "t5_bias") return t5_bias(values);
+  if (c.bias == "relative_keys") return relative_keys(values);
+  if (c.bias == "dense_bias") return dense_bias(values);
   return {};
 }
 
@@ -86,13 +110,15 @@ void add_case_options(CLI::App& command, Case& c) {
       ->capture_default_str();
   command.add_option("--value-dim", c.value_dim, "Dimension of values (default: as dim)")
       ->check(whole_number(1));
-  command.add_option("--scale", c.scale, "sqrt, dim, none, log_n or a number")
+  command.add_option("--scale", c.scale, "inverse_sqrt_dim, inverse_dim, none, log_n or a number")
+      ->check(not_renamed(renamed_scales))
       ->capture_default_str();
   command.add_option("--softcap", c.softcap, "Cap of the logits: c * tanh(logit / c)")
       ->capture_default_str();
-  command.add_option("--bias", c.bias, "What is added to the logits")
-      ->check(CLI::IsMember({"none", "alibi", "kerple", "t5", "dense", "relative-keys"}))
-      ->capture_default_str();
+  command.add_option("--bias", c.bias, "What is added to the logits (default: nothing)")
+      ->check(not_renamed(renamed_biases))
+      ->check(CLI::IsMember(
+          {"alibi", "kerple_log", "kerple_power", "t5_bias", "dense_bias", "relative_keys"}));
   command.add_option("--dropout", c.dropout, "Rate of dropped probabilities")
       ->capture_default_str();
   command.add_flag("--sinks", c.sinks, "Give each head a learned sink");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,25 +14,25 @@ struct Case {
   std::string name;
   std::string pattern = "full";
   Index tokens = 0;
-  Index queries = 0;  // 0: as many as tokens
+  std::optional<Index> queries = {};  // none: as many as tokens
   Index batch = 1;
   Index heads = 8;
-  Index kv_heads = 0;  // 0: as many as heads
+  std::optional<Index> kv_heads = {};  // none: as many as heads
   Index dim = 64;
-  Index value_dim = 0;  // 0: dim
-  std::string scale = "sqrt";
-  std::string bias = "none";
+  std::optional<Index> value_dim = {};     // none: dim
+  std::string scale = "inverse_sqrt_dim";  // a name or a number
+  std::optional<std::string> bias = {};    // the function that makes it: "t5_bias"
   std::optional<double> softcap = {};
   double dropout = 0;
   bool sinks = false;
   bool stats = false;
   std::string dtype = "f32";
 
-  Lengths lengths() const { return {queries == 0 ? tokens : queries, tokens}; }
+  Lengths lengths() const { return {queries.value_or(tokens), tokens}; }
   Shape q_shape() const { return {batch, heads, lengths().queries, dim}; }
-  Shape k_shape() const { return {batch, kv_heads == 0 ? heads : kv_heads, tokens, dim}; }
+  Shape k_shape() const { return {batch, kv_heads.value_or(heads), tokens, dim}; }
   Shape v_shape() const {
-    return {batch, kv_heads == 0 ? heads : kv_heads, tokens, value_dim == 0 ? dim : value_dim};
+    return {batch, kv_heads.value_or(heads), tokens, value_dim.value_or(dim)};
   }
   Shape out_shape() const { return {batch, heads, lengths().queries, v_shape()[3]}; }
 };

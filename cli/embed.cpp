@@ -15,7 +15,7 @@ struct EmbedCommand {
   std::string model;
   std::vector<std::string> texts;
   LoadOptions load;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool json = false, cosine = false;
 };
 

@@ -21,7 +21,7 @@ struct GenerateCommand {
   LoadOptions load;
   bool chat = false;
   std::optional<std::string> system;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool json = false;
 };
 
@@ -193,14 +193,14 @@ void run(GenerateCommand& command) {
         printer.ids_of(prompt_name(i, command.prompts.size()), command.prompts[i], command));
   if (command.chat && !loaded.chat_template)
     message("the model has no chat template; using ChatML, whose tokens it has");
-  if (const std::string why = why_no_cache(loaded.model.config()); !why.empty())
-    message("the whole context is read again for every token: {}", why);
+  if (const std::optional<std::string> why = why_no_cache(loaded.model.config()))
+    message("the whole context is read again for every token: {}", *why);
   const GenerateOptions options = options_of(command, loaded);
   warn_long_prompts(loaded, prompts, options);
   const StopSignals signals;
   GenerationTimer timer(prompts.size(), alone);
   GenerateEvents events;
-  events.reading = [&](Index prompt, Index read, Index tokens) {
+  events.prefill = [&](Index prompt, Index read, Index tokens) {
     timer.reading(prompt, read, tokens);
   };
   events.token = [&](Index, std::int32_t id) {

@@ -24,7 +24,7 @@ struct HeadsCommand {
   std::string html;               // file of the page; "": none
   LoadOptions load;
   std::optional<Index> limit;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool json = false;
 };
 

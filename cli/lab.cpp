@@ -15,7 +15,7 @@ namespace {
 struct LabCommand {
   LabOptions options;
   std::string folder = ".";
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool list = false;
 };
 

@@ -16,7 +16,7 @@ struct TokenizeCommand {
   // Two options, because a list would lose the brackets of "[SEP]".
   std::optional<std::string> text, pair;
   std::vector<std::string> ids;
-  EncodeOptions encode{.add_special_tokens = false};
+  EncodeOptions encode = {};
   DecodeOptions decoding;
   bool tokens = false, decode = false, json = false;
 };
@@ -95,12 +95,11 @@ void add_tokenize(CLI::App& app) {
                       "Text, or with --decode ids (default, and -: standard input)");
   command->add_option("ids", options->ids, "With --decode: more ids");
   command->add_option("--pair", options->pair, "A second text, for models that compare two");
-  command->add_flag("--tokens", options->tokens,
-                    "Print a line for each token: its id and spelling");
-  command->add_flag("--decode", options->decode, "From ids to text")
-      ->excludes("--pair", "--tokens");
-  command->add_flag("--add-special-tokens", options->encode.add_special_tokens,
-                    "Add the special tokens that the model was trained with");
+  command->add_flag("--list", options->tokens, "Print a line for each token: its id and spelling");
+  command->add_flag("--decode", options->decode, "From ids to text")->excludes("--pair", "--list");
+  command->add_flag("--add-special-tokens,!--no-add-special-tokens",
+                    options->encode.add_special_tokens,
+                    "Add the special tokens that the model was trained with (default), or none");
   command->add_flag("--parse-special", options->encode.parse_special,
                     "Special tokens spelled out in the text become those tokens");
   command

@@ -14,9 +14,10 @@ namespace rapt::cli {
 namespace {
 
 struct TrainCommand {
-  std::string data, config, folder = "run";
+  std::string data, folder = "run";
+  std::optional<std::string> config = {};
   std::vector<std::string> sets;
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool resume = false, force = false;
 };
 
@@ -85,12 +86,12 @@ void check_run_folder(const std::string& folder) {
 TrainResult train_in(const TrainCommand& command, const RunConfig& config,
                      const TrainEvents& events) {
   try {
-    const OldRun old_run = command.force    ? OldRun::overwrite
-                           : command.resume ? OldRun::resume
-                                            : OldRun::refuse;
-    return train(config, command.folder, old_run, events, Context(command.threads));
-  } catch (const FolderTaken& error) {
-    const bool run = error.by() == FolderTaken::By::run;
+    const ExistingRun existing_run = command.force    ? ExistingRun::overwrite
+                                     : command.resume ? ExistingRun::resume
+                                                      : ExistingRun::refuse;
+    return train(config, command.folder, existing_run, events, Context(command.threads));
+  } catch (const FolderNotEmpty& error) {
+    const bool run = error.holds() == FolderNotEmpty::Holds::run;
     throw std::invalid_argument(
         std::string(error.what()) + "; " +
         (run ? "--resume continues it, --force starts it over, " : "--force overwrites it, ") +
@@ -102,7 +103,7 @@ void run(const TrainCommand& command) {
   std::vector<std::string> sets = command.sets;
   if (!command.data.empty()) sets.push_back("data.path=" + command.data);
   // --resume alone takes the config of the folder.
-  const bool alone = command.resume && command.config.empty();
+  const bool alone = command.resume && !command.config;
   if (alone) check_run_folder(command.folder);
   const RunConfig config =
       read_run_config(alone ? command.folder + "/config.toml" : command.config, sets);

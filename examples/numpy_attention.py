@@ -35,7 +35,7 @@ def main():
     pattern = rapt.window(WINDOW - 1, 0)  # or the text "window(127, 0)"
     print(rapt.Plan(pattern, TOKENS))
 
-    attended = rapt.attend(q, k, v, pattern, return_rows=True)
+    attended = rapt.attend(q, k, v, pattern, return_attended=True)
     wide = [x.astype(np.float64) for x in (q, k, v)]
     difference = np.abs(attended.out - dense_attention(*wide)).max()
     print(f"forward: largest difference from numpy {difference:.1e}")

@@ -40,10 +40,11 @@ int main() {
     std::printf("held-out text: loss %.3f, %.0f %% of the bytes predicted\n", e.loss,
                 100 * e.accuracy);
   };
-  rapt::train(config, run, rapt::OldRun::resume, events);
+  rapt::train(config, run, rapt::ExistingRun::resume, events);
 
   const rapt::LoadedRun loaded = rapt::load_run(run);
-  const std::vector<std::vector<std::int32_t>> prompts = {loaded.tokenizer->encode("the hound")};
+  const std::vector<std::vector<std::int32_t>> prompts = {
+      loaded.tokenizer->encode("the hound").ids};
   const auto made =
       rapt::generate(loaded.model, prompts, {.sampling = {.temperature = 0}, .max_new_tokens = 40});
   std::printf("the hound%s\n", loaded.tokenizer->decode(made[0].ids).c_str());

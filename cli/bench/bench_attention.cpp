@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "cli/bench/attention_bench.h"
 #include "cli/bench/bench_case.h"
 #include "cli/bench/bench_report.h"
+#include "cli/bench/benched_attention.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
 
@@ -86,7 +86,7 @@ struct Job {
 std::vector<Job> jobs_of(const AttentionBenchOptions& options) {
   std::vector<Job> jobs;
   for (const BenchCase& bench_case : cases_of(options))
-    for (const Index threads : options.thread_counts())
+    for (const std::optional<Index> threads : options.thread_counts())
       for (const Pass pass : bench_case.passes)
         jobs.push_back({bench_case.c, Context(threads, options.isa), pass});
   return jobs;
@@ -97,12 +97,12 @@ void run(const AttentionBenchOptions& options) {
   // Memory first: its processes branch off this one, which has not computed anything yet.
   for (Job& job : jobs) {
     progress(fmt::format("measuring memory of {}", job.text()));
-    job.extra_bytes = AttentionBench::extra_bytes(job.c, job.context, job.pass);
+    job.extra_bytes = BenchedAttention::extra_bytes(job.c, job.context, job.pass);
   }
   BenchReport report(options, print_attention_header, print_attention_row);
   for (const Job& job : jobs) {
     progress(fmt::format("measuring time of {}", job.text()));
-    AttentionBench bench(job.c, job.context);
+    BenchedAttention bench(job.c, job.context);
     report.add(bench.measure(job.pass, options.repeats, job.extra_bytes));
   }
   end_progress();

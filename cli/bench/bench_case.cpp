@@ -17,7 +17,7 @@ std::vector<BenchCase> standard_cases() {
        forward},
       {{.name = "causal-alibi", .pattern = "causal", .tokens = 4096, .bias = "alibi"}, forward},
       {{.name = "causal-softcap", .pattern = "causal", .tokens = 4096, .softcap = 30}, forward},
-      {{.name = "causal-t5", .pattern = "causal", .tokens = 4096, .bias = "t5"}, forward},
+      {{.name = "causal-t5", .pattern = "causal", .tokens = 4096, .bias = "t5_bias"}, forward},
       {{.name = "causal-log_n", .pattern = "causal", .tokens = 4096, .scale = "log_n"}, forward},
       {{.name = "causal-stats", .pattern = "causal", .tokens = 4096, .stats = true}, forward},
   };

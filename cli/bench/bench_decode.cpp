@@ -7,8 +7,8 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/cache.h"
-#include "rapt/machine.h"
+#include "rapt/kv_cache.h"
+#include "rapt/peak.h"
 
 namespace rapt::cli {
 namespace {
@@ -69,7 +69,7 @@ Json measure(const DecodeOptions& o, Index keys, CacheType type, const Context& 
     others.push_back(
         o.against == "loop"
             ? best_ms([&] { plain_loop(decode.q, decode.k, decode.v, plain); }, sample_seconds)
-            : static_cast<double>(bytes) / measure_read_gbytes(context, bytes, sample_seconds) *
+            : static_cast<double>(bytes) / measure_read_gbytes(bytes, sample_seconds, context) *
                   1e-6);
     fractions.push_back(others.back() / times.back());
   }
@@ -116,7 +116,7 @@ void run(const DecodeOptions& options) {
     throw CLI::ValidationError("--against loop", "expected one sequence and one query");
   BenchReport report(
       options, [&] { print_decode_header(options); }, print_decode_row);
-  for (const Index threads : options.thread_counts())
+  for (const std::optional<Index> threads : options.thread_counts())
     for (const Index keys : options.keys)
       for (const std::string& type : options.types) {
         const Context context(threads, options.isa);
@@ -135,7 +135,7 @@ void add_bench_decode(CLI::App& bench) {
   command->add_option("--keys", o->keys, "Tokens in the cache, one or several")
       ->check(whole_number(1))
       ->capture_default_str();
-  command->add_option("--dtype", o->types, "What the cache stores, one or several")
+  command->add_option("--cache-type", o->types, "What the cache stores, one or several")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
   for (const auto& [name, number, what] :

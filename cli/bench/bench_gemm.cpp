@@ -6,8 +6,8 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/machine.h"
 #include "rapt/nn/functional.h"
+#include "rapt/peak.h"
 
 namespace rapt::cli {
 namespace {
@@ -42,7 +42,7 @@ Parameter weight_of(const GemmCase& c, const Context& context) {
   Parameter weight{.name = "weight", .value = random_tensor({c.out, c.in}, 1, type)};
   if (is_quantized(c.type)) weight.quantize(from_string<Quantization>(c.type), context);
   if (is_packed(c.type)) weight.pack(context);
-  if (is_bf16(c.type) && step) weight.working = weight.value.converted(Type::bf16);
+  if (is_bf16(c.type) && step) weight.rounded = weight.value.converted(Type::bf16);
   return weight;
 }
 
@@ -53,8 +53,8 @@ Index bytes_of(const Parameter& weight, const std::string& type) {
 
 /// The peak of the instructions that multiply such a weight.
 double peak_of(const std::string& type, const Context& context) {
-  const double bf16 = is_bf16(type) ? measure_bf16_gflops(context, peak_seconds) : 0;
-  return bf16 > 0 ? bf16 : measure_fma_gflops(context, peak_seconds);
+  const double bf16 = is_bf16(type) ? measure_bf16_gflops(peak_seconds, context) : 0;
+  return bf16 > 0 ? bf16 : measure_fma_gflops(peak_seconds, context);
 }
 
 Json measure(const GemmBenchOptions& o, const GemmCase& c, const Context& context) {
@@ -132,7 +132,7 @@ std::vector<GemmCase> cases_of(const GemmBenchOptions& o) {
 
 void run(const GemmBenchOptions& o) {
   BenchReport report(o, print_gemm_header, print_gemm_row);
-  for (const Index threads : o.thread_counts())
+  for (const std::optional<Index> threads : o.thread_counts())
     for (const GemmCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} x {} x {}", c.rows, c.in, c.out));
       report.add(measure(o, c, Context(threads, o.isa)));

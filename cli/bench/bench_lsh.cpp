@@ -6,7 +6,7 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/lsh_recall.h"
 
 namespace rapt::cli {
@@ -20,7 +20,7 @@ struct LshBenchOptions : BenchOptions {
   Index chunk = 64, before = 1, after = 0, heads = 4, dim = 64;
   Index top = 16, queries = 256, clusters = 64;
   double spread = 0.5, temperature = 1;
-  bool causal = false;
+  bool causal = false, all_queries = false;
 };
 
 /// "16x32" -> {16, 32}
@@ -70,7 +70,9 @@ Lsh leaf(const LshBenchOptions& o, Index rounds, const std::string& buckets) {
 Json measure_recall(const LshBenchOptions& o, const Tensor& x, const Lsh& leaf,
                     const std::string& buckets, const Context& context) {
   const Attention how{.pattern = o.causal ? lsh(leaf) & rapt::causal() : lsh(leaf)};
-  const LshRecall recall = lsh_recall(x, x, how, {.top = o.top, .queries = o.queries}, context);
+  const LshRecall recall = lsh_recall(
+      x, x, how, {.top = o.top, .queries = o.all_queries ? std::nullopt : std::optional(o.queries)},
+      context);
   return {{"case", "lsh recall"},
           {"tokens", x.shape()[2]},
           {"heads", o.heads},
@@ -160,7 +162,7 @@ void run(const LshBenchOptions& o) {
     throw CLI::ValidationError("bench lsh", "expected one of --recall and --decode");
   BenchReport report(o, o.recall ? print_lsh_recall_header : print_lsh_decode_header,
                      o.recall ? print_lsh_recall : print_lsh_decode);
-  for (const Index threads : o.thread_counts())
+  for (const std::optional<Index> threads : o.thread_counts())
     for (const Index tokens : o.tokens) {
       const Context context(threads, o.isa);
       const Tensor x = clustered(o, tokens);
@@ -184,7 +186,7 @@ void add_numbers(CLI::App& command, LshBenchOptions& o) {
         {"--heads", &o.heads, 1, "Heads"},
         {"--dim", &o.dim, 1, "Dimension of queries and keys"},
         {"--top", &o.top, 1, "True neighbours of a query"},
-        {"--queries", &o.queries, 0, "Queries of each head to measure, 0: all"},
+        {"--queries", &o.queries, 1, "Queries of each head to measure"},
         {"--clusters", &o.clusters, 1, "Number of clusters of tokens"}})
     command.add_option(name, *number, what)->check(whole_number(least))->capture_default_str();
   for (const auto& [name, number, what] :
@@ -219,6 +221,8 @@ void add_bench_lsh(CLI::App& bench) {
                    "Buckets, one or several: even numbers, or factors as in 16x32")
       ->capture_default_str();
   add_numbers(*command, *o);
+  command->add_flag("--all-queries", o->all_queries, "Measure every query (recall)")
+      ->excludes("--queries");
   command->add_flag("--causal", o->causal, "Keys at or before the query only (recall)");
   add_bench_options(*command, *o);
   command->footer(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,14 @@ namespace rapt::cli {
 /// What all benchmarks of several cases have.
 struct BenchOptions {
   std::vector<Index> threads;  // empty: as many as usual
-  std::string isa;
+  std::optional<std::string> isa = {};
   int repeats = 7;
   bool json = false;
 
   /// One or several numbers for Context.
-  std::vector<Index> thread_counts() const {
-    return threads.empty() ? std::vector<Index>{0} : threads;
+  std::vector<std::optional<Index>> thread_counts() const {
+    if (threads.empty()) return {std::nullopt};
+    return {threads.begin(), threads.end()};
   }
 };
 

@@ -3,28 +3,29 @@
 #include "cli/commands.h"
 #include "cli/console/options.h"
 #include "cli/console/output.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 namespace rapt::cli {
 namespace {
 
 struct PeakOptions {
-  Index threads = 0;
-  std::string isa;
+  std::optional<Index> threads = {};
+  std::optional<std::string> isa = {};
   bool json = false;
 };
 
 void run(const PeakOptions& options) {
   const Context context(options.threads, options.isa);
   progress("measuring the peak");
-  const Peak peak = measure_peak(context);
+  const Peak peak = measure_peak(0.6, context);
   end_progress();
+  const std::optional<std::string> no_amx = why_no_amx();
   if (options.json) {
     print({{"isa", context.isa()},
            {"threads", context.threads()},
            {"fma_gflops", peak.fma_gflops},
            {"bf16_gflops", peak.bf16_gflops},
-           {"no_amx", why_no_amx()},
+           {"no_amx", no_amx ? Json(*no_amx) : Json()},
            {"exp_gops", peak.exp_gops},
            {"read_gbytes", peak.read_gbytes}});
     return;
@@ -35,8 +36,7 @@ void run(const PeakOptions& options) {
   if (peak.bf16_gflops > 0) {
     fmt::print("bf16 products     {:8.1f} GFLOP/s\n", peak.bf16_gflops);
   } else {
-    fmt::print("bf16 products     widened to f32; {}\n",
-               why_no_amx().empty() ? "ask for --isa AMX" : why_no_amx());
+    fmt::print("bf16 products     widened to f32; {}\n", no_amx.value_or("ask for --isa AMX"));
   }
   fmt::print("exp2              {:8.2f} G/s\n", peak.exp_gops);
   fmt::print("memory read       {:8.1f} GB/s\n", peak.read_gbytes);

@@ -6,7 +6,7 @@
 #include "cli/case.h"
 #include "cli/commands.h"
 #include "cli/console/output.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 #include "rapt/rope.h"
 
 namespace rapt::cli {
@@ -52,7 +52,7 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
   std::vector<double> times, copies, fractions;
   for (int repeat = 0; repeat < o.repeats; ++repeat) {
     times.push_back(best_ms(work, 0.03));
-    copies.push_back(measure_copy_gbytes(context, bytes, 0.03));
+    copies.push_back(measure_copy_gbytes(bytes, 0.03, context));
     fractions.push_back(2 * static_cast<double>(bytes) / times.back() * 1e-6 / copies.back());
   }
   const double middle = median(times);
@@ -72,7 +72,7 @@ Json measure(const RopeBenchOptions& o, const RopeCase& c, const Context& contex
           {"best_us", *std::min_element(times.begin(), times.end()) * 1e3},
           {"gbytes", 2 * static_cast<double>(bytes) / middle * 1e-6},
           {"copy_gbytes", median(copies)},
-          {"read_gbytes", measure_read_gbytes(context, bytes, 0.1)},
+          {"read_gbytes", measure_read_gbytes(bytes, 0.1, context)},
           {"fraction_of_copy", median(fractions)},
           {"best_fraction", *std::max_element(fractions.begin(), fractions.end())},
           {"bytes", 2 * bytes}};
@@ -104,7 +104,7 @@ std::vector<RopeCase> cases_of(const RopeBenchOptions& o) {
 
 void run(const RopeBenchOptions& o) {
   BenchReport report(o, print_rope_header, print_rope_row);
-  for (const Index threads : o.thread_counts())
+  for (const std::optional<Index> threads : o.thread_counts())
     for (const RopeCase& c : cases_of(o)) {
       progress(fmt::format("measuring {} tokens, {}, {}", c.tokens, c.layout, to_string(c.type)));
       report.add(measure(o, c, Context(threads, o.isa)));
@@ -136,7 +136,7 @@ void add_bench_rope(CLI::App& bench) {
       ->check(whole_number(2));
   command->add_flag("--tokens-first", o->tokens_first,
                     "Memory is [batch, tokens, heads, dim] and not [batch, heads, tokens, dim]");
-  command->add_flag("--apart", o->apart, "Write to other memory instead of in place");
+  command->add_flag("--out-of-place", o->apart, "Write to other memory instead of in place");
   add_bench_options(*command, *o);
   command->footer(
       "GB/s counts every element read once and written once. It is compared with copying as many\n"

@@ -4,7 +4,7 @@
 
 namespace rapt::cli {
 
-void add_threads_option(CLI::App& command, Index& threads) {
+void add_threads_option(CLI::App& command, std::optional<Index>& threads) {
   command.add_option("--threads", threads, "Threads (default: RAPT_THREADS or all CPUs)")
       ->check(whole_number(1));
 }
@@ -16,7 +16,7 @@ void add_threads_option(CLI::App& command, std::vector<Index>& threads) {
       ->check(whole_number(1));
 }
 
-void add_isa_option(CLI::App& command, std::string& isa) {
+void add_isa_option(CLI::App& command, std::optional<std::string>& isa) {
   command.add_option("--isa", isa, "Instruction set (default: RAPT_ISA or the best)");
 }
 

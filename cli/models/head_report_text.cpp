@@ -97,7 +97,7 @@ void print_layers(const HeadReport& report) {
 
 void print_trials(const HeadReport& report) {
   if (report.trials.empty()) return;
-  const bool writes = !std::isnan(report.loss);
+  const bool writes = report.loss.has_value();
   fmt::print("tried: the model run again with narrower patterns\n\n");
   fmt::print("  {:<36}{:>12}{:>8}{:>8}{:>10}{:>12}\n", "", "heads served", "kept", "pairs",
              writes ? "loss" : "cosine", "keys+values");
@@ -107,10 +107,10 @@ void print_trials(const HeadReport& report) {
                fmt::format("{} of {}", served, report.heads.size()), 100 * mass, 100 * pairs,
                effect, report.cache_bytes > 0 ? bytes_text(bytes) : "-");
   };
-  line("its own patterns", std::ssize(report.heads), 1, 1, writes ? report.loss : 1,
+  line("its own patterns", std::ssize(report.heads), 1, 1, report.loss.value_or(1),
        report.cache_bytes);
   for (const PatternTrial& trial : report.trials)
-    line(trial.name, trial.served, trial.mass, trial.pairs, writes ? trial.loss : trial.cosine,
+    line(trial.name, trial.served, trial.mass, trial.pairs, trial.loss.value_or(trial.cosine),
          trial.cache_bytes);
   fmt::print("\n");
 }

@@ -30,7 +30,7 @@ void check_utf8(const std::string& where, std::string_view text, const Tokenizer
   if (end == text.size()) return;
   std::string bytes(256, '\0');
   std::iota(bytes.begin(), bytes.end(), '\0');
-  if (tokenizer.decode(tokenizer.encode(bytes)) == bytes) return;
+  if (tokenizer.decode(tokenizer.encode(bytes, {.add_special_tokens = false}).ids) == bytes) return;
   throw std::invalid_argument(fmt::format("{} is no text: byte {} is {:#04x}, expected UTF-8",
                                           where, end, static_cast<unsigned char>(text[end])));
 }

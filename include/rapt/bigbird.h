@@ -23,7 +23,7 @@ struct BigBird {
   Index first_block_counts = 1;
   /// Attention mask, [batch][tokens], or [tokens] for all items: 0 is padding, which sees nothing
   /// and is seen by none. Empty: none.
-  std::vector<std::uint8_t> real = {};
+  std::vector<std::uint8_t> attention_mask = {};
   Scale scale = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };

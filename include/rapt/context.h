@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,9 +20,9 @@ class RAPT_API Context {
   /// The defaults of the process: RAPT_THREADS or the CPUs this process may use, RAPT_ISA or the
   /// best this CPU has. Throws std::invalid_argument if either variable is not understood.
   Context();
-  /// threads = 0 and isa = "" stand for the defaults.
-  /// Throws std::invalid_argument if threads is negative or this CPU cannot run `isa`.
-  explicit Context(Index threads, std::string_view isa = "");
+  /// What is absent is as the defaults say.
+  /// Throws std::invalid_argument if threads is below 1 or this CPU cannot run `isa`.
+  explicit Context(std::optional<Index> threads, std::optional<std::string_view> isa = {});
 
   Index threads() const;
   const std::string& isa() const;

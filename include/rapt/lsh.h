@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "rapt/pattern.h"
+#include "rapt/attention.h"
 
 namespace rapt {
 
@@ -49,6 +49,13 @@ RAPT_API Pattern lsh(const Lsh& options);
 /// The lsh leaf of a pattern, if it has one. Throws std::invalid_argument if it is where it may
 /// not.
 RAPT_API std::optional<Lsh> lsh_part(const Pattern& pattern);
+
+/// Reformer's hashed attention of tokens that are queries and keys at once: attend(qk, qk, v) with
+/// the pattern `how.pattern & lsh(options)`, which the call's attend_backward takes, too.
+/// qk [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Throws
+/// std::invalid_argument if options.keys is not shared.
+RAPT_API Attended attend_lsh(AnyView qk, AnyView v, const Lsh& options, const Attention& how = {},
+                             const Context& context = {});
 
 /// Pairs of positions that one head multiplies at this length, including pairs that another pattern
 /// hides.

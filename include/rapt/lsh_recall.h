@@ -6,8 +6,8 @@
 namespace rapt {
 
 struct LshRecallOptions {
-  Index top = 16;       // keys of a query that count as its true neighbours
-  Index queries = 256;  // of each item and head, evenly spaced; 0: all
+  Index top = 16;                      // keys of a query that count as its true neighbours
+  std::optional<Index> queries = 256;  // of each item and head, evenly spaced; none: all
 };
 
 /// How much of attention over all keys a hashed one finds, averaged over the queries that see a

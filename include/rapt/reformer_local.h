@@ -13,7 +13,7 @@ namespace rapt {
 /// chunk counts twice. In the pattern chunks(...) every key counts once.
 struct ReformerLocal {
   /// What a query gets that sees no key, because all in its neighbourhood are padding.
-  enum class Blind {
+  enum class EmptyRows {
     zeros,  // rapt's rule everywhere
     sum,    // the result of Transformers: the sum of the neighbourhood's values, hidden or not
   };
@@ -23,13 +23,13 @@ struct ReformerLocal {
   bool causal = false;
   /// Transformers' attention mask, [batch][tokens], or [tokens] for all items: 0 is padding, which
   /// no query sees. Empty: none.
-  std::vector<std::uint8_t> real = {};
-  Blind blind = Blind::zeros;
+  std::vector<std::uint8_t> attention_mask = {};
+  EmptyRows empty_rows = EmptyRows::zeros;
   Dropout dropout = {};
   bool gradients = true;  // keep what exact gradients need of a 16-bit output: Rows::out
 };
 template <>
-inline constexpr EnumNames enum_names<ReformerLocal::Blind>{"blind", "zeros, sum"};
+inline constexpr EnumNames enum_names<ReformerLocal::EmptyRows>{"empty_rows", "zeros, sum"};
 
 /// q, k [batch, heads, tokens, dim]; v [batch, heads, tokens, value_dim]. Any number of tokens.
 /// Throws std::invalid_argument if shapes or options disagree.

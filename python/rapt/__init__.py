@@ -10,10 +10,13 @@ Arrays are numpy's, PyTorch's or anything with the buffer protocol or DLPack; re
 library. PyTorch tensors that require gradients get them.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from rapt._core import (Context, Pattern, Scale, lsh_buckets, mask, supported_isas, t5_bucket,
                         usable_cpus)
 from rapt._core import version as _version
 from rapt import flex, lab, positions, typing
+from rapt._renamed import refuse_attribute as _refuse_attribute
 from rapt._torch.import_hook import register_operators as _register_operators
 from rapt.attention.attend import attend, attend_backward, explain
 from rapt.attention.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relative_keys,
@@ -21,7 +24,7 @@ from rapt.attention.bias import (Bias, alibi, dense_bias, kerple_log, kerple_pow
 from rapt.attention.bigbird import attend_bigbird, attend_bigbird_backward
 from rapt.attention.cache import KvCache
 from rapt.attention.longformer import attend_longformer, attend_longformer_backward
-from rapt.attention.options import Attention
+from rapt.attention.options import Attention, BigBird, Longformer, Lsh, ReformerLocal
 from rapt.attention.patterns import (alibi_slopes, bigbird, blocks, causal, chunks, dilated,
                                      documents, full, keys, lsh, prefix, tokens, window)
 from rapt.attention.plan import Plan
@@ -31,14 +34,15 @@ from rapt.attention.results import Attended, Gradients, LongformerGradients, Row
 from rapt.config import show_config
 from rapt.flex import BlockMask, and_masks, create_block_mask, flex_attention, or_masks
 from rapt.head_report import HeadReport, heads
-from rapt.model import Generated, Model, Tokenizer, load
+from rapt.model import Generated, GenerateOptions, Model, Tokenizer, load
 from rapt.sdpa import scaled_dot_product_attention
 
 __version__ = _version()
 
 __all__ = [
-    "Attended", "Attention", "Bias", "BlockMask", "Context", "Generated", "Gradients", "HeadReport", "KvCache",
-    "LongformerGradients", "LshRecall", "Model", "Pattern", "Plan", "Rows", "Scale", "Stats", "Tokenizer", "alibi",
+    "Attended", "Attention", "Bias", "BigBird", "BlockMask", "Context", "Generated", "GenerateOptions",
+    "Gradients", "HeadReport", "KvCache", "Longformer", "LongformerGradients", "Lsh", "LshRecall", "Model",
+    "Pattern", "Plan", "ReformerLocal", "Rows", "Scale", "Stats", "Tokenizer", "alibi",
     "alibi_slopes", "and_masks", "attend", "attend_backward", "attend_bigbird", "attend_bigbird_backward",
     "attend_longformer", "attend_longformer_backward", "attend_lsh", "attend_reformer_local",
     "attend_reformer_local_backward", "bigbird", "blocks", "causal", "chunks", "create_block_mask",
@@ -49,3 +53,10 @@ __all__ = [
 ]
 
 _register_operators()
+
+if not _TYPE_CHECKING:
+    def __getattr__(name):
+        _refuse_attribute(__name__, name, {
+            "longformer": "attend_longformer", "longformer_backward": "attend_longformer_backward",
+            "local": "attend_reformer_local", "local_backward": "attend_reformer_local_backward",
+            "lsh_pattern": "lsh", "inspect": "heads", "Health": "HeadReport"})

@@ -20,6 +20,6 @@ def show_config(file: Optional[TextIO] = None) -> None:
         f"rapt {_core.version()}",
         f"instruction sets: {', '.join(_core.supported_isas())} (in use: {context.isa})",
         f"threads: {context.threads} of {_core.usable_cpus()} usable CPUs",
-        f"bf16 tiles (AMX): {'in use' if not amx else 'off: ' + amx}",
+        f"bf16 tiles (AMX): {'in use' if amx is None else 'off: ' + amx}",
     ]
     print("\n".join(lines), file=file or sys.stdout)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from rapt import _core, _given
+from rapt import _core, _given, _renamed
 from rapt._find_model import find_model
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ else:
 _DEFAULTS = _core.GenerateOptions() if Tokenizer is not None else None
 _COUNTS = ("max_new_tokens", "num_beams", "pinned")
 _OPTIONAL_COUNTS = ("top_k", "repetition_window", "context_size")
+_RENAMED = {"tokens": "max_new_tokens", "window": "context_size", "cache": "cache_type", "beams": "num_beams",
+            "repetition": "repetition_penalty"}  # as the migration list says
 _NUMBERS = ("temperature", "top_p", "min_p", "repetition_penalty", "length_penalty")
 
 
@@ -45,6 +48,27 @@ def load(path: Union[str, os.PathLike[str]], weight_type: str = "stored", allow_
 
 def _default(option: str) -> Any:
     return getattr(_DEFAULTS, option, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerateOptions:
+    """How Model.generate continues a prompt, which describes the fields. The defaults are those of
+    `rapt generate`."""
+
+    max_new_tokens: int = _default("max_new_tokens")
+    temperature: float = _default("temperature")
+    top_k: Optional[int] = _default("top_k")
+    top_p: float = _default("top_p")
+    min_p: float = _default("min_p")
+    repetition_penalty: float = _default("repetition_penalty")
+    repetition_window: Optional[int] = _default("repetition_window")
+    seed: int = _default("seed")
+    num_beams: int = _default("num_beams")
+    length_penalty: float = _default("length_penalty")
+    cache_type: str = _default("cache_type")
+    context_size: Optional[int] = _default("context_size")
+    overflow: str = _default("overflow")
+    pinned: int = _default("pinned")
 
 
 class Generated(NamedTuple):
@@ -129,7 +153,9 @@ class Model:
                           stacklevel=2)
         return vectors
 
-    def generate(self, prompts: Any, *, max_new_tokens: int = _default("max_new_tokens"),
+    @_renamed.keywords(**_RENAMED)
+    def generate(self, prompts: Any, options: Optional[GenerateOptions] = None, *,
+                 max_new_tokens: int = _default("max_new_tokens"),
                  temperature: float = _default("temperature"), top_k: Optional[int] = _default("top_k"),
                  top_p: float = _default("top_p"), min_p: float = _default("min_p"),
                  repetition_penalty: float = _default("repetition_penalty"),
@@ -151,6 +177,8 @@ class Model:
         has trained positions, which RoPE and ALiBi do not limit). When it is full, overflow="stop" ends and
         overflow="slide" forgets the oldest tokens except the first `pinned`.
 
+        options, a rapt.GenerateOptions, has max_new_tokens to pinned as one value; then those are left out.
+
         With details=True an answer is a rapt.Generated: text, ids, finish_reason and log_probability.
         """
         all_prompts, alone = _prompts(prompts)
@@ -164,14 +192,13 @@ class Model:
                else _given.ids(name, p, self.vocab_size) for name, p in zip(names, all_prompts)]
         if token is not None and not callable(token):
             raise TypeError(f"generate: token is {_given.said(token)}, expected a function token(prompt, id)")
-        options = _options(max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                           min_p=min_p, repetition_penalty=repetition_penalty,
-                           repetition_window=repetition_window, seed=seed, num_beams=num_beams,
-                           length_penalty=length_penalty, cache_type=cache_type, context_size=context_size,
-                           overflow=overflow, pinned=pinned)
-        self._warn(ids, chat, options)
-        options.log_probability = details
-        made = self._core._generate(ids, options, chat, token, _threads(context))
+        keywords = GenerateOptions(
+            max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed, num_beams,
+            length_penalty, cache_type, context_size, overflow, pinned)
+        core_options = _options(keywords if options is None else _alone(options, keywords))
+        self._warn(ids, chat, core_options)
+        core_options.log_probability = details
+        made = self._core._generate(ids, core_options, chat, token, _threads(context))
         answers = [self._answer(each, text, details) for each in made]
         return answers[0] if alone else answers
 
@@ -224,17 +251,29 @@ class Model:
                           stacklevel=2)
 
 
-def _options(**given: Any) -> Any:
-    """GenerateOptions from keywords; the C++ library checks their ranges."""
+def _alone(options: Any, keywords: GenerateOptions) -> GenerateOptions:
+    """An options object, beside which every keyword has its default."""
+    if not isinstance(options, GenerateOptions):
+        raise TypeError(f"generate: options is {_given.said(options)}, expected a rapt.GenerateOptions")
+    for field in dataclasses.fields(GenerateOptions):
+        if getattr(keywords, field.name) != field.default:
+            raise TypeError(f"generate: {field.name} is given beside a rapt.GenerateOptions, expected it inside: "
+                            f"rapt.GenerateOptions({field.name}=...)")
+    return options
+
+
+def _options(given: GenerateOptions) -> Any:
+    """The C++ library's GenerateOptions, which checks their ranges."""
     options = _core.GenerateOptions()
     for name in _COUNTS + _OPTIONAL_COUNTS:
-        none = name in _OPTIONAL_COUNTS and given[name] is None
-        setattr(options, name, None if none else _given.whole(f"generate: {name}", given[name]))
+        value = getattr(given, name)
+        none = name in _OPTIONAL_COUNTS and value is None
+        setattr(options, name, None if none else _given.whole(f"generate: {name}", value))
     for name in _NUMBERS:
-        setattr(options, name, _given.real(f"generate: {name}", given[name]))
-    options.seed = _given.whole("generate: seed", given["seed"], 0, 2**64 - 1)
-    options.cache_type = _given.word("generate: cache_type", given["cache_type"], "bf16")
-    options.overflow = _given.word("generate: overflow", given["overflow"], "slide")
+        setattr(options, name, _given.real(f"generate: {name}", getattr(given, name)))
+    options.seed = _given.whole("generate: seed", given.seed, 0, 2**64 - 1)
+    options.cache_type = _given.word("generate: cache_type", given.cache_type, "bf16")
+    options.overflow = _given.word("generate: overflow", given.overflow, "slide")
     return options
 
 

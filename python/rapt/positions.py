@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Literal, Optional, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 from rapt import _core, _given
-from rapt._core import DynamicNtk, Linear, Llama3, Long, Ntk, Yarn
+from rapt._core import DynamicNtkRope, LinearRope, Llama3Rope, LongRope, NtkRope, YarnRope
+from rapt._renamed import refuse_attribute
 from rapt._tensors import refuse_traced, torch_functions
 from rapt.typing import Array, ArrayLike, Integers, Layout, Positions
 
-__all__ = ["DynamicNtk", "Linear", "Llama3", "Long", "Ntk", "Rope", "Yarn", "axial", "learned",
-           "sinusoidal"]
+__all__ = ["DynamicNtkRope", "LinearRope", "Llama3Rope", "LongRope", "NtkRope", "Rope", "YarnRope",
+           "axial_positions", "learned_positions", "sinusoidal"]
+
+if not TYPE_CHECKING:
+    def __getattr__(name):
+        refuse_attribute(__name__, name, {
+            "learned": "learned_positions", "axial": "axial_positions", "DynamicNtk": "DynamicNtkRope",
+            "Linear": "LinearRope", "Llama3": "Llama3Rope", "Long": "LongRope", "Ntk": "NtkRope", "Yarn": "YarnRope"})
 
 #: How a rope is stretched beyond the length that its model was trained on.
-Scaling = Union[DynamicNtk, Linear, Llama3, Long, Ntk, Yarn]
+Scaling = Union[DynamicNtkRope, LinearRope, Llama3Rope, LongRope, NtkRope, YarnRope]
 
 
 class Rope(_core.Rope):
     """Rotary positions: pairs of channels rotate by position * frequency.
 
     layout is "half_split" (GPT-NeoX, Llama as on the Hub) or "interleaved" (RoFormer, GPT-J).
-    scaling is None, Linear, Ntk, DynamicNtk, Yarn, Llama3 or Long. sections are the pairs of each
-    axis (M-RoPE), sections_order "blocks", "interleaved" or "restarted". xpos is its scale base.
+    scaling is None, LinearRope, NtkRope, DynamicNtkRope, YarnRope, Llama3Rope or LongRope. sections are the
+    pairs of each axis (M-RoPE), sections_order "blocks", "interleaved" or "restarted". xpos is its scale base.
 
     >>> import numpy as np
     >>> x = np.ones((1, 2, 5, 8), np.float32)
@@ -80,7 +87,7 @@ class Rope(_core.Rope):
         return functions.rope(self, dout, positions, layout, back=True)
 
     def for_length(self, tokens: int) -> Rope:
-        """This rope for sequences of that many tokens; only DynamicNtk and Long depend on it."""
+        """This rope for sequences of that many tokens; only DynamicNtkRope and LongRope depend on it."""
         return self._derived("for_length", tokens)
 
     def for_queries(self) -> Rope:
@@ -129,22 +136,22 @@ def _sizes(where: str, **sizes: Any) -> List[int]:
     return [_given.whole(f"{where}: {name}", size) for name, size in sizes.items()]
 
 
-def learned(table: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0, offset: int = 0) -> Array:
+def learned_positions(table: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0, offset: int = 0) -> Array:
     """Rows of a learned table [rows, dim]: token t gets row position(t) + offset. Returns [batch, tokens,
     dim]."""
-    batch, tokens, offset = _sizes("learned", batch=batch, tokens=tokens, offset=offset)
+    batch, tokens, offset = _sizes("learned_positions", batch=batch, tokens=tokens, offset=offset)
     functions = torch_functions(table)
     if functions is None:
         return _core.learned(table, batch, tokens, positions, offset)
     return functions.learned(table, batch, tokens, positions, offset)
 
 
-def axial(rows: ArrayLike, columns: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0,
+def axial_positions(rows: ArrayLike, columns: ArrayLike, tokens: int, *, batch: int = 1, positions: Positions = 0,
           column_major: bool = False) -> Array:
     """Learned positions on a grid: rows [rows, row_dim] give the first channels, columns [columns,
     column_dim] the rest. Returns [batch, tokens, row_dim + column_dim]."""
-    column_major = _given.flag("axial: column_major", column_major)
-    batch, tokens = _sizes("axial", batch=batch, tokens=tokens)
+    column_major = _given.flag("axial_positions: column_major", column_major)
+    batch, tokens = _sizes("axial_positions", batch=batch, tokens=tokens)
     functions = torch_functions(rows, columns)
     if functions is None:
         return _core.axial(rows, columns, batch, tokens, positions, column_major)

@@ -113,6 +113,15 @@ constexpr BackwardRoute all_backward_routes[] = {
      Denominators::in_douts},
 };
 
+auto takes(const Route& route) {
+  return [&route](const Job& job) { return job.route == &route; };
+}
+
+void run(const Route& route, std::span<const Job> jobs) {
+  route.run(jobs);
+  last_route = route.name;
+}
+
 }  // namespace
 
 std::span<const Route> routes() { return all_routes; }
@@ -131,17 +140,14 @@ const BackwardRoute& backward_route_of(Request request, const AnyView& dout) {
 
 void dispatch(std::span<Job> jobs) {
   if (jobs.empty()) return;
-  const auto takes = [](const Route& route) {
-    return [&route](Job& job) { return &route_of(job.request) == &route; };
-  };
-  const Route& first = route_of(jobs.front().request);
-  if (jobs.size() == 1 || std::all_of(jobs.begin() + 1, jobs.end(), takes(first)))
-    return first.run(jobs);
+  for (Job& job : jobs) job.route = &route_of(job.request);
+  const Route& first = *jobs.front().route;
+  if (std::all_of(jobs.begin(), jobs.end(), takes(first))) return run(first, jobs);
   // From the last: short contexts have nothing left to refuse.
   for (auto route = std::rbegin(all_routes); route != std::rend(all_routes); ++route) {
     std::vector<Job> some;
     std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(some), takes(*route));
-    if (!some.empty()) route->run(some);
+    if (!some.empty()) run(*route, some);
   }
 }
 

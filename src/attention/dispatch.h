@@ -4,17 +4,19 @@
 #include <span>
 #include <string>
 
+#include "attention/forward_output.h"
 #include "attention/request.h"
-#include "attention/results.h"
 
 namespace rapt::detail {
 
 struct Call;  // attention/call.h
+struct Route;
 
 /// A validated request and where its results go.
 struct Job {
   Request request;
   ForwardOutput output;
+  const Route* route = nullptr;  // chosen by dispatch()
 };
 
 /// One algorithm for attention.
@@ -39,6 +41,9 @@ std::span<const Route> routes();
 
 /// The first route that takes the request.
 const Route& route_of(Request& request);
+
+/// Name of the route that dispatch() ran last on this thread: tests compare it with `explain`.
+inline thread_local const char* last_route = nullptr;
 
 /// Computes every job by its own route, so that an item of a batch has the same bits in any batch.
 void dispatch(std::span<Job> jobs);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "attention/cache/cache_pages.h"
+#include "attention/cache/kv_cache_impl.h"
 #include "attention/pattern/ranges.h"
 
 namespace rapt::detail {

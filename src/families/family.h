@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "formats/config/fields.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::detail {
 

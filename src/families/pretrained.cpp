@@ -1,4 +1,6 @@
-#include "families/pretrained.h"
+#include "families/family_config.h"
+#include "families/gguf/gguf_model.h"
+#include "families/model_tensors.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,7 +9,7 @@
 #include "base/io/check_input.h"
 #include "base/memory_use.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "model/model_weights.h"
 #include "text/tokenizer/tokenizer_folder.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/io/check_input.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 
 namespace rapt::detail {
 namespace {

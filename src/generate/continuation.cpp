@@ -85,7 +85,7 @@ class UncachedContinuation : public Continuation {
       ids.insert(ids.end(), from, from + tokens.lengths[i]);
       from += tokens.lengths[i];
       Tape tape(Tape::Mode::forward, context_);
-      const Tensor hidden = Tape::take(model_.forward(tape, Tokens::one(ids)));
+      const Tensor hidden = Tape::release(model_.forward(tape, Tokens::one(ids)));
       const Index length[] = {hidden.shape()[0]};
       const Tensor logits = model_.logits(last_rows(hidden, length), context_);
       to = std::copy_n(logits.data(), vocab_size, to);
@@ -114,7 +114,7 @@ std::span<const float> allowed_logits(std::span<const float> logits,
 std::unique_ptr<Continuation> make_continuation(const Transformer& model,
                                                 const GenerateOptions& options,
                                                 const Context& context) {
-  if (why_no_cache(model.config()).empty())
+  if (!why_no_cache(model.config()))
     return std::make_unique<CachedContinuation>(model, options, context);
   return std::make_unique<UncachedContinuation>(model, options, context);
 }

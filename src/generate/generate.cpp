@@ -40,8 +40,7 @@ std::uint64_t stream_of(std::span<const std::vector<std::int32_t>> prompts, std:
 /// Whether a prompt may be read in chunks: keys and values are cached, no token sees a later one,
 /// and the length changes nothing.
 bool reads_in_chunks(const ModelConfig& config, Index tokens) {
-  if (tokens <= prompt_chunk || !why_no_cache(config).empty() || angles_follow_length(config))
-    return false;
+  if (tokens <= prompt_chunk || why_no_cache(config) || angles_follow_length(config)) return false;
   const Lengths lengths{tokens, tokens};
   for (const Pattern& each : config.patterns) {
     const Pattern pattern = among(each, tokens);
@@ -112,7 +111,7 @@ class Generation {
         result(active).finish_reason = Generated::Finish::cancelled;
         return;
       }
-      if (events_.reading) events_.reading(prompt, first, count);
+      if (events_.prefill) events_.prefill(prompt, first, count);
       const Index end = std::min(count, first + chunk);
       const Tensor logits = continuation_->extend(
           Tokens::one({active.so_far.begin() + first, active.so_far.begin() + end}),
@@ -184,7 +183,7 @@ class Generation {
 std::optional<Index> trained_positions(const ModelConfig& config) {
   if (config.positions == ModelConfig::Positions::learned) return config.max_positions;
   if (config.positions == ModelConfig::Positions::axial)
-    return config.axial_rows * config.axial_columns;
+    return *config.axial_rows * *config.axial_columns;
   return std::nullopt;
 }
 

@@ -160,15 +160,15 @@ std::string similarity(const HeadReport& report) {
 /// "loss 2.913 instead of 2.871 nats (+1.5 %)" or "rows keep a cosine of 0.98".
 std::string effect(const HeadReport& report, const PatternTrial& trial) {
   const std::string cosine = short_text(trial.cosine);
-  if (std::isnan(trial.loss))
+  if (!trial.loss)
     return "the last layer's rows keep a cosine of " + cosine + " with those of the whole model";
-  const double change = 100 * (trial.loss / report.loss - 1);
-  return "the loss becomes " + loss_text(trial.loss) + " instead of " + loss_text(report.loss) +
+  const double change = 100 * (*trial.loss / *report.loss - 1);
+  return "the loss becomes " + loss_text(*trial.loss) + " instead of " + loss_text(*report.loss) +
          " nats a token (" + (change < 0 ? "-" : "+") + short_text(std::fabs(change)) + " %)";
 }
 
 bool harmless(const HeadReport& report, const PatternTrial& trial) {
-  return std::isnan(trial.loss) ? trial.cosine >= 0.99 : trial.loss <= 1.01 * report.loss;
+  return trial.loss ? *trial.loss <= 1.01 * *report.loss : trial.cosine >= 0.99;
 }
 
 std::string savings(const HeadReport& report, const PatternTrial& trial) {
@@ -209,8 +209,8 @@ std::string plain_window_advice(const HeadReport& report) {
   const auto pinned = std::ranges::find_if(report.trials, [&](const PatternTrial& trial) {
     return trial.window == plain->window && !is_plain_window(trial);
   });
-  const bool needed = !std::isnan(plain->loss) ? plain->loss > 1.05 * pinned->loss
-                                               : plain->cosine < pinned->cosine - 0.02;
+  const bool needed =
+      plain->loss ? *plain->loss > 1.05 * *pinned->loss : plain->cosine < pinned->cosine - 0.02;
   return "Without the first " + std::to_string(report.pinned) + " tokens a window of " +
          std::to_string(*plain->window) + " serves " + heads_text(plain->served) + " instead of " +
          std::to_string(pinned->served) + ", and " + effect(report, *plain) +
@@ -259,10 +259,10 @@ std::string hashing_advice(const HeadReport& report) {
   double mass = 0, keys = 0;
   Index served = 0;
   for (const HeadStats& head : report.heads) {
-    if (std::isnan(head.hashed_mass)) return "";
-    mass += head.hashed_mass / static_cast<double>(report.heads.size());
-    keys += head.hashed_keys / static_cast<double>(report.heads.size());
-    served += head.hashed_mass >= report.enough ? 1 : 0;
+    if (!head.hashed_mass) return "";
+    mass += *head.hashed_mass / static_cast<double>(report.heads.size());
+    keys += *head.hashed_keys / static_cast<double>(report.heads.size());
+    served += *head.hashed_mass >= report.enough ? 1 : 0;
   }
   const Lsh how = tried_hashing();
   std::string text = "Hashing (" + std::to_string(how.rounds) + " rounds, chunks of " +

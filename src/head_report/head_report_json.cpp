@@ -14,6 +14,8 @@ Json number(double x) {
   return std::round(x / unit) * unit;
 }
 
+Json number(const std::optional<double>& x) { return x ? number(*x) : Json(); }
+
 Json numbers(const std::vector<double>& all) {
   Json made = Json::array();
   for (const double x : all) made.push_back(number(x));

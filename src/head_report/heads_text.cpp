@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/sizes.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "head_report/head_advice.h"
 #include "rapt/models/heads.h"
 
@@ -14,7 +14,7 @@ namespace {
 std::optional<Index> trained_positions(const ModelConfig& config) {
   using enum ModelConfig::Positions;
   if (config.positions == learned) return config.max_positions;
-  if (config.positions == axial) return config.axial_rows * config.axial_columns;
+  if (config.positions == axial) return *config.axial_rows * *config.axial_columns;
   return std::nullopt;
 }
 
@@ -89,7 +89,7 @@ std::vector<std::int32_t> target_ids(const Pretrained& loaded, const HeadReportT
   std::vector<std::int32_t> more = text.target_ids;
   if (!text.target.empty()) {
     check(loaded.tokenizer.has_value(), "heads: the model has no tokenizer, expected ids");
-    more = loaded.tokenizer->encode(text.target);
+    more = loaded.tokenizer->encode(text.target, {.add_special_tokens = false}).ids;
   }
   ids.insert(ids.end(), more.begin(), more.end());
   return ids;

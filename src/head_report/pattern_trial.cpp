@@ -115,7 +115,7 @@ std::optional<PatternTrial> fitted_trial(const HeadReport& report) {
 
 std::optional<PatternTrial> hashed_trial(const HeadReport& report, const ModelConfig& config) {
   const bool measured = std::ranges::all_of(
-      report.heads, [](const HeadStats& head) { return !std::isnan(head.hashed_mass); });
+      report.heads, [](const HeadStats& head) { return head.hashed_mass.has_value(); });
   if (!measured || config.kv_head_count() != config.heads) return std::nullopt;
   const Lsh how = tried_hashing();
   PatternTrial trial;
@@ -129,7 +129,7 @@ std::optional<PatternTrial> hashed_trial(const HeadReport& report, const ModelCo
   }
   trial.pairs = kept / all;
   trial.cache_bytes = report.cache_bytes;
-  fill_masses(report, trial, [](const HeadStats& head) { return head.hashed_mass; });
+  fill_masses(report, trial, [](const HeadStats& head) { return *head.hashed_mass; });
   return trial;
 }
 
@@ -214,7 +214,7 @@ PassResult run_pass(const ModelRun& run, const PassOptions& options) {
   const Variable rows = run.sources.ids.empty()
                             ? run.model.forward(tape, run.tokens, options)
                             : run.model.forward(tape, run.tokens, run.sources, options);
-  PassResult result{{}, std::numeric_limits<double>::quiet_NaN()};
+  PassResult result;
   const ModelConfig& config = run.model.config();
   if (config.head && config.kind != ModelConfig::Kind::encoder) {
     std::vector<std::int32_t> targets(run.tokens.ids.begin() + 1, run.tokens.ids.end());
@@ -222,7 +222,7 @@ PassResult run_pass(const ModelRun& run, const PassOptions& options) {
     const TokenLoss loss = run.model.loss(tape, rows, targets);
     result.loss = loss.total / static_cast<double>(loss.counted);
   }
-  result.rows = Tape::take(rows);
+  result.rows = Tape::release(rows);
   return result;
 }
 

@@ -18,8 +18,8 @@ struct ModelRun {
 
 /// The result of a pass.
 struct PassResult {
-  Tensor rows;  // of the last layer
-  double loss;  // nats per token; NaN: not a language model
+  Tensor rows;                      // of the last layer
+  std::optional<double> loss = {};  // nats per token; none: not a language model
 };
 PassResult run_pass(const ModelRun& run, const PassOptions& options);
 

@@ -66,19 +66,22 @@ std::shared_ptr<Context::Impl> default_impl() {
   return impl;
 }
 
-std::shared_ptr<Context::Impl> impl_for(Index threads, std::string_view isa) {
-  check(threads >= 0, "context: ", threads, " threads given, expected 0 (the default) or more");
-  if (threads == 0 && isa.empty()) return default_impl();
+std::shared_ptr<Context::Impl> impl_for(std::optional<Index> threads,
+                                        std::optional<std::string_view> isa) {
+  check(threads.value_or(1) > 0, "context: ", threads.value_or(1),
+        " threads given, expected 1 or more; absent: the default");
+  if (!threads && !isa) return default_impl();
   const Kernels& kernels =
-      isa.empty() ? kernels_from(environment("RAPT_ISA")) : kernels_named(isa, "context");
+      isa ? kernels_named(*isa, "context") : kernels_from(environment("RAPT_ISA"));
   return std::make_shared<Context::Impl>(
-      threads == 0 ? threads_from(environment("RAPT_THREADS")) : threads, kernels);
+      threads ? *threads : threads_from(environment("RAPT_THREADS")), kernels);
 }
 
 }  // namespace
 
 Context::Context() : impl_(default_impl()) {}
-Context::Context(Index threads, std::string_view isa) : impl_(impl_for(threads, isa)) {}
+Context::Context(std::optional<Index> threads, std::optional<std::string_view> isa)
+    : impl_(impl_for(threads, isa)) {}
 
 Index Context::threads() const { return impl_->threads.count(); }
 const std::string& Context::isa() const { return impl_->isa_name; }

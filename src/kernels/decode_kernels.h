@@ -2,7 +2,9 @@
 
 #include <cstddef>
 
+#include "base/enum_array.h"
 #include "kernels/tile.h"
+#include "rapt/cache_type.h"
 
 namespace rapt::detail {
 
@@ -64,7 +66,7 @@ struct ShortContextHeads {
 constexpr Index int8_query_bytes(Index dim) { return 16 + (dim + 15) / 16 * 64; }
 
 /// A few query rows over keys and values where they are stored: scores[r][slot] = queries[r] · key,
-/// and out[r][width] += probabilities[r] · values. Arrays are in the order of CacheType.
+/// and out[r][width] += probabilities[r] · values.
 struct DecodeKernels {
   /// Queries are [rows][query_stride(dim)], zeros in the end; rows of scores are 64 apart.
   static constexpr Index query_stride(Index dim) { return (dim + 3) / 4 * 4; }
@@ -87,7 +89,7 @@ struct DecodeKernels {
                               Index width, float* out) noexcept;
     void (*attend)(const FullPage& page) noexcept;
   };
-  Page page[3];
+  EnumArray<CacheType, Page> page;
 
   /// One query, and rows of `dim` numbers at any addresses. scores: [count]; out: [dim].
   struct Scattered {
@@ -96,7 +98,7 @@ struct DecodeKernels {
     void (*accumulate_values)(const float* weights, const void* const* rows, Index count, Index dim,
                               float* out) noexcept;
   };
-  Scattered scattered[3];
+  EnumArray<CacheType, Scattered> scattered;
 
   /// All of it, for calls too short to plan.
   void (*attend_short_context)(const ShortContextHeads& heads) noexcept;
@@ -107,13 +109,12 @@ struct DecodeKernels {
     void (*pack_queries)(const float* queries, Index rows, Index dim, std::byte* out) noexcept;
     void (*attend)(const FullPage& page) noexcept;
   };
-  /// Whether page[int8].attend does so. It then reads packed queries.
+  /// Whether page[CacheType::int8].attend does so. It then reads packed queries.
   bool multiplies_int8 = false;
   void (*pack_int8_queries)(const float* queries, Index rows, Index dim,
                             std::byte* out) noexcept = nullptr;
   void use(const Int8Products& int8) {
-    constexpr int int8_page = 2;
-    page[int8_page].attend = int8.attend;
+    page[CacheType::int8].attend = int8.attend;
     pack_int8_queries = int8.pack_queries;
     multiplies_int8 = true;
   }

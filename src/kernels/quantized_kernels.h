@@ -1,6 +1,7 @@
 #pragma once
 
-#include "rapt/tensor.h"
+#include "base/enum_array.h"
+#include "rapt/nn/quantized_matrix.h"
 
 namespace rapt::detail {
 
@@ -44,8 +45,9 @@ struct QuantizedKernels {
   /// scale * (code - 8) with 4 bits; scale * code + shift with 4 bits.
   ///
   /// The sums of a block are exact; blocks are added in f32, in order, whatever the other rows are.
-  void (*product[4])(const ActivationRows& x, const std::byte* groups,
-                     const QuantizedResult& to) noexcept;
+  using Product = void (*)(const ActivationRows& x, const std::byte* groups,
+                           const QuantizedResult& to) noexcept;
+  EnumArray<Quantization, Product> product;
 };
 
 }  // namespace rapt::detail

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::detail {
 

@@ -44,8 +44,8 @@ Tensor Transformer::Impl::extended(const Tokens& tokens, const CacheUse& use,
   Tape tape(Tape::Mode::forward, context);
   const auto pass = std::make_shared<Pass>(config, weights, PassOptions{}, use);
   const auto layout = std::make_shared<const SequenceLayout>(tokens.lengths);
-  return Tape::take(pass->stack(tape, pass->embed(tape, tokens, *layout),
-                                {&weights.stack, layout, std::move(ropes)}));
+  return Tape::release(pass->stack(tape, pass->embed(tape, tokens, *layout),
+                                   {&weights.stack, layout, std::move(ropes)}));
 }
 
 /// Reads the whole sequence again if its keys were rotated for a length with other angles.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attention/lsh/lsh_cache_hash.h"
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 #include "base/sizes.h"
 #include "model/transformer_impl.h"
@@ -12,7 +12,7 @@
 namespace rapt {
 using namespace detail;
 
-std::string why_no_cache(const ModelConfig& config) {
+std::optional<std::string> why_no_cache(const ModelConfig& config) {
   for (const Pattern& pattern : config.patterns) {
     const std::optional<Lsh> hashed = lsh_part(pattern);
     if (!hashed) continue;
@@ -24,7 +24,7 @@ std::string why_no_cache(const ModelConfig& config) {
       return text + " has more buckets than a cache can hold, " +
              std::to_string(LshCacheHash::most_buckets);
   }
-  return "";
+  return std::nullopt;
 }
 
 bool angles_follow_length(const ModelConfig& config) {
@@ -38,8 +38,9 @@ ModelCache::ModelCache(const Transformer& model, const Options& options, const C
   const ModelConfig& config = model.config();
   check(config.kind != ModelConfig::Kind::encoder,
         "ModelCache: the model is an encoder, expected one that writes tokens");
-  const std::string reason = why_no_cache(config);
-  check(reason.empty(), "ModelCache: this model cannot be continued from keys and values: ", reason,
+  const std::optional<std::string> reason = why_no_cache(config);
+  check(!reason,
+        "ModelCache: this model cannot be continued from keys and values: ", reason.value_or(""),
         "; forward reads the whole text");
   impl_->options = options;
   impl_->keeps_tokens = angles_follow_length(config);

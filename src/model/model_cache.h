@@ -6,7 +6,7 @@
 
 #include "base/access.h"
 #include "base/indexed_vector.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 using namespace detail;

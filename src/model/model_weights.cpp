@@ -147,10 +147,10 @@ void add_embedding(const ModelConfig& config, Builder& builder, ModelWeights& we
     weights.types =
         builder.matrix("types.weight", config.type_vocab_size, config.hidden_size, deviation);
   if (config.positions == ModelConfig::Positions::axial) {
-    weights.axial[0] =
-        builder.matrix("positions.rows.weight", config.axial_rows, config.axial_row_dim, deviation);
-    weights.axial[1] = builder.matrix("positions.columns.weight", config.axial_columns,
-                                      config.hidden_size - config.axial_row_dim, deviation);
+    weights.axial[0] = builder.matrix("positions.rows.weight", *config.axial_rows,
+                                      *config.axial_row_dim, deviation);
+    weights.axial[1] = builder.matrix("positions.columns.weight", *config.axial_columns,
+                                      config.hidden_size - *config.axial_row_dim, deviation);
   }
   if (config.embedding_norm)
     weights.embedding_norm = builder.norm("embedding.norm", config.hidden_size);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/indexed_vector.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::detail {
 

@@ -107,10 +107,10 @@ Variable Pass::axial_rows(Tape& tape, const std::vector<Index>& positions) {
     const AxialGradients g =
         axial_positions_backward(View::unchecked(gradient.data(), shape, shape.row_major()),
                                  axial(), Positions::list(positions));
-    add_to(rows.wanted_gradient(), g.drows, context);
-    add_to(columns.wanted_gradient(), g.dcolumns, context);
+    add_to(rows.gradient_or_zeros(), g.drows, context);
+    add_to(columns.gradient_or_zeros(), g.dcolumns, context);
   };
-  return tape.made(std::move(flat), undo);
+  return tape.record(std::move(flat), undo);
 }
 
 Variable Pass::embed(Tape& tape, const Tokens& tokens, const SequenceLayout& layout,
@@ -162,19 +162,19 @@ Variable Pass::layer(Tape& tape, Variable x, const StackInput& in, Index index) 
 /// Keeps the input of the layer and none of its results; backward runs it again.
 Variable Pass::recomputed(Tape& tape, const Variable& x, const StackInput& in, Index index) {
   Tape once(Tape::Mode::forward, tape.context());
-  Tensor value = Tape::take(layer(once, x, in, index));
+  Tensor value = Tape::release(layer(once, x, in, index));
   const auto undo = [self = shared_from_this(), x, in, index,
                      context = tape.context()](Tensor gradient) {
     self->options_.stats = nullptr;  // forward has reported them
     Tape again(Tape::Mode::train, context);
-    const Variable inner = again.apart(x);
+    const Variable inner = again.detach(x);
     StackInput inside = in;
-    if (!in.sources.empty()) inside.sources = again.apart(in.sources);
+    if (!in.sources.empty()) inside.sources = again.detach(in.sources);
     again.backward(self->layer(again, inner, inside, index), std::move(gradient));
     x.slot().add(inner.gradient().clone());
     if (!in.sources.empty()) in.sources.slot().add(inside.sources.gradient().clone());
   };
-  return tape.made(std::move(value), undo);
+  return tape.record(std::move(value), undo);
 }
 
 Variable Pass::stack(Tape& tape, Variable x, const StackInput& in) {

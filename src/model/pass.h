@@ -4,7 +4,7 @@
 #include "model/model_cache.h"
 #include "model/model_weights.h"
 #include "model/sequence_layout.h"
-#include "rapt/nn/attention_layer.h"
+#include "rapt/nn/attention.h"
 
 namespace rapt::detail {
 

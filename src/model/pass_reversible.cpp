@@ -53,7 +53,7 @@ Residual Pass::reversible_part(Index site, const StackInput& in, Index index,
   return {.forward =
               [run, context](View x, const DropoutKey&) {
                 Tape tape(Tape::Mode::forward, context);
-                return Tape::take(run(tape, tape.input(copy_of(x))));
+                return Tape::release(run(tape, tape.input(copy_of(x))));
               },
           .backward =
               [run, context](View dy, View x, const DropoutKey&) {
@@ -82,7 +82,7 @@ Variable Pass::reversible(Tape& tape, const Variable& x, const StackInput& in) {
     add_to(g.dx.x1, g.dx.x2, context);
     slot.add(std::move(g.dx.x1));
   };
-  const Variable result = tape.made(std::move(both), undo);
+  const Variable result = tape.record(std::move(both), undo);
   *kept = result;
   return result;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "rapt/attention.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::detail {
 

@@ -67,7 +67,7 @@ void Transformer::refresh() {
   if (impl_->config.weight_type == Type::f32) return;
   for (Parameter& parameter : parameters())
     if (parameter.value.shape().rank() == 2)  // a quantized one has no value
-      parameter.working = parameter.value.converted(impl_->config.weight_type);
+      parameter.rounded = parameter.value.converted(impl_->config.weight_type);
 }
 
 namespace {
@@ -100,7 +100,7 @@ std::vector<Parameter*> product_weights(ModelWeights& weights) {
 
 void Transformer::pack(const Context& context) {
   for (Parameter* weight : product_weights(impl_->weights))
-    if (!weight->value.empty() && weight->working.empty()) weight->pack(context);
+    if (!weight->value.empty() && weight->rounded.empty()) weight->pack(context);
 }
 
 void Transformer::unpack() {
@@ -159,7 +159,7 @@ Tensor Transformer::logits(const Tensor& hidden, const Context& context) const {
         hidden.shape(), ", expected [rows, ", head.shape()[1], "]");
   Tape tape(Tape::Mode::forward, context);
   const Variable rows = impl_->head_rows(tape, tape.input(hidden.clone()));
-  return Tape::take(linear(tape, rows, head, impl_->weights.head.bias));
+  return Tape::release(linear(tape, rows, head, impl_->weights.head.bias));
 }
 
 }  // namespace rapt

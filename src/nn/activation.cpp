@@ -23,7 +23,7 @@ Variable activate(Tape& tape, const Variable& x, Activation how) {
   for_each_stretch(tape.context(), y.elements(), [&](Index first, Index count) {
     kernels.forward(x.value().data() + first, count, y.data() + first);
   });
-  return tape.made(std::move(y), [x, &kernels, context = tape.context()](Tensor dy) {
+  return tape.record(std::move(y), [x, &kernels, context = tape.context()](Tensor dy) {
     for_each_stretch(context, dy.elements(), [&](Index first, Index count) {
       kernels.backward(x.value().data() + first, count, dy.data() + first);
     });
@@ -42,7 +42,7 @@ Variable gate(Tape& tape, const Variable& x, Activation how) {
   for_each_row_block(tape.context(), in.rows, in.width, [&](Index first, Index count) {
     kernels.gate(x.value().data() + first * in.width, count, width, y.data() + first * width);
   });
-  return tape.made(
+  return tape.record(
       std::move(y), [x, in, width, &kernels, context = tape.context()](const Tensor& dy) {
         Tensor dx = Tensor::uninitialized(x.shape());
         for_each_row_block(context, in.rows, in.width, [&](Index first, Index count) {

@@ -40,7 +40,7 @@ Variable add(Tape& tape, const Variable& a, const Variable& b) {
   for_each_stretch(tape.context(), y.elements(), [&](Index first, Index count) {
     kernels.sum(a.value().data() + first, b.value().data() + first, count, y.data() + first);
   });
-  return tape.made(std::move(y), [a = a.slot(), b = b.slot()](Tensor dy) {
+  return tape.record(std::move(y), [a = a.slot(), b = b.slot()](Tensor dy) {
     if (a.tracked() && b.tracked()) a.add(dy.clone());
     (b.tracked() ? b : a).add(std::move(dy));
   });
@@ -51,7 +51,7 @@ Variable scale(Tape& tape, const Variable& x, double factor) {
   Tensor y = Tensor::uninitialized(x.shape());
   const float f = static_cast<float>(factor);
   scale_numbers(x.value(), f, y, tape.context());
-  return tape.made(std::move(y), [x = x.slot(), f, context = tape.context()](Tensor dy) {
+  return tape.record(std::move(y), [x = x.slot(), f, context = tape.context()](Tensor dy) {
     scale_numbers(dy, f, dy, context);
     x.add(std::move(dy));
   });
@@ -62,7 +62,7 @@ Variable dropout(Tape& tape, const Variable& x, double rate, const DropoutKey& k
   check(rate >= 0 && rate <= 1, "dropout: rate is ", rate, ", expected 0 to 1");
   if (rate == 0) return x;
   Tensor y = dropped(x.value(), rate, key, tape.context());
-  return tape.made(std::move(y), [x = x.slot(), rate, key, context = tape.context()](Tensor dy) {
+  return tape.record(std::move(y), [x = x.slot(), rate, key, context = tape.context()](Tensor dy) {
     drop(dy, rate, key, context);
     x.add(std::move(dy));
   });

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "rapt/context.h"
-#include "rapt/dropout.h"
+#include "rapt/dropout_key.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {

@@ -56,10 +56,10 @@ Variable embed(Tape& tape, Parameter& table, std::span<const std::int32_t> given
     for (Index row = first; row < first + count && width > 0; ++row)
       copy_row(table, ids[row], y.data() + row * width, tape.context());
   });
-  return tape.made(std::move(y),
-                   [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {
-                     add_rows_back(dy, ids, table.wanted_gradient(), context);
-                   });
+  return tape.record(std::move(y),
+                     [&table, ids = std::move(ids), context = tape.context()](const Tensor& dy) {
+                       add_rows_back(dy, ids, table.gradient_or_zeros(), context);
+                     });
 }
 
 }  // namespace rapt

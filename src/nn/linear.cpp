@@ -45,7 +45,7 @@ Variable linear_activated(Tape& tape, const Variable& x, Parameter& weight, Para
   Product to = result_in(y, bias);
   to.finish = network_kernels_of(tape.context()).activate[static_cast<int>(how)].forward;
   multiply_weight(matrix_of(x.value()), weight, to, tape.context());
-  return tape.made(std::move(y), nullptr);
+  return tape.record(std::move(y), nullptr);
 }
 
 Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bias) {
@@ -54,20 +54,20 @@ Variable linear(Tape& tape, const Variable& x, Parameter& weight, Parameter* bia
   const Index rows = x.shape()[0], out = weight.shape()[0];
   Tensor y = Tensor::uninitialized({rows, out});
   multiply_weight(matrix_of(x.value()), weight, result_in(y, bias), tape.context());
-  if (!tape.records()) return tape.made(std::move(y), nullptr);
+  if (!tape.records()) return tape.record(std::move(y), nullptr);
   const auto undo = [x, &weight, bias, context = tape.context()](Tensor dy) {
     const Index in = x.shape()[1];
     multiply_backward(matrix_of(dy).transposed(), matrix_of(x.value()), weight,
-                      {.data = weight.wanted_gradient().data(), .stride = in, .add = true},
+                      {.data = weight.gradient_or_zeros().data(), .stride = in, .add = true},
                       context);
-    if (bias != nullptr) add_row_sums(dy.data(), dy.shape()[0], bias->wanted_gradient(), context);
+    if (bias != nullptr) add_row_sums(dy.data(), dy.shape()[0], bias->gradient_or_zeros(), context);
     if (!x.tracked()) return;
     Tensor dx = Tensor::uninitialized(x.shape());
     multiply_backward(matrix_of(dy), matrix_of(weight.used()), weight,
                       {.data = dx.data(), .stride = in}, context);
     x.slot().add(std::move(dx));
   };
-  return tape.made(std::move(y), undo);
+  return tape.record(std::move(y), undo);
 }
 
 }  // namespace rapt

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "rapt/nn/attention_layer.h"
+#include "rapt/nn/attention.h"
 
 namespace rapt {
 using namespace detail;
@@ -105,7 +105,7 @@ Variable longformer_attention(Tape& tape, const Variable& qkv, const Variable& g
     put_heads(call.attended.out, out.data() + call.row * inner, inner);
   }
   if (!tape.records()) return tape.input(std::move(out));
-  return tape.made(std::move(out), [=, context = tape.context()](const Tensor& gradient) {
+  return tape.record(std::move(out), [=, context = tape.context()](const Tensor& gradient) {
     Tensor dqkv(qkv.shape());
     Tensor dglobal = global_qkv.empty() ? Tensor() : Tensor(qkv.shape());
     for (const LongformerCall& call : *calls)

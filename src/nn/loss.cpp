@@ -211,15 +211,15 @@ TokenLoss cross_entropy(Tape& tape, const Variable& x, Parameter& head,
   };
   auto kept = std::make_shared<Kept>(
       Kept{std::move(run.dx()), std::move(run.dhead()), std::move(run.dbias())});
-  result.loss = tape.made(std::move(value), [kept, slot = x.slot(), &head, bias = how.bias,
-                                             context = tape.context()](Tensor dloss) {
+  result.loss = tape.record(std::move(value), [kept, slot = x.slot(), &head, bias = how.bias,
+                                               context = tape.context()](Tensor dloss) {
     if (const double factor = static_cast<double>(dloss.data()[0]); factor != 1) {
       scale_in_place(kept->dx, factor, context);
       scale_in_place(kept->dhead, factor, context);
       scale_in_place(kept->dbias, factor, context);
     }
     slot.add(std::move(kept->dx));
-    if (bias != nullptr) add_to(bias->wanted_gradient(), kept->dbias, context);
+    if (bias != nullptr) add_to(bias->gradient_or_zeros(), kept->dbias, context);
     if (head.gradient.empty()) {
       head.gradient = std::move(kept->dhead);
     } else {

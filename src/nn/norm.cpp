@@ -57,8 +57,8 @@ void Norm::backward(Tensor dy) const {
                        .dshift = shift == nullptr ? nullptr : dshift.data() + part * width});
   });
   const NetworkKernels& sums = network_kernels_of(context);
-  float* to_gain = gain->wanted_gradient().data();
-  float* to_shift = shift == nullptr ? nullptr : shift->wanted_gradient().data();
+  float* to_gain = gain->gradient_or_zeros().data();
+  float* to_shift = shift == nullptr ? nullptr : shift->gradient_or_zeros().data();
   for_each_column_block(context, width, [&](Index first, Index count) {
     sums.add_rows(dgain.data() + first, parts, width, count, to_gain + first);
     if (to_shift != nullptr)
@@ -83,7 +83,7 @@ Variable normalize(Tape& tape, const NormSpec& spec, const Variable& x, Paramete
   auto norm = std::make_shared<Norm>(
       Norm{&spec.kernels, x, &gain, shift, shape, Buffer<RowMoments>(shape.rows), tape.context()});
   Tensor y = norm->forward(spec.epsilon);
-  return tape.made(std::move(y), [norm](Tensor dy) { norm->backward(std::move(dy)); });
+  return tape.record(std::move(y), [norm](Tensor dy) { norm->backward(std::move(dy)); });
 }
 
 }  // namespace

@@ -12,14 +12,14 @@ void Parameter::quantize(Quantization type, const Context& context) {
   unpack();
   check(value.shape().rank() == 2, "quantize: ", name, " has shape ", value.shape(),
         ", expected a matrix");
-  quantized = QuantizedMatrix::rounded(value, type, context);
+  quantized = QuantizedMatrix::quantize(value, type, context);
   value = {};
-  working = {};
+  rounded = {};
   gradient = {};
 }
 
 void Parameter::pack(const Context& context) {
-  check(value.shape().rank() == 2 && working.empty(), "pack: ", name, " has shape ", shape(),
+  check(value.shape().rank() == 2 && rounded.empty(), "pack: ", name, " has shape ", shape(),
         ", expected a matrix that is neither packed nor rounded");
   packed = std::make_shared<const PackedMatrix>(value, context);
   value = {};
@@ -39,7 +39,7 @@ Shape Parameter::shape() const {
 
 Type Parameter::type() const { return packed != nullptr ? packed->type() : value.type(); }
 
-Tensor& Parameter::wanted_gradient() {
+Tensor& Parameter::gradient_or_zeros() {
   check(quantized.empty(), "gradient: ", name, " is quantized, which learns nothing");
   check(packed == nullptr, "gradient: ", name, " is packed, expected unpack() before");
   if (gradient.empty()) gradient = Tensor(value.shape());
@@ -74,20 +74,20 @@ Variable Tape::input(Tensor value, bool tracked) const {
   return {std::make_shared<Tensor>(std::move(value)), std::move(slot)};
 }
 
-Variable Tape::apart(const Variable& x) const {
+Variable Tape::detach(const Variable& x) const {
   GradientSlot slot;
   if (records())
     slot.state_ = std::make_shared<GradientSlot::State>(GradientSlot::State{x.shape(), context_});
   return {x.value_, std::move(slot)};
 }
 
-Tensor Tape::take(Variable x) {
+Tensor Tape::release(Variable x) {
   return x.value_.use_count() == 1 ? std::move(*x.value_) : x.value_->clone();
 }
 
-Variable Tape::made(Tensor value, std::function<void(Tensor gradient)> undo) {
+Variable Tape::record(Tensor value, std::function<void(Tensor gradient)> backward) {
   Variable result = input(std::move(value), true);
-  if (records()) steps_.push_back({result.slot(), std::move(undo)});
+  if (records()) steps_.push_back({result.slot(), std::move(backward)});
   return result;
 }
 
@@ -106,7 +106,7 @@ void Tape::backward(const Variable& result, Tensor gradient) {
     Step step = std::move(steps_.back());
     steps_.pop_back();
     Tensor of_result = std::move(step.slot.state_->sum);
-    if (!of_result.empty()) step.undo(std::move(of_result));
+    if (!of_result.empty()) step.backward(std::move(of_result));
   }
 }
 

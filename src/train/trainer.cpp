@@ -7,9 +7,9 @@
 #include "base/io/check_input.h"
 #include "base/keep_memory.h"
 #include "base/numerics.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "model/cost.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 #include "train/data/packed_batch.h"
 #include "train/run/folder_guard.h"
 #include "train/run/run_folder.h"
@@ -35,14 +35,14 @@ constexpr std::size_t step_memory = std::size_t{2} << 30;
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, const std::string& folder, OldRun old_run,
+Trainer::Trainer(const RunConfig& config, const std::string& folder, ExistingRun existing_run,
                  const TrainEvents& events, const Context& context)
     : store_(folder, {.keep = config.train.keep_checkpoints, .locked = true}),
       events_(events),
       cancel_check_([&events] {
         if (events.stop && events.stop()) throw StopAsked();
       }),
-      prepared_(prepare_run(config, folder, store_, old_run, cancel_check_)),
+      prepared_(prepare_run(config, folder, store_, existing_run, cancel_check_)),
       config_(prepared_.config),
       context_(context),
       model_(config_.model),
@@ -272,8 +272,8 @@ bool Trainer::evaluation_due() const {
 }
 
 TrainResult Trainer::run() {
-  if (config_.model.weight_type == Type::bf16) peak_gflops_ = measure_bf16_gflops(context_, 0.1);
-  if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(context_, 0.1);
+  if (config_.model.weight_type == Type::bf16) peak_gflops_ = measure_bf16_gflops(0.1, context_);
+  if (peak_gflops_ == 0) peak_gflops_ = measure_fma_gflops(0.1, context_);
   // Sources are read and counted too.
   const bool both = config_.model.kind == ModelConfig::Kind::encoder_decoder;
   flops_per_token_ = forward_flops(model_, 1, config_.data.tokens) /
@@ -310,13 +310,13 @@ bool Trainer::advance() {
   return !ended;
 }
 
-TrainResult train(const RunConfig& config, const std::string& folder, OldRun old_run,
+TrainResult train(const RunConfig& config, const std::string& folder, ExistingRun existing_run,
                   const TrainEvents& events, const Context& context) {
   check_apart(config.data, folder);
-  if (old_run != OldRun::overwrite) check_free(folder);
+  if (existing_run != ExistingRun::overwrite) check_free(folder);
   try {
     FolderGuard guard(folder);
-    Trainer trainer(config, folder, old_run, events, context);
+    Trainer trainer(config, folder, existing_run, events, context);
     guard.keep();
     return trainer.run();
   } catch (const StopAsked&) {  // while data was read: nothing has changed

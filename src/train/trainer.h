@@ -18,7 +18,7 @@ struct StopAsked {};
 class Trainer {
  public:
   /// The caller holds the lock of the folder.
-  Trainer(const RunConfig& config, const std::string& folder, OldRun old_run,
+  Trainer(const RunConfig& config, const std::string& folder, ExistingRun existing_run,
           const TrainEvents& events, const Context& context);
 
   TrainResult run();

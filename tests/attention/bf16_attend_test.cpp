@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
 
@@ -331,6 +331,19 @@ TEST(Bf16Attend, HiddenSpecialValuesHaveNoEffect) {
         }
       }
     }
+  }
+}
+
+TEST(Bf16Attend, ExplainSaysWhatMakesItRunInSteps) {
+  const Shape shape{1, 2, 128, 64};
+  for (const Context& context : every_bf16_isa()) {
+    const auto kernel = [&](const Attention& how) {
+      return explain(shape, shape, shape, how, Type::bf16, context);
+    };
+    EXPECT_NE(kernel({}).find("kernel    fused bf16"), std::string::npos);
+    EXPECT_NE(kernel({.softcap = 30}).find("in steps (soft-cap)"), std::string::npos);
+    EXPECT_NE(kernel({.bias = alibi(2)}).find("in steps (a bias by distance)"), std::string::npos);
+    EXPECT_NE(kernel({.dropout = {.rate = 0.5}}).find("in steps (dropout)"), std::string::npos);
   }
 }
 

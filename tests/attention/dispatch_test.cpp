@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "attention/route_trace.h"
 #include "support/engine.h"
 
 namespace rapt::test {

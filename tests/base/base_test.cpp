@@ -163,7 +163,7 @@ TEST(FlushDenormals, GivesBackRoundingAndStickyFlags) {
 TEST(Context, ReadsTheEnvironmentAndRefusesNonsense) {
   ASSERT_EQ(setenv("RAPT_THREADS", "3", 1), 0);
   EXPECT_EQ(Context().threads(), 3);
-  EXPECT_EQ(Context(0, supported_isas().back()).threads(), 3);
+  EXPECT_EQ(Context({}, supported_isas().back()).threads(), 3);
   EXPECT_EQ(Context(2).threads(), 2);
   ASSERT_EQ(setenv("RAPT_THREADS", "3x", 1), 0);
   EXPECT_EQ(message_of([] { Context(); }),
@@ -176,7 +176,9 @@ TEST(Context, ReadsTheEnvironmentAndRefusesNonsense) {
             std::string::npos);
   unsetenv("RAPT_ISA");
   EXPECT_EQ(message_of([] { Context(-1); }),
-            "context: -1 threads given, expected 0 (the default) or more");
+            "context: -1 threads given, expected 1 or more; absent: the default");
+  EXPECT_EQ(message_of([] { Context(0); }),
+            "context: 0 threads given, expected 1 or more; absent: the default");
 }
 
 TEST(Machine, HasCpusAndAVersion) {

@@ -49,7 +49,7 @@ TEST(EnumNames, AreThoseOfTheirValues) {
   expect_names(Lsh::Keys::separate);
   expect_names(Positions::Kind::grid);
   expect_names(Quantization::q4_1);
-  expect_names(ReformerLocal::Blind::sum);
+  expect_names(ReformerLocal::EmptyRows::sum);
   expect_names(RelativeTable::Direction::past);
   expect_names(RopeLayout::interleaved);
   expect_names(RopeSections::Order::restarted);
@@ -64,9 +64,9 @@ TEST(EnumNames, AreThoseOfTheirValues) {
 TEST(EnumNames, OfModelsAreThoseOfTheirValues) {
   EXPECT_EQ(to_string(ModelConfig::Kind::encoder_decoder), "encoder_decoder");
   EXPECT_EQ(to_string(ModelConfig::NormPosition::post), "post");
-  EXPECT_EQ(to_string(OldRun::overwrite), "overwrite");
+  EXPECT_EQ(to_string(ExistingRun::overwrite), "overwrite");
   expect_names(Dense::Activation::tanh);
-  expect_names(FolderTaken::By::other_files);
+  expect_names(FolderNotEmpty::Holds::other_files);
   expect_names(GenerateOptions::Overflow::slide);
   expect_names(Generated::Finish::cancelled);
   expect_names(HeadStats::Kind::mixed);
@@ -77,7 +77,7 @@ TEST(EnumNames, OfModelsAreThoseOfTheirValues) {
   expect_names(ModelConfig::Positions::axial);
   expect_names(ModelConfig::SharedKeys::hashed);
   expect_names(Objective::pairs);
-  expect_names(OldRun::overwrite);
+  expect_names(ExistingRun::overwrite);
   expect_names(Pooling::Kind::cls);
   expect_names(Schedule::Decay::cosine);
   expect_names(TokenizerOptions::Kind::bpe);

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "support/refused.h"
 #include "support/temporary_folder.h"
 #include "support/tokenizers.h"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "families/family_cases.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "rapt/models/generate.h"
 #include "support/refused.h"
 #include "support/temporary_folder.h"

@@ -5,9 +5,10 @@
 
 #include "base/memory_use.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "nn/matmul/gemm.h"
 #include "support/temporary_folder.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -7,8 +7,9 @@
 #include <limits>
 
 #include "families/family_cases.h"
+#include "families/model_tensors.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "support/temporary_folder.h"
 
 namespace rapt::test {
@@ -76,8 +77,8 @@ TEST_P(Families, WeightsInF16GiveTheBitsOfTheSameInF32) {
   const bool translates = wide.model.config().kind == ModelConfig::Kind::encoder_decoder;
   const auto logits = [&](Transformer& model, const Tokens& given) {
     Tape tape(Tape::Mode::forward);
-    return model.logits(
-        Tape::take(translates ? model.forward(tape, given, tokens) : model.forward(tape, given)));
+    return model.logits(Tape::release(translates ? model.forward(tape, given, tokens)
+                                                 : model.forward(tape, given)));
   };
   for (const bool packed : {false, true}) {
     if (packed) wide.model.pack();
@@ -137,9 +138,9 @@ TEST(FamiliesRead, AModelInBf16RunsAndIsNearTheSameInF32) {
   const Tokens tokens =
       Tokens::one({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18});
   Tape tape(Tape::Mode::forward);
-  const Tensor want = wide.model.logits(Tape::take(wide.model.forward(tape, tokens)));
+  const Tensor want = wide.model.logits(Tape::release(wide.model.forward(tape, tokens)));
   const auto expect_near = [&] {
-    const Tensor got = narrow.model.logits(Tape::take(narrow.model.forward(tape, tokens)));
+    const Tensor got = narrow.model.logits(Tape::release(narrow.model.forward(tape, tokens)));
     for (Index i = 0; i < want.elements(); ++i)
       ASSERT_NEAR(got.data()[i], want.data()[i], 0.1) << i;  // logits of variance 1
   };
@@ -188,7 +189,7 @@ TEST(FamiliesWritten, AnEncoderWithoutTokenTypesGetsOneThatAddsNothing) {
   EXPECT_EQ(again.model.config().type_vocab_size, 1);
   const auto rows = [](Transformer& of) {
     Tape tape(Tape::Mode::forward);
-    return Tape::take(of.forward(tape, Tokens::one({3, 1, 4, 1, 5})));
+    return Tape::release(of.forward(tape, Tokens::one({3, 1, 4, 1, 5})));
   };
   const Tensor a = rows(model), b = rows(again.model);
   EXPECT_TRUE(std::equal(a.data(), a.data() + a.elements(), b.data()));

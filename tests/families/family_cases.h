@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "families/pretrained.h"
+#include "families/family_config.h"
 
 namespace rapt::test {
 using namespace detail;

@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "families/pretrained.h"
+#include "families/stored_tensors.h"
+#include "rapt/models/pretrained.h"
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"
 

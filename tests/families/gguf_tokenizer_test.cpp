@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "families/pretrained.h"
+#include "families/gguf/gguf_model.h"
 #include "formats/tensors/gguf_file.h"
 #include "support/gguf_bytes.h"
 #include "support/temporary_folder.h"
@@ -24,7 +24,9 @@ class WordPieces {
     put(folder_ / "file.gguf", b.pad().bytes());
   }
   std::vector<std::int32_t> ids(const std::string& text) const {
-    return gguf_tokenizer(file().metadata(), "file").encode(text);
+    return gguf_tokenizer(file().metadata(), "file")
+        .encode(text, {.add_special_tokens = false})
+        .ids;
   }
   std::string notice() const { return gguf_tokenizer_warning(file().metadata(), "file"); }
 

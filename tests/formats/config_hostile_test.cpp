@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "support/temporary_folder.h"
 
 // Files config.json with false values (numerics.md 2.3): one error that names the key, or a stated

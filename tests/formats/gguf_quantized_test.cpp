@@ -68,7 +68,7 @@ TEST_F(GgufQuantized, CodesOfSmallBlocksAreKept) {
     const std::string names[] = {name};
     const QuantizedMatrix w = read_quantized(file, names, Context(2));
     EXPECT_EQ(w.type(), type) << name;
-    const Tensor want = file.read(name), got = w.expanded();
+    const Tensor want = file.read(name), got = w.dequantize();
     ASSERT_EQ(got.shape(), want.shape());
     for (Index i = 0; i < want.elements(); ++i) ASSERT_EQ(got.data()[i], want.data()[i]) << name;
   }
@@ -81,7 +81,7 @@ TEST_F(GgufQuantized, MatricesOfSeveralTypesShareOneThatHoldsThemAll) {
   const QuantizedMatrix w = read_quantized(file, names, Context(2));
   EXPECT_EQ(w.type(), Quantization::q8_1);
   EXPECT_EQ(w.shape(), (Shape{44, 64}));
-  const Tensor got = w.expanded();
+  const Tensor got = w.dequantize();
   for (Index part = 0; part < 4; ++part) {
     const Tensor want = file.read(names[part]);
     for (Index i = 0; i < 11 * 64; ++i)
@@ -96,7 +96,7 @@ TEST_F(GgufQuantized, LargeBlocksKeepTheirCodesUpToTheRoundingOfScales) {
     const std::string names[] = {name};
     const QuantizedMatrix w = read_quantized(file, names);
     EXPECT_EQ(w.type(), name == "Q4_K" ? Quantization::q4_1 : Quantization::q8_1);
-    const Tensor want = file.read(name), got = w.expanded();
+    const Tensor want = file.read(name), got = w.dequantize();
     // Scales up to 63 * 0.04 and codes up to 31; lows as large as the scales.
     for (Index i = 0; i < want.elements(); ++i)
       ASSERT_NEAR(got.data()[i], want.data()[i],
@@ -112,7 +112,7 @@ TEST_F(GgufQuantized, OtherTypesAreRoundedAgain) {
     const std::string names[] = {name};
     const QuantizedMatrix w = read_quantized(file, names);
     EXPECT_EQ(w.type(), Quantization::q8_0);
-    const Tensor want = file.read(name), got = w.expanded();
+    const Tensor want = file.read(name), got = w.dequantize();
     for (Index first = 0; first < want.elements(); first += 32) {
       float most = 0;
       for (Index i = 0; i < 32; ++i) most = std::max(most, std::abs(want.data()[first + i]));

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "support/temporary_folder.h"
 
 namespace rapt::test {

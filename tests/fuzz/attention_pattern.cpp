@@ -8,7 +8,7 @@ std::vector<std::string> seeds() {
   return {"causal & window(4, 0) | tokens({0, 2}) | prefix(3)",
           "documents({2, 3}, {4, 1}) & (full() | keys(5))",
           "blocks(2, {{0}, {0, 1}}) | dilated(2, 3, 1) & chunks(4, 1, 0)",
-          "rows(6, {{0:1, 3:5}, {}}) | window(3, first)",
+          "mask(6, {{0:1, 3:5}, {}}) | window(3, first)",
           "causal(first) & lsh(2, 2, {2, 4}, 7, 1, 0, separate, once)"};
 }
 
@@ -20,7 +20,7 @@ std::vector<std::string> words() {
           "documents(",
           "blocks(",
           "keys(",
-          "rows(",
+          "mask(",
           "lsh(",
           "dilated(",
           "chunks(",

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <span>
 
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/target.h"
 #include "fuzz/tokenizer_files.h"

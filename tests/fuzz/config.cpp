@@ -1,4 +1,4 @@
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "fuzz/target.h"
 
 namespace rapt::fuzz {

@@ -1,4 +1,4 @@
-#include "families/pretrained.h"
+#include "families/gguf/gguf_model.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/target.h"
 #include "support/gguf_bytes.h"

@@ -1,4 +1,4 @@
-#include "families/pretrained.h"
+#include "families/gguf/gguf_model.h"
 #include "fuzz/target.h"
 #include "fuzz/tokenizer_use.h"
 #include "support/gguf_bytes.h"

@@ -51,7 +51,9 @@ void use(std::size_t kind, std::string_view text, const Encoding& encoding) {
   for (const std::int32_t id : encoding.ids)
     expect(id >= 0 && id < tokenizer.vocab_size(), "an id that is no token");
   stream(tokenizer, encoding.ids);
-  if (kind < exact_ones) expect(tokenizer.decode(tokenizer.encode(text)) == text, "another text");
+  if (kind < exact_ones)
+    expect(tokenizer.decode(tokenizer.encode(text, {.add_special_tokens = false}).ids) == text,
+           "another text");
   std::vector<std::int32_t> any;  // a stream decodes a few tokens for each: more are slow, not new
   for (const char byte : text.substr(0, 24))
     any.push_back(static_cast<unsigned char>(byte) %

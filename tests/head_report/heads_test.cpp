@@ -199,8 +199,8 @@ TEST(Heads, OfALongTextHaveCoarserMapsAndDistances) {
     const std::string where = "head " + std::to_string(h);
     expect_same(head, want[h], where);
     expect_same_reach(head, want[h], got, where);
-    EXPECT_GT(head.hashed_mass, 0);
-    EXPECT_LT(head.hashed_keys, 1);
+    EXPECT_GT(head.hashed_mass.value(), 0);
+    EXPECT_LT(head.hashed_keys.value(), 1);
     ASSERT_EQ(head.map.shape(), (Shape{200, 200}));
     for (Index cell : {Index{0}, Index{17 * 200 + 5}, Index{199 * 200 + 199}}) {
       double sum = 0;
@@ -246,10 +246,10 @@ TEST(Heads, TryPatternsAsIfTheModelHadBeenMadeWithThem) {
   Transformer model = noisy_model(config);
   const Tokens tokens = random_tokens(*config.vocab_size, {96}, 3);
   const HeadReport report = heads(model, tokens);
-  EXPECT_NEAR(report.loss, loss_with(config, {causal()}, tokens), 1e-6);
+  EXPECT_NEAR(report.loss.value(), loss_with(config, {causal()}, tokens), 1e-6);
   ASSERT_GE(report.trials.size(), 4u);
   for (const PatternTrial& trial : report.trials) {
-    EXPECT_NEAR(trial.loss, loss_with(config, trial.patterns, tokens), 1e-5) << trial.name;
+    EXPECT_NEAR(trial.loss.value(), loss_with(config, trial.patterns, tokens), 1e-5) << trial.name;
     EXPECT_LE(trial.worst, trial.mass);
     EXPECT_LT(trial.pairs, 1);
   }

@@ -10,6 +10,7 @@
 #include "rapt/nn/functional.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;
@@ -258,7 +259,7 @@ TEST(Bf16Matrix, GradientsAreWithinTheBound) {
   const Index rows = 40, in = 70, out = 50;
   for (const Context& context : every_bf16_isa()) {
     Parameter weight{.name = "w", .value = random_tensor({out, in}, 1)};
-    weight.working = weight.value.converted(Type::bf16);
+    weight.rounded = weight.value.converted(Type::bf16);
     const Tensor x = random_tensor({rows, in}, 2), dy = random_tensor({rows, out}, 3);
     Tape tape(Tape::Mode::train, context);
     const Variable input = tape.input(x.clone(), true);
@@ -274,7 +275,7 @@ TEST(Bf16Matrix, GradientsAreWithinTheBound) {
           ASSERT_NEAR(got.data()[i * got.shape()[1] + j], want, bound * size) << context.isa();
         }
     };
-    const Tensor used = weight.working.converted(Type::f32);
+    const Tensor used = weight.rounded.converted(Type::f32);
     const auto number = [](const Tensor& t, Index r, Index c) {
       return static_cast<double>(t.data()[r * t.shape()[1] + c]);
     };

@@ -11,6 +11,7 @@
 #include "support/cases.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;

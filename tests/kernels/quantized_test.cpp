@@ -138,10 +138,9 @@ TEST(Quantized, BytesMultipliedInPairsAndInFoursGiveTheSameBits) {
           about[0].codes_sum = -127 * 32;
           std::vector<float> maddubs(static_cast<std::size_t>(rows * out)), vnni = maddubs;
           const ActivationRows left{codes.data(), about.data(), rows, blocks, step};
-          const auto kind = static_cast<std::size_t>(type);
           const std::byte* groups = impl_of(w).memory.data();
-          kernels.quantized->product[kind](left, groups, {maddubs.data(), out, out, bias.data()});
-          kernels.quantized_vnni->product[kind](left, groups, {vnni.data(), out, out, bias.data()});
+          kernels.quantized->product[type](left, groups, {maddubs.data(), out, out, bias.data()});
+          kernels.quantized_vnni->product[type](left, groups, {vnni.data(), out, out, bias.data()});
           EXPECT_EQ(std::memcmp(maddubs.data(), vnni.data(), maddubs.size() * sizeof(float)), 0)
               << to_string(type) << ", " << rows << " x " << out << " on " << isa->name;
         }
@@ -240,9 +239,10 @@ TEST(Quantized, BlocksComeBackAsTheyWereSet) {
         copy.set(row, block, impl_of(random_codes(1, 32, type, 3)).get(0, 0));  // overwritten below
         copy.set(row, block, impl_of(w).get(row, block));
       }
-    const Tensor a = w.expanded(), b = Access::make<QuantizedMatrix>(
-                                           std::make_shared<QuantizedMatrix::Impl>(std::move(copy)))
-                                           .expanded();
+    const Tensor a = w.dequantize(),
+                 b = Access::make<QuantizedMatrix>(
+                         std::make_shared<QuantizedMatrix::Impl>(std::move(copy)))
+                         .dequantize();
     EXPECT_EQ(std::memcmp(a.data(), b.data(), 21 * 75 * sizeof(float)), 0) << to_string(type);
   }
 }
@@ -251,11 +251,11 @@ TEST(Quantized, RoundingIsWithinHalfAScale) {
   for (const Quantization type : types)
     for (const double mean : {0., 0.5}) {
       const Tensor x = random_numbers({37, 101}, 6, mean);
-      const QuantizedMatrix w = QuantizedMatrix::rounded(x, type, Context(2));
+      const QuantizedMatrix w = QuantizedMatrix::quantize(x, type, Context(2));
       EXPECT_EQ(
           w.bytes(),
           40 / 8 * 4 * (std::vector<Index>{272, 288, 144, 160}[static_cast<std::size_t>(type)]));
-      const Tensor y = w.expanded();
+      const Tensor y = w.dequantize();
       for (Index i = 0; i < x.elements(); ++i) {
         const QuantizedBlock block = impl_of(w).get(i / 101, i % 101 / 32);
         const double scale = std::abs(static_cast<double>(static_cast<float>(block.scale)));
@@ -272,11 +272,11 @@ TEST(Quantized, RoundingIsWithinHalfAScale) {
 TEST(Quantized, RoundingRefusesWhatItCannotHold) {
   Tensor x({2, 40});
   x.data()[77] = std::numeric_limits<float>::infinity();
-  expect_refused([&] { QuantizedMatrix::rounded(x, Quantization::q8_0); }, {"a number is inf"});
+  expect_refused([&] { QuantizedMatrix::quantize(x, Quantization::q8_0); }, {"a number is inf"});
   x.data()[77] = 1e30f;
   for (const Quantization type : types)
-    expect_refused([&] { QuantizedMatrix::rounded(x, type); }, {"too large"});
-  expect_refused([&] { QuantizedMatrix::rounded(Tensor({4}), Quantization::q8_0); }, {"[4]"});
+    expect_refused([&] { QuantizedMatrix::quantize(x, type); }, {"too large"});
+  expect_refused([&] { QuantizedMatrix::quantize(Tensor({4}), Quantization::q8_0); }, {"[4]"});
   expect_refused([] { from_string<Quantization>("q3"); }, {"q3", "q4_0"});
 }
 
@@ -286,7 +286,7 @@ TEST(Quantized, ParametersWorkInTheOperationsOfANetwork) {
   table.quantize(Quantization::q8_0, context);
   EXPECT_TRUE(table.value.empty());
   EXPECT_EQ(table.shape(), (Shape{50, 64}));
-  const Tensor expanded = table.quantized.expanded();
+  const Tensor expanded = table.quantized.dequantize();
   Tape tape(Tape::Mode::forward, context);
   const std::vector<std::int32_t> ids{49, 0, 7};
   const Variable x = embed(tape, table, ids);
@@ -315,7 +315,7 @@ TEST(Quantized, ParametersDoNotLearn) {
   expect_refused([&] { embed(tape, table, ids); }, {"embed", "table is quantized"});
   expect_refused([&] { linear(tape, x, table); }, {"linear", "table is quantized"});
   expect_refused([&] { cross_entropy(tape, x, table, ids); }, {"cross_entropy", "is quantized"});
-  expect_refused([&] { table.wanted_gradient(); }, {"table is quantized"});
+  expect_refused([&] { table.gradient_or_zeros(); }, {"table is quantized"});
   expect_refused([&] { table.quantize(Quantization::q4_0); }, {"quantized already"});
   Parameter gain{.name = "gain", .value = random_numbers({64}, 1)};
   expect_refused([&] { gain.quantize(Quantization::q8_0); }, {"gain", "[64]", "a matrix"});

@@ -13,7 +13,7 @@ LISTS = {"model": "src/model/config/config_fields.h", "data": "src/train/run/run
          "tokenizer": "src/train/run/run_fields.h", "train": "src/train/run/run_fields.h"}
 BESIDE = {"model": {"rope_scaling"}}  # read by hand, not in the list
 # A run must choose these; the vocab_size becomes that of the data.
-CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.eval_batches": 0, "train.steps": 1}
+CHOSEN = {"data.path": "task:sort", "data.tokens": 16, "data.eval_batches": "none", "train.steps": 1}
 FILLED_IN = {"model.vocab_size"}
 
 

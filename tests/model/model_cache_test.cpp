@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"

@@ -1,7 +1,7 @@
 // Sequences in batches and alone.
 #include <gtest/gtest.h>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"

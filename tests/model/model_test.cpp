@@ -1,4 +1,4 @@
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 #include <gtest/gtest.h>
 

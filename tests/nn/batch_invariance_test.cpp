@@ -7,7 +7,7 @@
 #include "kernels/context.h"
 #include "nn/matmul/weight.h"
 #include "rapt/models/generate.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 #include "support/engine.h"
 #include "support/models.h"
 #include "support/network.h"
@@ -134,7 +134,7 @@ Transformer model_of(const ModelCase& c, const Context& context) {
 
 Tensor forward_of(const Transformer& model, const Tokens& tokens, const Context& context) {
   Tape tape(Tape::Mode::forward, context);
-  return Tape::take(model.forward(tape, tokens));
+  return Tape::release(model.forward(tape, tokens));
 }
 
 Tokens sequence_of(const Tokens& all, std::size_t index) {

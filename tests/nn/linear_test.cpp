@@ -9,6 +9,7 @@
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"
+#include "support/truth/matmul_bound.h"
 
 namespace rapt::test {
 using namespace detail;
@@ -164,7 +165,7 @@ TEST(Linear, AnInputThatIsNotTrackedGetsNoGradientAndNoRowsAreFine) {
   EXPECT_EQ(y.shape(), (Shape{0, 4}));
   tape.backward(y, Tensor({0, 4}));
   EXPECT_FALSE(x.tracked());
-  for (const float number : layer.weight.wanted_gradient().numbers()) EXPECT_EQ(number, 0);
+  for (const float number : layer.weight.gradient_or_zeros().numbers()) EXPECT_EQ(number, 0);
 }
 
 // Rows times bf16 are another product where bf16 is multiplied: see bf16_matrix_test.cpp.

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/rope.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"

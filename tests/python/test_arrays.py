@@ -49,7 +49,7 @@ def test_read_only_arrays_are_fine():
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_short_floats_keep_their_type(dtype):
     x = numbers(1, 2, 5, 4).astype(dtype)
-    attended = rapt.attend(x, x, x, return_rows=True)
+    attended = rapt.attend(x, x, x, return_attended=True)
     assert attended.out.dtype == dtype and attended.lse.dtype == np.float32
     assert rapt.attend_backward(attended.out, x, x, x, attended).dq.dtype == dtype
 

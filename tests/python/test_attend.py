@@ -74,7 +74,7 @@ def test_equals_the_definition(s, pattern, strided, dtype):
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_gradients_equal_the_definition(pattern):
     q, k, v, dout = (numbers((2, 3, 37, 16), seed=i) for i in range(4))
-    attended = rapt.attend(q, k, v, pattern, return_rows=True)
+    attended = rapt.attend(q, k, v, pattern, return_attended=True)
     found = rapt.attend_backward(dout, q, k, v, attended, pattern)
     for mine, exact in zip(found, definition.gradients(dout, q, k, v, pattern)):
         assert_close(mine, exact)
@@ -97,9 +97,9 @@ def test_scores_equal_the_definition():
 def test_layouts_are_the_same_call():
     q, k, v = (numbers((2, 3, 20, 8), seed=i) for i in range(3))
     swapped = [np.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v)]
-    attended = rapt.attend(*swapped, "causal", layout="blhd", return_rows=True)
+    attended = rapt.attend(*swapped, "causal", layout="blhd", return_attended=True)
     assert attended.out.flags.c_contiguous
-    straight = rapt.attend(q, k, v, "causal", return_rows=True)
+    straight = rapt.attend(q, k, v, "causal", return_attended=True)
     assert np.array_equal(attended.out.swapaxes(1, 2), straight.out)
     found = rapt.attend_backward(attended.out, *swapped, attended, "causal", layout="blhd")
     expected = rapt.attend_backward(straight.out, q, k, v, straight, "causal")

@@ -28,7 +28,7 @@ def test_bigbird_is_its_pattern(tokens, layout):
     swap = (lambda y: y.swapaxes(1, 2)) if layout == "blhd" else (lambda y: y)
     exact, exact_lse = definition.attend(*x, pattern)
     how = {"block": 8, "random": random, "layout": layout}
-    attended = rapt.attend_bigbird(*map(swap, x), **how, return_rows=True)
+    attended = rapt.attend_bigbird(*map(swap, x), **how, return_attended=True)
     np.testing.assert_allclose(swap(attended.out), exact, atol=1e-5)
     np.testing.assert_allclose(attended.lse, exact_lse, atol=1e-5)
     dout = numbers(*exact.shape, seed=7)
@@ -47,8 +47,8 @@ def test_bigbird_takes_tables_of_each_head_and_padding():
         one = [y[:, head:head + 1] for y in x]
         np.testing.assert_allclose(out[:, head:head + 1], definition.attend(*one, pattern)[0], atol=1e-5)
     real = np.arange(48) < 41
-    padded = rapt.attend_bigbird(*x, block=8, real=real)
-    np.testing.assert_array_equal(padded, rapt.attend_bigbird(*x, block=8, real=real.astype(int)))
+    padded = rapt.attend_bigbird(*x, block=8, attention_mask=real)
+    np.testing.assert_array_equal(padded, rapt.attend_bigbird(*x, block=8, attention_mask=real.astype(int)))
     assert not padded[:, :, 41:].any()
     with pytest.raises(ValueError, match="random block 9"):
         rapt.attend_bigbird(*x, block=8, random=[[9]])
@@ -57,7 +57,7 @@ def test_bigbird_takes_tables_of_each_head_and_padding():
     with pytest.raises(TypeError, match="random is a str"):
         rapt.bigbird(48, random="all")
     with pytest.raises(ValueError, match="numbers in real"):
-        rapt.attend_bigbird(*x, block=8, real=[1, 0])
+        rapt.attend_bigbird(*x, block=8, attention_mask=[1, 0])
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -68,7 +68,7 @@ def test_local_attention_is_a_pattern_of_chunks(tokens, causal):
     x = three(tokens)
     exact, exact_lse = definition.attend(*x, pattern)
     how = {"chunk": 16, "causal": causal}
-    attended = rapt.attend_reformer_local(*x, **how, return_rows=True)
+    attended = rapt.attend_reformer_local(*x, **how, return_attended=True)
     np.testing.assert_allclose(attended.out, exact, atol=1e-5)
     np.testing.assert_allclose(attended.lse, exact_lse, atol=1e-5)
     g = rapt.attend_reformer_local_backward(exact.astype(np.float32), *x, attended, **how)
@@ -78,12 +78,12 @@ def test_local_attention_is_a_pattern_of_chunks(tokens, causal):
 
 def test_local_attention_without_a_key():
     x, real = three(32), np.arange(32) >= 16
-    out = rapt.attend_reformer_local(*x, chunk=8, real=real)
+    out = rapt.attend_reformer_local(*x, chunk=8, attention_mask=real)
     assert not out[:, :, 8:16].any() and out[:, :, 16:].any()
-    summed = rapt.attend_reformer_local(*x, chunk=8, real=real, blind="sum")
+    summed = rapt.attend_reformer_local(*x, chunk=8, attention_mask=real, empty_rows="sum")
     np.testing.assert_allclose(summed[:, :, 8], x[2][:, :, :16].sum(2), atol=1e-5)
-    with pytest.raises(ValueError, match="blind"):
-        rapt.attend_reformer_local(*x, blind="ones")
+    with pytest.raises(ValueError, match="empty_rows"):
+        rapt.attend_reformer_local(*x, empty_rows="ones")
     with pytest.raises(ValueError, match="dropout without a seed"):
         rapt.attend_reformer_local(*x, dropout=0.1)
 

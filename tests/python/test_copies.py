@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rapt
-from rapt.positions import DynamicNtk, Linear, Llama3, Long, Ntk, Rope, Yarn
+from rapt.positions import DynamicNtkRope, LinearRope, Llama3Rope, LongRope, NtkRope, Rope, YarnRope
 
 X = np.random.default_rng(0).standard_normal((1, 2, 12, 8), dtype=np.float32)
 COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, **{
@@ -16,14 +16,14 @@ COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, **{
 ROPES = {
     "plain": Rope(8),
     "named arguments": Rope(dim=8, base=500.0, layout="interleaved", rotated=4),
-    "linear": Rope(8, scaling=Linear(4.0)),
-    "ntk": Rope(8, scaling=Ntk(2.0)),
-    "dynamic, at a length": Rope(8, scaling=DynamicNtk(2.0, 4)).for_length(100),
-    "yarn": Rope(8, scaling=Yarn(4.0, 16, attention_factor=1.25)),
-    "llama3": Rope(8, scaling=Llama3(8.0, 16)),
-    "long, at a length": Rope(8, scaling=Long([1.0] * 4, [2.0, 3.0, 4.0, 5.0], 16, 4.0)).for_length(100),
+    "linear": Rope(8, scaling=LinearRope(4.0)),
+    "ntk": Rope(8, scaling=NtkRope(2.0)),
+    "dynamic, at a length": Rope(8, scaling=DynamicNtkRope(2.0, 4)).for_length(100),
+    "yarn": Rope(8, scaling=YarnRope(4.0, 16, attention_factor=1.25)),
+    "llama3": Rope(8, scaling=Llama3Rope(8.0, 16)),
+    "long, at a length": Rope(8, scaling=LongRope([1.0] * 4, [2.0, 3.0, 4.0, 5.0], 16, 4.0)).for_length(100),
     "xpos, of keys": Rope(8, xpos=512.0).for_keys(),
-    "of another": Rope(Rope(8, scaling=Linear(4.0))),
+    "of another": Rope(Rope(8, scaling=LinearRope(4.0))),
     "numbers of numpy": Rope(np.int64(8), sections=np.array([2, 2])),
 }
 

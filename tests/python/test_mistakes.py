@@ -13,7 +13,7 @@ NOTHING = {"a text": "abc", "a list": [1.0], "None": None, "a number": 3, "an ob
 
 
 def backward_of(call, **how):
-    return dict(dout=X, q=X, k=X, v=X, attended=call(X, X, X, return_rows=True, **how), **how)
+    return dict(dout=X, q=X, k=X, v=X, attended=call(X, X, X, return_attended=True, **how), **how)
 
 
 def cache_with(sequence=0):
@@ -44,8 +44,8 @@ DOORS = {
     "lsh_recall": (rapt.lsh_recall, dict(q=X, k=X, pattern="lsh(4, 1, {2})", top=2), "q k"),
     "Rope.apply": (ROPE.apply, dict(x=X), "x"),
     "Rope.apply_backward": (ROPE.apply_backward, dict(dout=X), "dout"),
-    "learned": (rapt.positions.learned, dict(table=TABLE, tokens=4), "table"),
-    "axial": (rapt.positions.axial, dict(rows=TABLE, columns=TABLE, tokens=4), "rows columns"),
+    "learned": (rapt.positions.learned_positions, dict(table=TABLE, tokens=4), "table"),
+    "axial": (rapt.positions.axial_positions, dict(rows=TABLE, columns=TABLE, tokens=4), "rows columns"),
     "sinusoidal": (rapt.positions.sinusoidal, dict(positions=4, dim=4, like=X), "like"),
     "KvCache.append": (lambda **how: cache_with().append(0, **how), dict(k=X, v=X), "k v"),
     "KvCache.attend": (lambda **how: cache_with().attend(sequences=[0], **how), dict(q=X), "q"),

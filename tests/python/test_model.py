@@ -72,6 +72,11 @@ def test_generate(folder):
     ids = model.generate([1, 2, 3], max_new_tokens=5, token=lambda prompt, id: seen.append((prompt, id)))
     assert [id for _, id in seen] == ids and len(ids) <= 5
     assert model.generate(np.array([1, 2, 3]), max_new_tokens=5) == ids
+    assert model.generate([1, 2, 3], rapt.GenerateOptions(max_new_tokens=5)) == ids
+    with pytest.raises(TypeError, match="top_k is given beside a rapt.GenerateOptions, expected it inside"):
+        model.generate([1, 2, 3], rapt.GenerateOptions(max_new_tokens=5), top_k=3)
+    with pytest.raises(TypeError, match="generate: tokens is called max_new_tokens now"):
+        model.generate([1, 2, 3], tokens=5)
     assert model.generate([[1, 2, 3], [7]], max_new_tokens=5)[0] == ids
     assert isinstance(model.generate("ab", max_new_tokens=3), str)
     assert len(model.generate([1, 2, 3], max_new_tokens=5, token=lambda prompt, id: True)) <= 1

@@ -37,7 +37,7 @@ KEYWORDS = {
 def test_options_are_the_keywords(name):
     keywords = KEYWORDS[name]
     options = rapt.Attention(**keywords)
-    one, other = rapt.attend(Q, K, V, options, return_rows=True), rapt.attend(Q, K, V, **keywords, return_rows=True)
+    one, other = rapt.attend(Q, K, V, options, return_attended=True), rapt.attend(Q, K, V, **keywords, return_attended=True)
     assert np.array_equal(one.out, other.out) and np.array_equal(one.lse, other.lse)
     first = rapt.attend_backward(DOUT, Q, K, V, one, options)
     second = rapt.attend_backward(DOUT, Q, K, V, other, **keywords)
@@ -65,7 +65,7 @@ BESIDE = {"scale": 0.5, "softcap": 3.0, "bias": rapt.alibi(2), "relative_values"
 @pytest.mark.parametrize("name", BESIDE)
 def test_a_keyword_beside_options_is_refused(name):
     beside, options = {name: BESIDE[name]}, rapt.Attention("causal")
-    attended = rapt.attend(Q, K, V, options, return_rows=True)
+    attended = rapt.attend(Q, K, V, options, return_attended=True)
     cache = rapt.KvCache(kv_heads=2, dim=8)
     cache.append(cache.add(), K, V)
     calls = {"attend": lambda: rapt.attend(Q, K, V, options, **beside),
@@ -116,7 +116,7 @@ def test_defaults_of_a_cache_are_none():
 
 @pytest.mark.parametrize("stats", [False, True])
 def test_what_backward_takes_has_names(stats):
-    attended = rapt.attend(Q, K, V, "causal", return_rows=True, return_stats=stats)
+    attended = rapt.attend(Q, K, V, "causal", return_attended=True, return_stats=stats)
     out, lse, rows, global_rows, found = attended
     assert isinstance(attended, rapt.Attended) and isinstance(rows, rapt.Rows) and global_rows is None
     assert np.array_equal(out, rapt.attend(Q, K, V, "causal")) and rows.out is None
@@ -131,7 +131,7 @@ def test_what_backward_takes_has_names(stats):
 
 def test_gradients_of_the_lse_join_those_of_the_output():
     dlse = numbers(1, 2, 20, seed=8)
-    attended = rapt.attend(Q, K, V, "causal", return_rows=True)
+    attended = rapt.attend(Q, K, V, "causal", return_attended=True)
     found = rapt.attend_backward(DOUT, Q, K, V, attended, "causal", dlse=dlse)
     step, direction = 1e-2, numbers(1, 2, 20, 8, seed=9)
     def loss(q):
@@ -155,12 +155,61 @@ def test_every_kind_gives_exact_gradients_of_16_bits(name):
     forward, backward, count = KINDS[name]
     short = [numbers(1, 2, 20, 8, seed=i).astype(np.float16) for i in range(count)]
     how = {"classes": [2] + 19 * [1]} if name == "longformer" else {}
-    attended = forward(*short, **how, return_rows=True)
+    attended = forward(*short, **how, return_attended=True)
     assert attended.out.dtype == np.float16 and attended.rows.out.dtype == np.float32
     dout = DOUT.astype(np.float16)
     found = backward(dout, *short, attended, **how)
     wide = [x.astype(np.float32) for x in short]
-    exact = backward(dout.astype(np.float32), *wide, forward(*wide, **how, return_rows=True), **how)
+    exact = backward(dout.astype(np.float32), *wide, forward(*wide, **how, return_attended=True), **how)
     for a, b in zip(found[:count], exact[:count]):
         assert a.dtype == np.float16
         np.testing.assert_allclose(a.astype(np.float32), b, atol=4 * 2**-11 * np.abs(b).max())
+
+
+def test_options_of_variants_are_their_keywords():
+    x = numbers(1, 2, 40, 8, seed=3)
+    kept = dict(return_attended=True)
+    for call, backward, options, keywords in (
+            (rapt.attend_longformer, rapt.attend_longformer_backward, rapt.Longformer, {"window": 3, "causal": True}),
+            (rapt.attend_bigbird, rapt.attend_bigbird_backward, rapt.BigBird, {"block": 8, "random": [[], [], [4]]}),
+            (rapt.attend_reformer_local, rapt.attend_reformer_local_backward, rapt.ReformerLocal,
+             {"chunk": 8, "attention_mask": [1] * 30 + [0] * 10, "empty_rows": "sum"})):
+        one, other = call(x, x, x, options=options(**keywords), **kept), call(x, x, x, **keywords, **kept)
+        assert np.array_equal(one.out, other.out)
+        more = (None, None, None) if call is rapt.attend_longformer else ()
+        first = backward(x, x, x, x, *more, one, options=options(**keywords))
+        second = backward(x, x, x, x, *more, other, **keywords)
+        assert np.array_equal(first.dq, second.dq)
+        name = next(iter(keywords))
+        with pytest.raises(TypeError, match=f"{name} is given beside a rapt.{options.__name__}, expected it inside"):
+            call(x, x, x, options=options(), **{name: keywords[name]})
+        with pytest.raises(TypeError, match=f"expected a rapt.{options.__name__}"):
+            call(x, x, x, options=3)
+
+
+def test_hashed_attention_returns_what_backward_takes():
+    x = numbers(1, 2, 64, 8, seed=3)
+    options = rapt.Lsh(chunk=16, rounds=2, buckets=[4])
+    attended = rapt.attend_lsh(x, x, options=options, pattern="causal", return_attended=True)
+    pattern = rapt.lsh(16, 2, [4]) & "causal"
+    assert np.array_equal(attended.out, rapt.attend(x, x, x, pattern))
+    assert rapt.attend_backward(x, x, x, x, attended, pattern).dq.shape == x.shape
+    with pytest.raises(TypeError, match="chunk is given beside a rapt.Lsh"):
+        rapt.attend_lsh(x, x, options=options, chunk=32)
+
+
+def test_old_names_say_the_new_ones():
+    x = numbers(1, 2, 40, 8, seed=3)
+    for call, words in ((lambda: rapt.attend(x, x, x, return_rows=True), "attend: return_rows is called return_attended"),
+                        (lambda: rapt.attend(x, x, x, nothing=1), "unexpected keyword argument 'nothing'"),
+                        (lambda: rapt.attend_bigbird(x, x, x, real=[1] * 40), "real is called attention_mask now"),
+                        (lambda: rapt.attend_reformer_local(x, x, x, blind="sum"), "blind is called empty_rows now"),
+                        (lambda: rapt.attend_longformer(x, x, x, return_rows=True), "is called return_attended now")):
+        with pytest.raises(TypeError, match=words):
+            call()
+    for call, words in ((lambda: rapt.positions.Yarn, "it is called YarnRope now"),
+                        (lambda: rapt.positions.learned, "it is called learned_positions now"),
+                        (lambda: rapt.lsh_pattern, "it is called lsh now"),
+                        (lambda: rapt.nothing, "has no attribute 'nothing'$")):
+        with pytest.raises(AttributeError, match=words):
+            call()

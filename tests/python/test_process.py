@@ -136,7 +136,7 @@ def test_memory_stays_flat():
 
     def call():
         attended = rapt.attend(x, x, x, "causal & window(9, 0)", bias=bias,
-                               return_lse=True, return_stats=True, return_rows=True)
+                               return_lse=True, return_stats=True, return_attended=True)
         rapt.attend_backward(attended.out, x, x, x, attended, "causal & window(9, 0)", bias=bias)
         rapt.attend(x.swapaxes(2, 3), x.swapaxes(2, 3), x.swapaxes(2, 3))
 

@@ -64,12 +64,12 @@ import rapt
 
 x = np.ones((1, 2, 5, 4), np.float32)
 options = rapt.Attention(rapt.causal() & "keys(3)", scale="log_n", softcap=30.0, bias=rapt.alibi(2), sinks=[0.0, 1.0])
-attended = rapt.attend(x, x, x, options, return_rows=True)
+attended = rapt.attend(x, x, x, options, return_attended=True)
 reveal_type(attended)  # note: rapt.attention.results.Attended
 reveal_type(attended.rows)  # note: rapt.attention.results.Rows
 reveal_type(rapt.attend_backward(x, x, x, x, attended, options, dlse=attended.lse))  # note: Gradients
-reveal_type(rapt.attend_bigbird(x, x, x, block=2, random=[[1]], return_rows=True))  # note: Attended
-long = rapt.attend_longformer(x, x, x, window=2, classes=[1] * 5, return_rows=True)
+reveal_type(rapt.attend_bigbird(x, x, x, block=2, random=[[1]], return_attended=True))  # note: Attended
+long = rapt.attend_longformer(x, x, x, window=2, classes=[1] * 5, return_attended=True)
 reveal_type(rapt.attend_longformer_backward(x, x, x, x, None, None, None, long))  # note: LongformerGradients
 out, lse = rapt.attend(x, x, x, "causal", return_lse=True, layout="blhd")
 view = memoryview(b"")
@@ -82,7 +82,7 @@ reveal_type(rapt.lsh(4) & rapt.keys(3))  # note: Pattern
 mask = rapt.create_block_mask(lambda b, h, q, k: q >= k, None, None, 5, 5)
 rapt.flex_attention(x, x, x, rapt.flex.softcap(5.0).then(rapt.flex.alibi(2)), mask)
 rapt.scaled_dot_product_attention(x, x, x, np.ones((5, 5), bool))
-rope = rapt.positions.Rope(4, scaling=rapt.positions.Linear(2.0))
+rope = rapt.positions.Rope(4, scaling=rapt.positions.LinearRope(2.0))
 rope.apply(x, positions=[0, 1, 2, 3, 4])
 rapt.attend("q", x, x)  # error
 rapt.attend(x, x, x, layout="lbhd")  # error

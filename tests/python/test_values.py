@@ -179,15 +179,15 @@ def test_mistakes_of_caches(call, words):
 
 FLAGS = [
     ("attend: return_lse", lambda x, no: rapt.attend(x, x, x, return_lse=no)),
-    ("attend: return_rows", lambda x, no: rapt.attend(x, x, x, return_rows=no)),
+    ("attend: return_attended", lambda x, no: rapt.attend(x, x, x, return_attended=no)),
     ("dense_bias: fixed", lambda x, no: rapt.dense_bias(x, fixed=no)),
     ("attend_longformer: causal", lambda x, no: rapt.attend_longformer(x, x, x, causal=no)),
-    ("attend_longformer: return_rows", lambda x, no: rapt.attend_longformer(x, x, x, return_rows=no)),
+    ("attend_longformer: return_attended", lambda x, no: rapt.attend_longformer(x, x, x, return_attended=no)),
     ("attend_reformer_local: causal", lambda x, no: rapt.attend_reformer_local(x, x, x, causal=no)),
-    ("attend_bigbird: return_rows", lambda x, no: rapt.attend_bigbird(x, x, x, return_rows=no)),
+    ("attend_bigbird: return_attended", lambda x, no: rapt.attend_bigbird(x, x, x, return_attended=no)),
     ("attend_lsh: once", lambda x, no: rapt.attend_lsh(x, x, once=no)),
     ("sinusoidal: inclusive", lambda x, no: rapt.positions.sinusoidal(4, 8, like=x, inclusive=no)),
-    ("axial: column_major", lambda x, no: rapt.positions.axial(x[0, 0], x[0, 0], 4, column_major=no)),
+    ("axial: column_major", lambda x, no: rapt.positions.axial_positions(x[0, 0], x[0, 0], 4, column_major=no)),
     ("scaled_dot_product_attention: is_causal",
      lambda x, no: rapt.scaled_dot_product_attention(x, x, x, is_causal=no)),
     ("flex_attention: return_lse", lambda x, no: rapt.flex_attention(x, x, x, return_lse=no)),
@@ -254,7 +254,7 @@ def test_longformer_sees_what_its_classes_say():
     out = rapt.attend_longformer(*six[:3], window=5)
     np.testing.assert_allclose(out, rapt.attend(*six[:3], "window(5, 5)"), atol=1e-6)
     classes = np.array([2] + 30 * [1] + 9 * [0])
-    attended = rapt.attend_longformer(*six, window=5, classes=classes, return_rows=True)
+    attended = rapt.attend_longformer(*six, window=5, classes=classes, return_attended=True)
     out = attended.out
     assert not out[:, :, 31:].any()
     np.testing.assert_allclose(out[:, :, :1], rapt.attend(six[3][:, :, :1], *six[4:], "keys(31)"),

@@ -24,7 +24,7 @@ SHORT = [word for key in ("train.steps=2", "train.warmup_steps=0", "data.eval_ba
 PACKAGED = ("minilm", "smollm2")
 if (ROOT / ".venv").exists():
     os.environ.setdefault("VIRTUAL_ENV", str(ROOT / ".venv"))
-PRELUDE = """#include <rapt/models/model.h>
+PRELUDE = """#include <rapt/models/transformer.h>
 #include <rapt/rapt.h>
 #include <cstdio>
 #include <limits>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 
 namespace rapt::test {
 

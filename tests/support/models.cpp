@@ -353,7 +353,7 @@ ModelAnswer answer_of(Transformer& model, const Sample& sample, const Context& c
   ModelAnswer answer{loss.total / static_cast<double>(loss.counted), hidden.value().clone(), {}};
   tape.backward(loss.loss);
   for (Parameter& parameter : model.parameters())
-    answer.gradients.push_back(parameter.wanted_gradient().clone());
+    answer.gradients.push_back(parameter.gradient_or_zeros().clone());
   return answer;
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::test {
 

@@ -12,6 +12,8 @@ using namespace detail;
 
 using Ids = std::vector<std::int32_t>;
 
+inline constexpr EncodeOptions text_only{.add_special_tokens = false};
+
 /// {"a": 0, "b": 1, ...}
 inline Json vocabulary_of(std::initializer_list<const char*> tokens) {
   Json vocabulary = Json::object();

@@ -49,8 +49,8 @@ TEST_F(TokenizerEmpty, OfBpeIsNeverMade) {
       {"type", "BPE"}, {"vocab", vocabulary_of({"", "a", "b", "ab"})}, {"merges", merges}};
   const Tokenizer tokenizer = read(file_of(model, nullptr, fuse));
   for (const Tokenizer& one : {tokenizer, again(tokenizer)}) {
-    EXPECT_EQ(one.encode("abba"), (Ids{3, 2, 1}));
-    EXPECT_TRUE(one.encode("").empty());
+    EXPECT_EQ(one.encode("abba", text_only).ids, (Ids{3, 2, 1}));
+    EXPECT_TRUE(one.encode("", text_only).ids.empty());
     EXPECT_EQ(one.decode(Ids{0, 3, 0, 1}), "aba");
   }
 }
@@ -62,10 +62,11 @@ TEST_F(TokenizerEmpty, MayBeTheUnknownTokenOfBpe) {
              {"vocab", vocabulary_of({"", "a", "b"})},
              {"merges", list_of({pair("", "a")})}};
   const Tokenizer tokenizer = read(file_of(model, nullptr, fuse));
-  EXPECT_EQ(tokenizer.encode("bxb"), (Ids{2, 0, 2}));
-  EXPECT_EQ(tokenizer.encode("xa"), Ids{1});
+  EXPECT_EQ(tokenizer.encode("bxb", text_only).ids, (Ids{2, 0, 2}));
+  EXPECT_EQ(tokenizer.encode("xa", text_only).ids, Ids{1});
   model["vocab"] = vocabulary_of({"a", "b"}), model["merges"] = Json::array();
-  EXPECT_EQ(read(file_of(model, nullptr, fuse)).encode("bxb"), (Ids{1, 1}));  // it has none
+  EXPECT_EQ(read(file_of(model, nullptr, fuse)).encode("bxb", text_only).ids,
+            (Ids{1, 1}));  // it has none
 }
 
 TEST_F(TokenizerEmpty, OfUnigramIsNeverMade) {
@@ -74,9 +75,9 @@ TEST_F(TokenizerEmpty, OfUnigramIsNeverMade) {
       {"unk_id", 0},
       {"vocab", list_of({pair("<unk>", 0), pair("", 10), pair("a", -1), pair("b", -1.5)})}};
   const Tokenizer tokenizer = read(file_of(model, nullptr, fuse));
-  EXPECT_EQ(tokenizer.encode("abxa"), (Ids{2, 3, 0, 2}));
+  EXPECT_EQ(tokenizer.encode("abxa", text_only).ids, (Ids{2, 3, 0, 2}));
   EXPECT_EQ(tokenizer.decode(Ids{1, 2, 1}), "a");
-  EXPECT_EQ(again(tokenizer).encode("ab"), (Ids{2, 3}));
+  EXPECT_EQ(again(tokenizer).encode("ab", text_only).ids, (Ids{2, 3}));
 }
 
 TEST_F(TokenizerEmpty, OfWordsIsNeverMade) {
@@ -88,7 +89,7 @@ TEST_F(TokenizerEmpty, OfWordsIsNeverMade) {
                      {"max_input_chars_per_word", 100},
                      {"vocab", vocabulary_of({"<unk>", "", "a", "b"})}};
     const Tokenizer tokenizer = read(file_of(model, spaces, fuse));
-    EXPECT_EQ(tokenizer.encode("a  x b"), (Ids{2, 0, 3})) << type;
+    EXPECT_EQ(tokenizer.encode("a  x b", text_only).ids, (Ids{2, 0, 3})) << type;
     EXPECT_EQ(tokenizer.decode(Ids{1, 2}), "a") << type;
   }
 }
@@ -98,7 +99,7 @@ TEST_F(TokenizerEmpty, AmongAddedOnesIsNotLookedFor) {
       {"type", "BPE"}, {"vocab", vocabulary_of({"a", "b"})}, {"merges", Json::array()}};
   Json file = file_of(model, nullptr, fuse);
   file["added_tokens"] = list_of({added_token(2, "", true)});
-  EXPECT_EQ(read(file).encode("ab"), (Ids{0, 1}));
+  EXPECT_EQ(read(file).encode("ab", text_only).ids, (Ids{0, 1}));
   EXPECT_EQ(read(file).vocab_size(), 3);
 }
 
@@ -112,7 +113,7 @@ TEST_F(TokenizerEmpty, OfGgufMayComeSeveralTimes) {
   parts.merges = {"a b", "a "};  // the second joins a letter and nothing
   const Tokenizer tokenizer = tokenizer_from_parts(parts, "test");
   for (const Tokenizer& one : {tokenizer, again(tokenizer)}) {
-    EXPECT_EQ(one.encode("aab"), (Ids{'a', 257}));
+    EXPECT_EQ(one.encode("aab", text_only).ids, (Ids{'a', 257}));
     EXPECT_EQ(one.decode(Ids{256, 257, 256}), "ab");
     EXPECT_EQ(one.vocab_size(), 261);
     EXPECT_EQ(one.decode(Ids{258, 'a'}), "a");
@@ -126,13 +127,13 @@ TEST_F(TokenizerEmpty, OfSentencePieceAndBertFiles) {
                        .types = {2, 1, 1, 1, 1},
                        .special = {.unk = 0},
                        .add_bos = false};
-  EXPECT_EQ(tokenizer_from_parts(llama, "test").encode("a a"), (Ids{4, 4}));
+  EXPECT_EQ(tokenizer_from_parts(llama, "test").encode("a a", text_only).ids, (Ids{4, 4}));
   EXPECT_EQ(tokenizer_from_parts(llama, "test").decode(Ids{4, 1, 4}), "a a");
   const TokenizerParts bert{.model = "bert",
                             .tokens = {"[UNK]", "[CLS]", "[SEP]", "", "\u2581a", "b"},
                             .special = {.unk = 0}};
-  EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("ab a"), (Ids{4, 5, 4}));
-  EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("#"), Ids{0});
+  EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("ab a", text_only).ids, (Ids{4, 5, 4}));
+  EXPECT_EQ(tokenizer_from_parts(bert, "test").encode("#", text_only).ids, Ids{0});
 }
 
 }  // namespace

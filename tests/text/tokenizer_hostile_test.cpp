@@ -26,14 +26,17 @@ Json replacing(const char* from, const std::string& to) {
 }
 
 TEST(TokenizerHostile, NormalizersDoNotMakeTextEndless) {
-  EXPECT_EQ(tokenizer_of(letters_file(replacing("a", "bb"))).encode("aa"), (Ids{1, 1, 1, 1}));
+  EXPECT_EQ(tokenizer_of(letters_file(replacing("a", "bb"))).encode("aa", text_only).ids,
+            (Ids{1, 1, 1, 1}));
   const Tokenizer doubles = tokenizer_of(letters_file(
       {{"type", "Sequence"}, {"normalizers", std::vector<Json>(60, replacing("a", "aa"))}}));
-  expect_broken([&] { doubles.encode("a"); }, {"normalizer makes more than 65600 bytes"});
-  EXPECT_TRUE(doubles.encode("").empty());
+  expect_broken([&] { doubles.encode("a", text_only).ids; },
+                {"normalizer makes more than 65600 bytes"});
+  EXPECT_TRUE(doubles.encode("", text_only).ids.empty());
   const Tokenizer longer = tokenizer_of(letters_file(replacing("a", std::string(1000, 'b'))));
-  EXPECT_EQ(longer.encode("a").size(), 1000u);
-  expect_broken([&] { longer.encode(std::string(1'000'000, 'a')); }, {"more than 64065536 bytes"});
+  EXPECT_EQ(longer.encode("a", text_only).ids.size(), 1000u);
+  expect_broken([&] { longer.encode(std::string(1'000'000, 'a'), text_only).ids; },
+                {"more than 64065536 bytes"});
   expect_broken([] { tokenizer_of(letters_file(replacing("a", std::string(1001, 'b')))); },
                 {"normalizer.content", "expected at most 1000 bytes"});
   Json file = letters_file(
@@ -77,8 +80,8 @@ TEST(TokenizerHostile, BytesHaveOneSpelling) {  // TK-06
   file["model"]["byte_fallback"] = true;
   file["model"]["unk_token"] = "<unk>";
   const Tokenizer tokenizer = tokenizer_of(file);
-  EXPECT_EQ(tokenizer.encode("a"), Ids{1});
-  EXPECT_EQ(tokenizer.encode("\xC3\xBF"), Ids{2});
+  EXPECT_EQ(tokenizer.encode("a", text_only).ids, Ids{1});
+  EXPECT_EQ(tokenizer.encode("\xC3\xBF", text_only).ids, Ids{2});
   EXPECT_EQ(tokenizer.decode(Ids{0, 1}), "<0x-1>a");
 }
 
@@ -91,17 +94,17 @@ TEST(TokenizerHostile, TokensThatMatchEverywhereAreFoundInTime) {  // TK-08
                                     {"rstrip", true},
                                     {"normalized", false}});
   const Tokenizer tokenizer = tokenizer_of(file);
-  EXPECT_EQ(tokenizer.encode(std::string(1'280'000, 'c')), Ids(10'000, 129));
+  EXPECT_EQ(tokenizer.encode(std::string(1'280'000, 'c'), text_only).ids, Ids(10'000, 129));
   std::string spaced;
   for (int i = 0; i < 1000; ++i) spaced += "c" + std::string(1000, ' ');
-  EXPECT_EQ(tokenizer.encode(spaced), Ids(1000, 2));
+  EXPECT_EQ(tokenizer.encode(spaced, text_only).ids, Ids(1000, 2));
 }
 
 TEST(TokenizerHostile, ZeroBytesAreLetters) {  // TK-12
   Json file = letters_file(nullptr);
   file["model"]["vocab"] = Json{{"a", 0}, {std::string("\0", 1), 1}, {std::string("a\0b", 3), 2}};
   const Tokenizer tokenizer = tokenizer_of(file);
-  EXPECT_EQ(tokenizer.encode(std::string("a\0\0", 3)), (Ids{0, 1, 1}));
+  EXPECT_EQ(tokenizer.encode(std::string("a\0\0", 3), text_only).ids, (Ids{0, 1, 1}));
   EXPECT_EQ(tokenizer.decode(Ids{2, 1}), std::string("a\0b\0", 4));
 }
 

@@ -46,17 +46,21 @@ Json bert_file() {
 
 TEST(TokenizerKinds, WordPiecesAreTheLongest) {
   const Tokenizer tokenizer = tokenizer_of(bert_file());
-  EXPECT_EQ(tokenizer.encode("Playing!"), (Ids{4, 5, 9}));
-  EXPECT_EQ(tokenizer.encode("playinga"), (Ids{4, 5, 12}));
-  EXPECT_EQ(tokenizer.encode("CAF\u00C9 cafe\u0301"), (Ids{8, 8}));  // accents go
-  EXPECT_EQ(tokenizer.encode("\u65e5\u672c"), (Ids{10, 11}));        // ideographs stand alone
-  EXPECT_EQ(tokenizer.encode("plays"), Ids{1});                      // the whole word is unknown
-  EXPECT_EQ(tokenizer.encode("playaaaaaa"), (Ids{4, 12, 12, 12, 12, 12, 12}));
-  EXPECT_EQ(tokenizer.encode("playaaaaaaa"), Ids{1});  // longer than 10 characters
-  EXPECT_EQ(tokenizer.encode("pl\x01"
-                             "ay\u200b\tplay"),
-            (Ids{4, 4}));                            // controls go, tabs are spaces
-  EXPECT_EQ(tokenizer.encode("play \xFF"), Ids{4});  // U+FFFD is removed
+  EXPECT_EQ(tokenizer.encode("Playing!", text_only).ids, (Ids{4, 5, 9}));
+  EXPECT_EQ(tokenizer.encode("playinga", text_only).ids, (Ids{4, 5, 12}));
+  EXPECT_EQ(tokenizer.encode("CAF\u00C9 cafe\u0301", text_only).ids, (Ids{8, 8}));  // accents go
+  EXPECT_EQ(tokenizer.encode("\u65e5\u672c", text_only).ids,
+            (Ids{10, 11}));                                     // ideographs stand alone
+  EXPECT_EQ(tokenizer.encode("plays", text_only).ids, Ids{1});  // the whole word is unknown
+  EXPECT_EQ(tokenizer.encode("playaaaaaa", text_only).ids, (Ids{4, 12, 12, 12, 12, 12, 12}));
+  EXPECT_EQ(tokenizer.encode("playaaaaaaa", text_only).ids, Ids{1});  // longer than 10 characters
+  EXPECT_EQ(tokenizer
+                .encode("pl\x01"
+                        "ay\u200b\tplay",
+                        text_only)
+                .ids,
+            (Ids{4, 4}));                                           // controls go, tabs are spaces
+  EXPECT_EQ(tokenizer.encode("play \xFF", text_only).ids, Ids{4});  // U+FFFD is removed
   EXPECT_EQ(tokenizer.decode(Ids{2, 4, 5, 9, 3}), "playing!");
   EXPECT_EQ(tokenizer.decode(Ids{2, 4, 3}, {.skip_special_tokens = false}), "[CLS] play [SEP]");
 }
@@ -72,7 +76,7 @@ TEST(TokenizerKinds, PostProcessorsSetTypeIds) {
   EXPECT_EQ(tokenizer.encode_pair("play", "!", {.add_special_tokens = false}).type_ids,
             (Ids{0, 1}));
   // TK-16: spelled out, a special token is text unless asked for.
-  EXPECT_EQ(tokenizer.encode("[SEP]").size(), 3u);
+  EXPECT_EQ(tokenizer.encode("[SEP]", text_only).ids.size(), 3u);
   EXPECT_EQ(tokenizer.encode("[SEP]", {.add_special_tokens = false, .parse_special = true}).ids,
             Ids{3});
 }
@@ -121,12 +125,12 @@ Json llama_file() {
 
 TEST(TokenizerKinds, CharactersWithoutTokenAreBytes) {
   const Tokenizer tokenizer = tokenizer_of(llama_file());
-  EXPECT_EQ(tokenizer.encode("ab ab"), (Ids{263, 263}));
-  EXPECT_EQ(tokenizer.encode("b\u00e9"), (Ids{259, 261, 3 + 0xC3, 3 + 0xA9}));
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \u65e5 b")), "ab \u65e5 b");
+  EXPECT_EQ(tokenizer.encode("ab ab", text_only).ids, (Ids{263, 263}));
+  EXPECT_EQ(tokenizer.encode("b\u00e9", text_only).ids, (Ids{259, 261, 3 + 0xC3, 3 + 0xA9}));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \u65e5 b", text_only).ids), "ab \u65e5 b");
   EXPECT_EQ(tokenizer.decode(Ids{3 + 0xC3}), "\uFFFD");
-  EXPECT_EQ(tokenizer.encode(""), Ids{});
-  EXPECT_EQ(tokenizer.encode("\xFF"), tokenizer.encode("\uFFFD"));
+  EXPECT_EQ(tokenizer.encode("", text_only).ids, Ids{});
+  EXPECT_EQ(tokenizer.encode("\xFF", text_only).ids, tokenizer.encode("\uFFFD", text_only).ids);
 }
 
 TEST(TokenizerKinds, MetaspaceMayComeFirstOnly) {
@@ -145,7 +149,7 @@ TEST(TokenizerKinds, MetaspaceMayComeFirstOnly) {
   EXPECT_EQ(with("never"), (Ids{262, 2, 262}));
   file["pre_tokenizer"] = {
       {"type", "Metaspace"}, {"replacement", "_"}, {"add_prefix_space", false}};
-  EXPECT_EQ(tokenizer_of(file).encode("ab"), Ids{262});  // files of old
+  EXPECT_EQ(tokenizer_of(file).encode("ab", text_only).ids, Ids{262});  // files of old
 }
 
 Json unigram_file() {
@@ -163,9 +167,9 @@ Json unigram_file() {
 
 TEST(TokenizerKinds, UnigramFindsTheBestSum) {
   const Tokenizer tokenizer = tokenizer_of(unigram_file());
-  EXPECT_EQ(tokenizer.encode("abab"), (Ids{5, 6}));
-  EXPECT_EQ(tokenizer.encode("ab"), (Ids{5, 3}));
-  EXPECT_EQ(tokenizer.encode("xyb"), (Ids{1, 0, 3}));  // unknown neighbours are one
+  EXPECT_EQ(tokenizer.encode("abab", text_only).ids, (Ids{5, 6}));
+  EXPECT_EQ(tokenizer.encode("ab", text_only).ids, (Ids{5, 3}));
+  EXPECT_EQ(tokenizer.encode("xyb", text_only).ids, (Ids{1, 0, 3}));  // unknown neighbours are one
   EXPECT_EQ(tokenizer.decode(Ids{5, 6, 5, 3}), "abab ab");
   Json file = unigram_file();
   file["model"]["vocab"][3][1] = "x";  // TK-13
@@ -174,7 +178,8 @@ TEST(TokenizerKinds, UnigramFindsTheBestSum) {
   file["model"]["unk_id"] = 7;
   expect_broken([&] { tokenizer_of(file); }, {"model.unk_id is 7", "0 to 6"});
   file["model"]["unk_id"] = nullptr;
-  expect_broken([&] { tokenizer_of(file).encode("x"); }, {"no token stands for unknown"});
+  expect_broken([&] { tokenizer_of(file).encode("x", text_only).ids; },
+                {"no token stands for unknown"});
 }
 
 TEST(TokenizerKinds, ScoresAreThoseOfTheLibrary) {
@@ -190,12 +195,13 @@ TEST(TokenizerKinds, TablesReplaceCharacters) {
   Json file = unigram_file();
   const std::string table = table_of_one();
   file["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", table}};
-  EXPECT_EQ(tokenizer_of(file).encode("AbAb"), (Ids{5, 6}));
-  EXPECT_EQ(tokenizer_of(file).encode("bA\u0301b"), (Ids{1, 6}));  // the mark goes with its letter
-  for (std::size_t cut = 4; cut < table.size(); cut += 4) {        // TK-11
+  EXPECT_EQ(tokenizer_of(file).encode("AbAb", text_only).ids, (Ids{5, 6}));
+  EXPECT_EQ(tokenizer_of(file).encode("bA\u0301b", text_only).ids,
+            (Ids{1, 6}));                                    // the mark goes with its letter
+  for (std::size_t cut = 4; cut < table.size(); cut += 4) {  // TK-11
     file["normalizer"]["precompiled_charsmap"] = table.substr(0, cut);
     try {
-      tokenizer_of(file).encode("AbAb\u0301 \xFF");
+      tokenizer_of(file).encode("AbAb\u0301 \xFF", text_only).ids;
     } catch (const std::runtime_error&) {
     }
   }
@@ -214,9 +220,10 @@ TEST(TokenizerKinds, ExpressionsAreBounded) {  // TK-09
                              {"invert", false}};
     return tokenizer_of(file);
   };
-  EXPECT_EQ(cut_by("b").encode("abab"), (Ids{2, 3, 2, 3}));
+  EXPECT_EQ(cut_by("b").encode("abab", text_only).ids, (Ids{2, 3, 2, 3}));
   const Tokenizer slow = cut_by("(?:a+)+[xy]");
-  expect_broken([&] { slow.encode(std::string(40, 'a')); }, {"cannot be searched", "limit"});
+  expect_broken([&] { slow.encode(std::string(40, 'a'), text_only).ids; },
+                {"cannot be searched", "limit"});
   expect_broken([&] { cut_by(std::string(10'001, 'a')); }, {"10001 bytes", "limit"});
   expect_broken([&] { cut_by("(a"); }, {"which is not one"});
   for (const char* odd : {"\\h", "[a&&b]", "[[:alpha:]]", "(?<n>a)", "(?R)", "\\1", "[\\S]"})
@@ -232,12 +239,12 @@ TEST(TokenizerKinds, AddedTokensTakeSpacesAndMindWords) {
   };
   add(7, "<l>", "lstrip"), add(8, "<r>", "rstrip"), add(9, "one", "single_word");
   const Tokenizer tokenizer = tokenizer_of(file);
-  EXPECT_EQ(tokenizer.encode("ab  <l>a"), (Ids{5, 3, 7, 5}));
-  EXPECT_EQ(tokenizer.encode("<r>  a"), (Ids{8, 5}));
-  EXPECT_EQ(tokenizer.encode("one."), (Ids{9, 1, 0}));
-  EXPECT_EQ(tokenizer.encode("ones"), (Ids{1, 0}));
+  EXPECT_EQ(tokenizer.encode("ab  <l>a", text_only).ids, (Ids{5, 3, 7, 5}));
+  EXPECT_EQ(tokenizer.encode("<r>  a", text_only).ids, (Ids{8, 5}));
+  EXPECT_EQ(tokenizer.encode("one.", text_only).ids, (Ids{9, 1, 0}));
+  EXPECT_EQ(tokenizer.encode("ones", text_only).ids, (Ids{1, 0}));
   std::string spaces(100'000, ' ');  // a run of spaces is walked through once
-  EXPECT_EQ(tokenizer.encode("<r>" + spaces + "<l>").size(), 2u);
+  EXPECT_EQ(tokenizer.encode("<r>" + spaces + "<l>", text_only).ids.size(), 2u);
 }
 
 TEST(TokenizerKinds, WordsCanBeTokens) {
@@ -248,7 +255,7 @@ TEST(TokenizerKinds, WordsCanBeTokens) {
                    {"unk_token", "<unk>"},
                    {"vocab", vocabulary_of({"<unk>", "hello", "!!", "x_1"})}};
   const Tokenizer tokenizer = tokenizer_of(file);
-  EXPECT_EQ(tokenizer.encode("hello!! x_1 you"), (Ids{1, 2, 3, 0}));
+  EXPECT_EQ(tokenizer.encode("hello!! x_1 you", text_only).ids, (Ids{1, 2, 3, 0}));
   EXPECT_EQ(tokenizer.decode(Ids{1, 2}), "hello !!");
   file["model"].erase("unk_token");
   expect_broken([&] { tokenizer_of(file); }, {"unk_token"});
@@ -259,7 +266,7 @@ TEST(TokenizerKinds, StreamsNeverHandOutHalfACharacter) {
   for (const Tokenizer& tokenizer : {tokenizer_of(llama_file()), Tokenizer::bytes()}) {
     DecodeStream stream(tokenizer);
     std::string whole;
-    for (const std::int32_t id : tokenizer.encode(text)) {
+    for (const std::int32_t id : tokenizer.encode(text, text_only).ids) {
       const std::string part = stream.step(id);
       EXPECT_EQ(part.find("\uFFFD"), std::string::npos);
       EXPECT_TRUE(part.empty() || (static_cast<unsigned char>(part[0]) & 0xC0) != 0x80);
@@ -318,7 +325,8 @@ TEST(TokenizerKinds, WhatIsWrittenIsRead) {
     for (const char* text : {"playing ab \u65e5", "b a ab [SEP] </s>", ""}) {
       EXPECT_EQ(back.encode(text, EncodeOptions{}).ids,
                 tokenizer.encode(text, EncodeOptions{}).ids);
-      EXPECT_EQ(back.decode(back.encode(text)), tokenizer.decode(tokenizer.encode(text)));
+      EXPECT_EQ(back.decode(back.encode(text, text_only).ids),
+                tokenizer.decode(tokenizer.encode(text, text_only).ids));
     }
   }
 }

@@ -28,7 +28,7 @@ TokenizerParts parts_of(const std::string& pre, const std::vector<std::string>& 
 
 Ids encoded(const std::string& pre, const std::vector<std::string>& merges,
             const std::string& text) {
-  return tokenizer_from_parts(parts_of(pre, merges), "test").encode(text);
+  return tokenizer_from_parts(parts_of(pre, merges), "test").encode(text, text_only).ids;
 }
 
 TEST(TokenizerNames, DigitsStandAloneOrTogether) {

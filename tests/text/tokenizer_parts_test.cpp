@@ -28,11 +28,12 @@ TokenizerParts llama_parts() {
 
 TEST(TokenizerParts, LlamaMergesByScore) {
   const Tokenizer tokenizer = tokenizer_from_parts(llama_parts(), "test");
-  EXPECT_EQ(tokenizer.encode("ab"), Ids{260});
-  EXPECT_EQ(tokenizer.encode("bab"), (Ids{262, 264, 259}));  // "ab" scores higher than "ba"
+  EXPECT_EQ(tokenizer.encode("ab", text_only).ids, Ids{260});
+  EXPECT_EQ(tokenizer.encode("bab", text_only).ids,
+            (Ids{262, 264, 259}));  // "ab" scores higher than "ba"
   EXPECT_EQ(tokenizer.encode("ab", EncodeOptions{}).ids, (Ids{1, 260}));
-  EXPECT_EQ(tokenizer.encode("\n"), (Ids{262, 3 + '\n'}));
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \u65e5")), "ab \u65e5");
+  EXPECT_EQ(tokenizer.encode("\n", text_only).ids, (Ids{262, 3 + '\n'}));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \u65e5", text_only).ids), "ab \u65e5");
   EXPECT_EQ(tokenizer.eos(), 2);
   TokenizerParts plain = llama_parts();
   plain.add_space_prefix = false;
@@ -54,16 +55,18 @@ TokenizerParts gpt2_parts() {
 }
 
 TEST(TokenizerParts, ByteLevelCutsByName) {
-  EXPECT_EQ(tokenizer_from_parts(gpt2_parts(), "test").encode("ab ab12"),
+  EXPECT_EQ(tokenizer_from_parts(gpt2_parts(), "test").encode("ab ab12", text_only).ids,
             (Ids{256, 258, '1', '2'}));  // digits stand alone
   TokenizerParts parts = gpt2_parts();
   for (const char* pre : {"gpt-2", "llama-bpe", "default"}) {
     parts.pre = pre;
-    EXPECT_EQ(tokenizer_from_parts(parts, "test").encode("ab ab12"), (Ids{256, 258, 257})) << pre;
+    EXPECT_EQ(tokenizer_from_parts(parts, "test").encode("ab ab12", text_only).ids,
+              (Ids{256, 258, 257}))
+        << pre;
   }
   const Tokenizer tokenizer = tokenizer_from_parts(parts, "test");
   EXPECT_EQ(tokenizer.encode("<|im_end|>", EncodeOptions{.parse_special = true}).ids, Ids{259});
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \xFF")), "ab \xFF");
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("ab \xFF", text_only).ids), "ab \xFF");
 }
 
 TEST(TokenizerParts, BertWordsBeginWithASpace) {
@@ -73,7 +76,7 @@ TEST(TokenizerParts, BertWordsBeginWithASpace) {
   const Tokenizer tokenizer = tokenizer_from_parts(parts, "test");
   EXPECT_EQ(tokenizer.encode("Playing", EncodeOptions{}).ids, (Ids{2, 4, 5, 3}));
   EXPECT_EQ(tokenizer.encode_pair("play", "play").type_ids, (Ids{0, 0, 0, 1, 1}));
-  EXPECT_EQ(tokenizer.encode("ing"), Ids{1});
+  EXPECT_EQ(tokenizer.encode("ing", text_only).ids, Ids{1});
 }
 
 TEST(TokenizerParts, BertMayKeepCapitalsAndAccents) {
@@ -81,7 +84,9 @@ TEST(TokenizerParts, BertMayKeepCapitalsAndAccents) {
                        .tokens = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "\u2581Haus", "\u2581haus",
                                   "\u2581\u00fcber", "\u2581uber"},
                        .special = {.unk = 1, .pad = 0}};
-  const auto ids = [&] { return tokenizer_from_parts(parts, "test").encode("Haus \u00fcber"); };
+  const auto ids = [&] {
+    return tokenizer_from_parts(parts, "test").encode("Haus \u00fcber", text_only).ids;
+  };
   EXPECT_EQ(ids(), (Ids{5, 7}));
   parts.lowercase = false;  // and accents stay with capitals
   EXPECT_EQ(ids(), (Ids{4, 6}));

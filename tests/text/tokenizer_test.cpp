@@ -8,6 +8,7 @@
 #include "support/cpu_time.h"
 #include "support/refused.h"
 #include "support/temporary_folder.h"
+#include "support/tokenizers.h"
 #include "text/stages/byte_letters.h"
 #include "text/stages/word_cutter.h"
 
@@ -98,12 +99,12 @@ TEST(Tokenizer, BytesAreTheirOwnIds) {
   EXPECT_EQ(tokenizer.vocab_size(), 258);
   EXPECT_EQ(tokenizer.eos(), 256);
   EXPECT_EQ(tokenizer.pad(), 257);
-  const Ids ids = tokenizer.encode(all_bytes());
+  const Ids ids = tokenizer.encode(all_bytes(), text_only).ids;
   for (int i = 0; i < 256; ++i) EXPECT_EQ(ids[static_cast<std::size_t>(i)], i);
   EXPECT_EQ(tokenizer.decode(ids), all_bytes());
   EXPECT_EQ(tokenizer.decode(Ids{104, 256, 105, 257}), "hi");
   EXPECT_EQ(tokenizer.token_bytes(256), "");
-  EXPECT_EQ(tokenizer.encode(""), Ids{});
+  EXPECT_EQ(tokenizer.encode("", text_only).ids, Ids{});
 }
 
 TEST(Tokenizer, UnknownIdsAreRefused) {  // TK-17
@@ -157,14 +158,14 @@ TEST(Tokenizer, EveryTextComesBack) {
   const Tokenizer tokenizer = Tokenizer::train(texts, 600);
   for (std::uint32_t seed = 1; seed < 40; ++seed) {
     const std::string text = random_text(seed, 3000);
-    const Ids ids = tokenizer.encode(text);
+    const Ids ids = tokenizer.encode(text, text_only).ids;
     EXPECT_EQ(tokenizer.decode(ids), text);
     EXPECT_LT(ids.size(), text.size() / 2);
   }
   std::mt19937 random(7);
   std::string noise;
   for (int i = 0; i < 10'000; ++i) noise += static_cast<char>(random());
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode(noise)), noise);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(noise, text_only).ids), noise);
 }
 
 TEST(Tokenizer, LearningIsTheSameEveryTime) {
@@ -188,11 +189,11 @@ TEST(Tokenizer, SpecialTokensAreNotFoundInText) {  // TK-16
   for (int i = 0; i < 50; ++i) text += "<|endoftext|><|padding|>";
   for (const Tokenizer& tokenizer :
        {Tokenizer::bytes(), Tokenizer::train(std::vector{text}, 400)}) {
-    for (const std::int32_t id : tokenizer.encode(text)) {
+    for (const std::int32_t id : tokenizer.encode(text, text_only).ids) {
       EXPECT_NE(id, *tokenizer.eos());
       EXPECT_NE(id, *tokenizer.pad());
     }
-    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, text_only).ids), text);
     EXPECT_EQ(tokenizer.token_to_id("<|endoftext|>"), tokenizer.eos());
     EXPECT_EQ(tokenizer.token_to_id("no such token"), std::nullopt);
   }
@@ -208,7 +209,7 @@ TEST(Tokenizer, FilesComeBack) {
     EXPECT_EQ(back.vocab_size(), tokenizer.vocab_size());
     EXPECT_EQ(back.eos(), tokenizer.eos());
     EXPECT_EQ(back.pad(), tokenizer.pad());
-    EXPECT_EQ(back.encode(text), tokenizer.encode(text));
+    EXPECT_EQ(back.encode(text, text_only).ids, tokenizer.encode(text, text_only).ids);
     for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id)
       EXPECT_EQ(back.token_bytes(id), tokenizer.token_bytes(id));
     back.save(folder / "again.json");
@@ -218,7 +219,7 @@ TEST(Tokenizer, FilesComeBack) {
 
 double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
   const double start = cpu_seconds();
-  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)).size(), text.size());
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, text_only).ids).size(), text.size());
   return cpu_seconds() - start;
 }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "rapt/bigbird.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/longformer.h"
 #include "rapt/reformer_local.h"
 #include "support/cases.h"

@@ -99,7 +99,7 @@ void training_run(Bits& bits, const Context& context) {
     TrainEvents events;
     events.progress = [&](const TrainProgress& p) { bits.add(p.loss), bits.add(p.gradient_norm); };
     events.evaluation = [&](const Evaluation& e) { bits.add(e.loss), bits.add(e.accuracy); };
-    train(config, folder.path(), OldRun::resume, events, context);
+    train(config, folder.path(), ExistingRun::resume, events, context);
     LoadedRun run = load_run(folder.path());
     for (const Parameter& parameter : run.model.parameters()) bits.add(parameter.value);
   }

@@ -24,7 +24,7 @@ std::vector<std::string> texts() {
 
 void add_encodings(Bits& bits, const Tokenizer& tokenizer) {
   for (const std::string& text : texts()) {
-    const Ids ids = tokenizer.encode(text);
+    const Ids ids = tokenizer.encode(text, text_only).ids;
     bits.add(ids);
     bits.add(tokenizer.decode(ids));
   }

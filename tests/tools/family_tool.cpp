@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "base/check.h"
-#include "families/pretrained.h"
-#include "formats/tensors/safetensors.h"
+#include "families/stored_tensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "rapt/models/train.h"
 #include "verb.h"
 

@@ -22,7 +22,7 @@ void dump(const rapt::detail::GgufFile& file, std::ofstream out) {
 void dump_quantized(const rapt::detail::GgufFile& file, std::ofstream out) {
   for (const rapt::detail::GgufTensor& tensor : file.tensors())
     if (tensor.shape.rank() == 2)
-      write(out, rapt::detail::read_quantized(file, std::span(&tensor.name, 1)).expanded());
+      write(out, rapt::detail::read_quantized(file, std::span(&tensor.name, 1)).dequantize());
 }
 
 void run(const std::string& verb, const std::string& path, const std::string& to) {

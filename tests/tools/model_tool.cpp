@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/keep_memory.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "train/data/packed_batch.h"
 #include "train/optimizer.h"
 #include "train/run/run_folder.h"
@@ -106,7 +106,7 @@ void write_first_weights(const Arguments& words) {
 void write_batches(const Arguments& words) {
   const CheckpointStore store(words[1]);
   const PreparedRun run =
-      prepare_run(read_run_config(words[0]), words[1], store, OldRun::overwrite);
+      prepare_run(read_run_config(words[0]), words[1], store, ExistingRun::overwrite);
   const auto data = open_data(run.config.data, run.tokenizer);
   std::ofstream out(words[3]);
   for (Index step = 0; step < std::stoll(words[2]); ++step)

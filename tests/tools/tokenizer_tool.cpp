@@ -59,7 +59,8 @@ void time(const rapt::Tokenizer& tokenizer, const std::string& text) {
   double best = 1e9;
   for (int i = 0; i < 3; ++i) {
     const std::clock_t start = std::clock();  // of this process, whatever else the machine does
-    if (tokenizer.encode(text).empty()) throw std::runtime_error("no tokens");
+    if (tokenizer.encode(text, {.add_special_tokens = false}).ids.empty())
+      throw std::runtime_error("no tokens");
     best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   std::cout << best << '\n';
@@ -81,7 +82,10 @@ int main(int count, char** words) try {
     rapt::Tokenizer::load(arguments[1]).save(arguments[2]);
   } else if (arguments.size() == 3 && verb == "encode") {
     const rapt::Tokenizer tokenizer = rapt::Tokenizer::load(arguments[1]);
-    for (const auto id : tokenizer.encode(rapt::detail::read_file(arguments[2], limit)))
+    for (const auto id :
+         tokenizer
+             .encode(rapt::detail::read_file(arguments[2], limit), {.add_special_tokens = false})
+             .ids)
       std::cout << id << '\n';
   } else if (arguments.size() == 4 && verb == "batch") {
     batch(rapt::Tokenizer::load(arguments[1]), arguments[2], arguments[3]);

@@ -78,7 +78,7 @@ TEST(MaskedData, LeavesEndsAlone) {
                                    .objective = Objective::masked_token,
                                    .batch_size = 4,
                                    .tokens = 50,
-                                   .eval_batches = 0,
+                                   .eval_batches = {},
                                    .mask_probability = 1});
   const Batch batch = data->batch(0);
   EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 256), 100);

@@ -69,8 +69,10 @@ std::string lines_of(Index count) {
 
 TEST(PairData, IsWhatTheLinesSay) {
   const TextFolder folder;
-  const auto data = opened_pairs(
-      {.path = folder.write("p", "ab\tx\nc\tyz"), .batch_size = 2, .tokens = 8, .eval_batches = 0});
+  const auto data = opened_pairs({.path = folder.write("p", "ab\tx\nc\tyz"),
+                                  .batch_size = 2,
+                                  .tokens = 8,
+                                  .eval_batches = {}});
   EXPECT_EQ(data->vocab_size(), 258);
   EXPECT_EQ(data->items_per_epoch(), 2);
   const Batch batch = data->batch(0);
@@ -119,7 +121,7 @@ TEST(PairData, EveryEpochTakesEachPairOnceAndWastesLittle) {
   const auto data = opened_pairs({.path = folder.write("p", lines_of(3072)),
                                   .batch_size = 16,
                                   .tokens = 128,
-                                  .eval_batches = 0});
+                                  .eval_batches = {}});
   Index places = 0, filled = 0;
   std::vector<std::vector<Text>> epochs(2);
   for (Index step = 0; step < 2 * 192; ++step) {
@@ -198,7 +200,7 @@ TEST(PairData, LineEndsMayHaveReturnsAndOtherBytesAreKept) {
   const TextFolder folder;
   const std::string line("a\0\xFF\tx\r\r\n", 8);
   const auto data = opened_pairs(
-      {.path = folder.write("p", line), .batch_size = 1, .tokens = 8, .eval_batches = 0});
+      {.path = folder.write("p", line), .batch_size = 1, .tokens = 8, .eval_batches = {}});
   EXPECT_EQ(texts_of(data->batch(0)), (std::vector<Text>{{std::string("a\0\xFF", 3), "x\r"}}));
 }
 
@@ -206,7 +208,7 @@ TEST(PairData, BrokenLinesAreNamed) {  // CO-08
   const TextFolder folder;
   const auto refused = [&](std::string_view text, const std::vector<std::string>& words) {
     const std::string path = folder.write("p", text);
-    expect_broken([&] { opened_pairs({.path = path, .tokens = 8, .eval_batches = 0}); }, words);
+    expect_broken([&] { opened_pairs({.path = path, .tokens = 8, .eval_batches = {}}); }, words);
   };
   refused("a\tb\nno tab\nc\td\n", {folder / "p", "line 2", "0 tabs"});
   refused("a\tb\n\nc\td\n", {"line 2", "0 tabs"});

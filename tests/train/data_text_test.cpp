@@ -116,7 +116,7 @@ TEST(Corpus, TokensOfPiecesAreThoseOfTheWhole) {
   while (text.size() < 3'300'000)
     text += parts[static_cast<std::size_t>(random.below(static_cast<Index>(parts.size())))];
   const Tokenizer tokenizer = Tokenizer::train({{text.substr(0, 20'000)}}, 400);
-  const std::vector<std::int32_t> whole = tokenizer.encode(text);
+  const std::vector<std::int32_t> whole = tokenizer.encode(text, {.add_special_tokens = false}).ids;
   const Corpus corpus(folder.write("t", text), tokenizer);
   ASSERT_EQ(corpus.tokens(), static_cast<Index>(whole.size()) + 2);
   for (std::size_t i = 0; i < whole.size(); ++i)
@@ -142,9 +142,10 @@ TEST(TextData, WithoutEndsNobodyGuessesHowTheNextDocumentBegins) {
   ASSERT_FALSE(tokenizer.eos().has_value());
   for (int i = 0; i < 9; ++i) folder.write("t/" + std::to_string(i), "ab");
   folder.write("t/9", "cc");
-  const std::int32_t a = tokenizer.encode("a")[0], b = tokenizer.encode("b")[0];
+  const std::int32_t a = tokenizer.encode("a", {.add_special_tokens = false}).ids[0],
+                     b = tokenizer.encode("b", {.add_special_tokens = false}).ids[0];
   // 20 tokens, nothing held out: windows of 4 in the first 17 to 20.
-  DataOptions options{.path = folder / "t", .batch_size = 4, .tokens = 4, .eval_batches = 0};
+  DataOptions options{.path = folder / "t", .batch_size = 4, .tokens = 4, .eval_batches = {}};
   const Batch batch = open_data(options, tokenizer)->batch(0);
   for (std::size_t i = 0; i < 16; ++i) {
     EXPECT_TRUE(batch.inputs[i] != a || batch.targets[i] == b);
@@ -309,7 +310,7 @@ TEST(TextData, HeldOutDataMayHaveTheirOwnPath) {
     const Batch batch = data->eval_batch(i);
     EXPECT_EQ(std::count(batch.inputs.begin(), batch.inputs.end(), 'a'), 0);
   }
-  options.eval_batches = 0;
+  options.eval_batches.reset();
   EXPECT_EQ(opened_text(options)->eval_batches(), 0);
   EXPECT_EQ(opened_text(options)->items_per_epoch(), 6);
 }

@@ -59,13 +59,13 @@ TEST(RunConfig, LeavesOutWhatIsNone) {
 TEST(RunConfig, TakesNoneForNumbersThatMayBeAbsent) {
   const std::vector<std::string> sets = {"train.max_grad_norm=none", "train.save_every=none",
                                          "model.kind=encoder-decoder", "model.encoder_layers=2"};
-  const RunConfig config = read_run_config("", sets);
+  const RunConfig config = read_run_config({}, sets);
   EXPECT_FALSE(config.train.max_grad_norm);
   EXPECT_FALSE(config.train.save_every);
   EXPECT_EQ(config.model.kind, ModelConfig::Kind::encoder_decoder);
   EXPECT_FALSE(config.model.vocab_size);
   const std::vector<std::string> steps = {"train.steps=none"};
-  EXPECT_THROW(read_run_config("", steps), std::runtime_error);
+  EXPECT_THROW(read_run_config({}, steps), std::runtime_error);
 }
 
 TEST(RunConfig, NamesTheNewKeyOfAnOldOne) {
@@ -83,7 +83,7 @@ TEST(RunConfig, NamesTheNewKeyOfAnOldOne) {
 TEST(RunConfig, RefusesWhatMakesNoSense) {
   const auto refused = [](const char* set, const std::vector<std::string>& words) {
     const std::vector<std::string> sets = {set};
-    expect_refused([&] { read_run_config("", sets); }, words);
+    expect_refused([&] { read_run_config({}, sets); }, words);
   };
   refused("train.evaluate_every=0", {"train.evaluate_every is 0", "at least 1, or \"none\""});
   refused("train.max_grad_norm=0", {"train.max_grad_norm is 0", "more than 0, or \"none\""});

@@ -47,7 +47,7 @@ std::vector<std::string> notices_of(const RunConfig& config, const std::string& 
   std::vector<std::string> notices;
   TrainEvents events;
   events.notice = [&](const std::string& line) { notices.push_back(line); };
-  train(config, folder, OldRun::resume, events);
+  train(config, folder, ExistingRun::resume, events);
   return notices;
 }
 
@@ -93,7 +93,7 @@ TEST(TrainFolder, ACallbackThatThrowsLosesNoStep) {
       };
       bool thrown = false;
       try {
-        train(config, run, OldRun::resume, events);
+        train(config, run, ExistingRun::resume, events);
       } catch (const Refusal&) {
         thrown = true;
       }
@@ -113,7 +113,7 @@ TEST(TrainFolder, FilesOfOthersAreNotWrittenOver) {
     const std::string run = folder / "of-" + name;
     fs::create_directory(run);
     put(run + "/" + name, "mine\n");
-    for (const OldRun old : {OldRun::resume, OldRun::refuse}) {
+    for (const ExistingRun old : {ExistingRun::resume, ExistingRun::refuse}) {
       try {
         train(small_run(), run, old);
         ADD_FAILURE() << name << " was written over";
@@ -123,7 +123,7 @@ TEST(TrainFolder, FilesOfOthersAreNotWrittenOver) {
       EXPECT_EQ(get(run + "/" + name), "mine\n");
       EXPECT_EQ(std::distance(fs::directory_iterator(run), fs::directory_iterator()), 1);
     }
-    train(small_run(), run, OldRun::overwrite);
+    train(small_run(), run, ExistingRun::overwrite);
     EXPECT_EQ(load_run(run).step, 9);
   }
 }
@@ -227,19 +227,19 @@ TEST(TrainFolder, ATakenFolderIsToldWithoutTheFlagsOfACommand) {
   const TemporaryFolder folder;
   const auto taken = [&](const std::string& run) {
     try {
-      train(small_run(), run, OldRun::refuse);
-    } catch (const FolderTaken& error) {
+      train(small_run(), run, ExistingRun::refuse);
+    } catch (const FolderNotEmpty& error) {
       EXPECT_EQ(std::string(error.what()).find("--"), std::string::npos) << error.what();
-      return error.by();
+      return error.holds();
     }
     ADD_FAILURE() << "no error";
-    return FolderTaken::By::run;
+    return FolderNotEmpty::Holds::run;
   };
   train(small_run(), folder / "run");
-  EXPECT_EQ(taken(folder / "run"), FolderTaken::By::run);
+  EXPECT_EQ(taken(folder / "run"), FolderNotEmpty::Holds::run);
   fs::create_directories(folder / "notes");
   put(folder / "notes/metrics.jsonl", "mine");
-  EXPECT_EQ(taken(folder / "notes"), FolderTaken::By::other_files);
+  EXPECT_EQ(taken(folder / "notes"), FolderNotEmpty::Holds::other_files);
 }
 
 TEST(TrainFolder, MoreThanTheMachineHoldsIsRefusedBeforeAnythingIsRead) {

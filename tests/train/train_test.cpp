@@ -47,7 +47,7 @@ Ran run(const RunConfig& config, const std::string& folder, Index stop_after = 0
   events.progress = [&](const TrainProgress& p) { ran.losses.push_back(p.loss); };
   events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
   events.stop = [&] { return stop_after > 0 && std::ssize(ran.losses) >= stop_after; };
-  ran.result = train(config, folder, OldRun::resume, events, context);
+  ran.result = train(config, folder, ExistingRun::resume, events, context);
   return ran;
 }
 
@@ -122,7 +122,7 @@ TEST(Train, WhoeverStopsItAtAnyMomentLosesNothing) {
     TrainEvents events;
     events.evaluation = [&](const Evaluation& e) { ran.evaluations.push_back(e); };
     events.stop = [&] { return asked++ == stops; };
-    ran.result = train(config, name, OldRun::resume, events);
+    ran.result = train(config, name, ExistingRun::resume, events);
     stopped = ran.result.finish_reason == TrainResult::Finish::stopped;
     if (stopped && !std::filesystem::exists(name + "/config.toml")) {
       ++early;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 
@@ -87,7 +87,7 @@ struct GenerateEvents {
   /// Every new token, as soon as it is known. Not called by beam search.
   std::function<void(Index prompt, std::int32_t id)> token = {};
   /// Before each part of a prompt is read: how many of its tokens have been read.
-  std::function<void(Index prompt, Index read, Index tokens)> reading = {};
+  std::function<void(Index prompt, Index read, Index tokens)> prefill = {};
   /// Return true to cancel. Called between tokens and between parts of a prompt.
   std::function<bool()> cancelled = {};
 };

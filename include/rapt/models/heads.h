@@ -1,14 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "rapt/models/model.h"
 #include "rapt/models/pretrained.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 
@@ -46,9 +45,8 @@ struct HeadStats {
   /// Cosine of its probabilities and those of every head of the layer, as long vectors; NaN where
   /// it was not measured.
   std::vector<double> similarity = {};
-  /// Share of the probability, and of the keys, that LSH finds: NaN where it was not measured.
-  double hashed_mass = std::numeric_limits<double>::quiet_NaN();
-  double hashed_keys = std::numeric_limits<double>::quiet_NaN();
+  /// Share of the probability, and of the keys, that LSH finds; none where it was not measured.
+  std::optional<double> hashed_mass = {}, hashed_keys = {};
   /// [side, side]: probability that queries of a tile give to keys of a tile, a mean over the
   /// queries. Tiles are HeadReport::map_tile tokens. Empty without maps.
   Tensor map = {};
@@ -73,9 +71,8 @@ struct PatternTrial {
   Index served = 0;   // heads that keep HeadReport::enough
   double pairs = 0;   // share of query-key pairs that are still multiplied
   double cosine = 0;  // of the last layer's rows before and after, mean over tokens
-  double loss =
-      std::numeric_limits<double>::quiet_NaN();  // nats per token; NaN: not a language model
-  Index cache_bytes = 0;                         // of keys and values at the end of the text
+  std::optional<double> loss = {};  // nats per token; none: not a language model
+  Index cache_bytes = 0;            // of keys and values at the end of the text
 };
 
 /// What every head of a model does on a text.
@@ -91,7 +88,7 @@ struct HeadReport {
   Index pinned = 4;
   double enough = 0.95;  // a window that keeps this much probability serves a head
   Index map_tile = 1, source_map_tile = 1;  // tokens
-  double loss = std::numeric_limits<double>::quiet_NaN();
+  std::optional<double> loss = {};          // nats per token; none: not a language model
   Index cache_bytes = 0;
   std::vector<PatternTrial> trials = {};
   std::vector<std::string> advice = {};    // sentences

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rapt/models/model.h"
 #include "rapt/models/tokenizer.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 

@@ -58,9 +58,7 @@ class RAPT_API Tokenizer {
 
   /// Ids are below this.
   Index vocab_size() const;
-  /// The ids of the text alone, without special tokens.
-  std::vector<std::int32_t> encode(std::string_view text) const;
-  Encoding encode(std::string_view text, const EncodeOptions& options) const;
+  Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
   Encoding encode_pair(std::string_view first, std::string_view second,
                        const EncodeOptions& options = {}) const;
   /// decode(encode(text)) == text for byte-level tokenizers that do not normalize.

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rapt/models/model.h"
 #include "rapt/models/pretrained.h"
 #include "rapt/models/tokenizer.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 
@@ -47,7 +47,7 @@ struct DataOptions {
   Index tokens = 256;    // per item; with pairs the longest source or target
   std::uint64_t seed = 1;
 
-  Index eval_batches = 16;                    // at most; 0: no evaluation, all data is trained on
+  std::optional<Index> eval_batches = 16;     // at most; none: all data is trained on
   double eval_fraction = 0.05;                // part of the data that is kept for evaluation,
   std::optional<std::string> eval_path = {};  // or a file or folder of its own
   bool separate_documents = true;             // packed documents do not see one another
@@ -99,10 +99,11 @@ struct RunConfig {
   TrainOptions train = {};
 };
 
-/// Reads a TOML file ("" for none) and then `sets`, each "section.key=value" in TOML's spelling.
-/// A number that may be none is none if it is "none". Throws std::runtime_error naming the key that
-/// is unknown, has another name now or is out of its range.
-RAPT_API RunConfig read_run_config(const std::string& path, std::span<const std::string> sets = {});
+/// Reads a TOML file, if there is one, and then `sets`, each "section.key=value" in TOML's
+/// spelling. A number that may be none is none if it is "none". Throws std::runtime_error naming
+/// the key that is unknown, has another name now or is out of its range.
+RAPT_API RunConfig read_run_config(const std::optional<std::string>& path,
+                                   std::span<const std::string> sets = {});
 /// The whole config in TOML.
 RAPT_API std::string to_toml(const RunConfig& config);
 
@@ -147,27 +148,28 @@ inline constexpr EnumNames enum_names<TrainResult::Finish>{"finish reason",
                                                            "steps, patience, accuracy, stopped"};
 
 /// Training would overwrite what the folder holds: a run, or files that are not a run's.
-class RAPT_API FolderTaken : public std::invalid_argument {
+class RAPT_API FolderNotEmpty : public std::invalid_argument {
  public:
-  enum class By { run, other_files };
-  FolderTaken(By by, const std::string& what) : std::invalid_argument(what), by_(by) {}
-  By by() const { return by_; }
+  enum class Holds { run, other_files };
+  FolderNotEmpty(Holds holds, const std::string& what)
+      : std::invalid_argument(what), holds_(holds) {}
+  Holds holds() const { return holds_; }
 
  private:
-  By by_;
+  Holds holds_;
 };
 template <>
-inline constexpr EnumNames enum_names<FolderTaken::By>{"what a folder is taken by",
-                                                       "run, other_files"};
+inline constexpr EnumNames enum_names<FolderNotEmpty::Holds>{"what a folder holds",
+                                                             "run, other_files"};
 
 /// What to do with a folder that holds checkpoints already.
-enum class OldRun {
+enum class ExistingRun {
   resume,     // from the newest checkpoint
-  refuse,     // with FolderTaken
+  refuse,     // with FolderNotEmpty
   overwrite,  // remove them, once it is certain that the new run can begin
 };
 template <>
-inline constexpr EnumNames enum_names<OldRun>{"old run", "resume, refuse, overwrite"};
+inline constexpr EnumNames enum_names<ExistingRun>{"existing run", "resume, refuse, overwrite"};
 
 /// Trains in a folder: config.toml, tokenizer.json, metrics.jsonl and checkpoints step-NNNNNN. A
 /// run that resumes from the newest checkpoint ends with the same bits as one that was never
@@ -180,10 +182,10 @@ inline constexpr EnumNames enum_names<OldRun>{"old run", "resume, refuse, overwr
 /// whole.
 ///
 /// Throws std::invalid_argument if the folder holds no run but files that a run would overwrite,
-/// unless old_run is overwrite, and if a step would need more than the memory of this machine.
+/// unless existing_run is overwrite, and if a step would need more than the memory of this machine.
 RAPT_API TrainResult train(const RunConfig& config, const std::string& folder,
-                           OldRun old_run = OldRun::resume, const TrainEvents& events = {},
-                           const Context& context = {});
+                           ExistingRun existing_run = ExistingRun::resume,
+                           const TrainEvents& events = {}, const Context& context = {});
 
 /// What a run's folder holds: the model at its newest checkpoint.
 struct LoadedRun {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "rapt/dropout.h"
+#include "rapt/dropout_key.h"
 #include "rapt/nn/tape.h"
 
 namespace rapt {

@@ -28,8 +28,8 @@ class RAPT_API QuantizedMatrix {
   /// Quantizes elements [rows, columns] of any type, with an error of at most half a scale; with a
   /// shift, the f16 rounding of the shift comes on top. Throws std::invalid_argument if a number is
   /// not finite or a scale is too large for f16.
-  static QuantizedMatrix rounded(const Tensor& numbers, Quantization type,
-                                 const Context& context = {});
+  static QuantizedMatrix quantize(const Tensor& numbers, Quantization type,
+                                  const Context& context = {});
 
   bool empty() const { return impl_ == nullptr; }
   /// [rows, columns]; no axes if it is empty.
@@ -38,7 +38,7 @@ class RAPT_API QuantizedMatrix {
   /// Memory of codes, scales and shifts.
   Index bytes() const;
   /// All elements as f32.
-  Tensor expanded() const;
+  Tensor dequantize() const;
 
  private:
   friend struct detail::Access;

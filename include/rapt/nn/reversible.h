@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "rapt/dropout.h"
+#include "rapt/dropout_key.h"
 
 namespace rapt {
 

@@ -21,7 +21,7 @@ struct RAPT_API Parameter {
   Tensor value;          // f32; a matrix that is not trained may be bf16 or f16
   Tensor gradient = {};  // f32, of the same shape; empty: nothing has been added yet
   bool decays = true;    // matrices do, biases and gains of norms do not
-  Tensor working = {};   // `value` rounded, which products read instead; empty: they read value
+  Tensor rounded = {};   // `value` in 16 bits, which products read instead; empty: they read value
   /// A matrix instead of `value`, which is empty then. For tapes that do not record: it cannot be
   /// trained.
   QuantizedMatrix quantized = {};
@@ -33,7 +33,7 @@ struct RAPT_API Parameter {
   /// The type of its elements, packed or not; f32 if it is quantized.
   Type type() const;
   /// What products read unless it is quantized or packed.
-  const Tensor& used() const { return working.empty() ? value : working; }
+  const Tensor& used() const { return rounded.empty() ? value : rounded; }
   /// Rounds the value, a matrix, and frees it.
   void quantize(Quantization type, const Context& context = {});
   /// For products without gradients: the value, a matrix, is packed for the context's instruction
@@ -43,7 +43,7 @@ struct RAPT_API Parameter {
 
   /// The gradient to add to, zeros at first. Throws std::invalid_argument if it is quantized or
   /// packed.
-  Tensor& wanted_gradient();
+  Tensor& gradient_or_zeros();
 };
 
 /// Where the gradient of a variable is added up. A handle without the value: an operation that does
@@ -108,13 +108,13 @@ class RAPT_API Tape {
   Variable input(Tensor value, bool tracked = false) const;
   /// The same elements with a separate gradient: the input of a part of a network that runs on its
   /// own tape.
-  Variable apart(const Variable& x) const;
+  Variable detach(const Variable& x) const;
   /// The elements of a variable that is no longer used: moved if nothing else holds them, copied
   /// otherwise.
-  static Tensor take(Variable x);
-  /// The result of an operation. `undo` gets its gradient and adds to the gradients of what the
+  static Tensor release(Variable x);
+  /// The result of an operation. `backward` gets its gradient and adds to the gradients of what the
   /// operation read. It is called at most once, and not at all if nothing depends on the result.
-  Variable made(Tensor value, std::function<void(Tensor gradient)> undo);
+  Variable record(Tensor value, std::function<void(Tensor gradient)> backward);
   /// From the last operation to the first, with gradient 1 at `result`, which is one number. The
   /// tape is empty afterwards. Throws std::invalid_argument if the tape does not record.
   void backward(const Variable& result);
@@ -124,7 +124,7 @@ class RAPT_API Tape {
  private:
   struct Step {
     GradientSlot slot;
-    std::function<void(Tensor gradient)> undo;
+    std::function<void(Tensor gradient)> backward;
   };
   Mode mode_;
   Context context_;

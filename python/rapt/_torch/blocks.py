@@ -16,23 +16,23 @@ from rapt._torch.seeds import as_seed, number_of
 
 
 def _operator(name, forward, backward, how_of):
-    """An operator with its gradients. how_of(real, random, seed, fields) makes the core's tuple of
+    """An operator with its gradients. how_of(attention_mask, random, seed, fields) makes the core's tuple of
     its arguments; fields are those of the options, after layout, threads and instruction set."""
 
-    def call(core, *arguments, real, random, seed, options):
+    def call(core, *arguments, attention_mask, random, seed, options):
         layout, threads, isa, *fields = options.split(";")
         context = _core.Context(int(threads), isa) if int(threads) else None
-        return core(*arguments, how_of(real, random, number_of(seed), fields), layout, context)
+        return core(*arguments, how_of(attention_mask, random, number_of(seed), fields), layout, context)
 
     @torch.library.custom_op(f"rapt::{name}", mutates_args=(), device_types="cpu")
-    def operator(q: Tensor, k: Tensor, v: Tensor, real: Optional[Tensor], random: Optional[Tensor],
+    def operator(q: Tensor, k: Tensor, v: Tensor, attention_mask: Optional[Tensor], random: Optional[Tensor],
                  seed: Optional[Tensor], options: str) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-        out, _, rows = call(forward, (q, k, v), real=real, random=random, seed=seed, options=options)
+        out, _, rows = call(forward, (q, k, v), attention_mask=attention_mask, random=random, seed=seed, options=options)
         row_max, row_sum, *unrounded = rows
         return out, row_max, row_sum, unrounded[0] if unrounded else row_max.new_empty(0)
 
     @operator.register_fake
-    def _(q, k, v, real, random, seed, options):
+    def _(q, k, v, attention_mask, random, seed, options):
         checked(name, q=q, k=k, v=v)
         rows = (q.shape[0], q.shape[1], q.shape[2])
         if options.startswith("blhd"):
@@ -43,13 +43,13 @@ def _operator(name, forward, backward, how_of):
 
     @torch.library.custom_op(f"rapt::{name}_backward", mutates_args=(), device_types="cpu")
     def gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, row_max: Tensor,
-                  row_sum: Tensor, real: Optional[Tensor], random: Optional[Tensor],
+                  row_sum: Tensor, attention_mask: Optional[Tensor], random: Optional[Tensor],
                   seed: Optional[Tensor], options: str) -> List[Tensor]:
-        return list(call(backward, dout, (q, k, v), (out, row_max, row_sum), real=real,
+        return list(call(backward, dout, (q, k, v), (out, row_max, row_sum), attention_mask=attention_mask,
                          random=random, seed=seed, options=options))
 
     @gradients.register_fake
-    def _(dout, q, k, v, out, row_max, row_sum, real, random, seed, options):
+    def _(dout, q, k, v, out, row_max, row_sum, attention_mask, random, seed, options):
         return [empty_out(x, options[:4]) for x in (q, k, v)]
 
     def keep(ctx, inputs, output):
@@ -60,8 +60,8 @@ def _operator(name, forward, backward, how_of):
                               row_sum)
 
     def differentiate(ctx, dout, *_):
-        q, k, v, real, random, seed, *output = ctx.saved_tensors
-        found = backward_call(dout, q, k, v, *output, real, random, seed, ctx.options)
+        q, k, v, attention_mask, random, seed, *output = ctx.saved_tensors
+        found = backward_call(dout, q, k, v, *output, attention_mask, random, seed, ctx.options)
         wanted = ctx.needs_input_grad
         return (*(x if wanted[i] else None for i, x in enumerate(found)), None, None, None, None)
 
@@ -69,15 +69,15 @@ def _operator(name, forward, backward, how_of):
     return differentiable(operator, keep, differentiate, name)
 
 
-def _bigbird_how(real, random, seed, fields):
+def _bigbird_how(attention_mask, random, seed, fields):
     block, first_block_counts, rule, number = fields
-    return (int(block), random, int(first_block_counts), real,
+    return (int(block), random, int(first_block_counts), attention_mask,
             _core.Scale.from_rule(int(rule), float(number)))
 
 
-def _local_how(real, random, seed, fields):
-    chunk, before, after, causal, blind, dropout = fields
-    return (int(chunk), int(before), int(after), bool(int(causal)), real, blind, float(dropout), seed)
+def _local_how(attention_mask, random, seed, fields):
+    chunk, before, after, causal, empty_rows, dropout = fields
+    return (int(chunk), int(before), int(after), bool(int(causal)), attention_mask, empty_rows, float(dropout), seed)
 
 
 _bigbird = _operator("attend_bigbird", _core.attend_bigbird, _core.attend_bigbird_backward,
@@ -103,26 +103,27 @@ def _rectangle(random):
     return torch.tensor(full, dtype=torch.long).reshape(len(each), rows, most)
 
 
-def attend_bigbird(operands: Any, block: Any, random: Any, first_block_counts: Any, real: Any, scale: Any,
+def attend_bigbird(operands: Any, block: Any, random: Any, first_block_counts: Any, attention_mask: Any, scale: Any,
                    layout: str, context: Any) -> Any:
     all_tensors("attend_bigbird", **dict(zip("qkv", operands)))
-    if plain_call(*operands, random, real):
-        how = (block, random, first_block_counts, real, scale)
+    if plain_call(*operands, random, attention_mask):
+        how = (block, random, first_block_counts, attention_mask, scale)
         return _core.attend_bigbird(operands, how, layout, context)[0]
     rule, number = scale_of(scale)
     threads, isa = context_of(context)
     options = f"{layout};{threads};{isa};{block};{first_block_counts};{rule};{number}"
-    return _bigbird(*autocast(*operands), as_tensor("attend_bigbird: real", real), _rectangle(random), None, options)[0]
+    attention_mask = as_tensor("attend_bigbird: attention_mask", attention_mask)
+    return _bigbird(*autocast(*operands), attention_mask, _rectangle(random), None, options)[0]
 
 
 def attend_reformer_local(operands: Any, how: Any, padding: Any, seed: Any, layout: str, context: Any) -> Any:
-    chunk, before, after, causal, blind, dropout = how
+    chunk, before, after, causal, empty_rows, dropout = how
     all_tensors("attend_reformer_local", **dict(zip("qkv", operands)))
     if plain_call(*operands, padding):
-        how = (*how[:4], padding, blind, dropout, number_of(as_seed(seed, dropout)))
+        how = (*how[:4], padding, empty_rows, dropout, number_of(as_seed(seed, dropout)))
         return _core.attend_reformer_local(operands, how, layout, context)[0]
     threads, isa = context_of(context)
-    options = (f"{layout};{threads};{isa};{chunk};{before};{after};{1 if causal else 0};{blind};"
+    options = (f"{layout};{threads};{isa};{chunk};{before};{after};{1 if causal else 0};{empty_rows};"
                f"{real('dropout', dropout)}")
-    padding = as_tensor("attend_reformer_local: real", padding)
+    padding = as_tensor("attend_reformer_local: attention_mask", padding)
     return _local(*autocast(*operands), padding, None, as_seed(seed, dropout), options)[0]

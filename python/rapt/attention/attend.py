@@ -6,6 +6,7 @@ import sys
 from typing import Any, Literal, Optional, Sequence, SupportsIndex, Union, overload
 
 from rapt import _core, _given, _tensors
+from rapt._renamed import refuse_keywords
 from rapt._tensors import refuse_mixed, refuse_traced
 from rapt.attention.bias import Bias, arrays_of, as_bias
 from rapt.attention.options import Attention, fields
@@ -23,7 +24,7 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
            scale: ScaleLike = ..., softcap: Optional[float] = ..., bias: Union[Bias, ArrayLike, None] = ...,
            relative_values: Optional[ArrayLike] = ..., rotations: Optional[ArrayLike] = ...,
            sinks: Optional[Floats] = ..., dropout: float = ..., seed: Optional[SupportsIndex] = ...,
-           return_lse: bool = ..., return_stats: bool = ..., return_rows: Literal[True],
+           return_lse: bool = ..., return_stats: bool = ..., return_attended: Literal[True],
            layout: Layout = ..., context: Optional[_core.Context] = ...) -> Attended: ...
 
 
@@ -32,7 +33,7 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
            scale: ScaleLike = ..., softcap: Optional[float] = ..., bias: Union[Bias, ArrayLike, None] = ...,
            relative_values: Optional[ArrayLike] = ..., rotations: Optional[ArrayLike] = ...,
            sinks: Optional[Floats] = ..., dropout: float = ..., seed: Optional[SupportsIndex] = ...,
-           return_lse: bool = ..., return_stats: bool = ..., return_rows: bool = ...,
+           return_lse: bool = ..., return_stats: bool = ..., return_attended: bool = ...,
            layout: Layout = ..., context: Optional[_core.Context] = ...) -> Any: ...
 
 
@@ -40,8 +41,8 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
            scale: ScaleLike = None, softcap: Optional[float] = None, bias: Union[Bias, ArrayLike, None] = None,
            relative_values: Optional[ArrayLike] = None, rotations: Optional[ArrayLike] = None,
            sinks: Optional[Floats] = None, dropout: float = 0.0, seed: Optional[SupportsIndex] = None,
-           return_lse: bool = False, return_stats: bool = False, return_rows: bool = False,
-           layout: Layout = "bhld", context: Optional[_core.Context] = None) -> Any:
+           return_lse: bool = False, return_stats: bool = False, return_attended: bool = False,
+           layout: Layout = "bhld", context: Optional[_core.Context] = None, **unknown: Any) -> Any:
     """Softmax attention of each query over the keys its pattern lets it see.
 
     q [batch, heads, queries, dim]; k [batch, kv_heads, keys, dim]; v [batch, kv_heads, keys,
@@ -54,7 +55,7 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
     left out.
 
     Returns the output, or a tuple of it, the lse [batch, heads, queries] and the Stats, as asked for.
-    With return_rows=True it returns an Attended, which attend_backward takes.
+    With return_attended=True it returns an Attended, which attend_backward takes.
 
     >>> import numpy as np
     >>> x = np.ones((1, 2, 5, 4), np.float32)
@@ -62,14 +63,16 @@ def attend(q: ArrayLike, k: ArrayLike, v: ArrayLike, pattern: Union[Attention, P
     >>> out.shape, lse.shape
     ((1, 2, 5, 4), (1, 2, 5))
     """
+    if unknown:
+        refuse_keywords("attend", unknown, {"return_rows": "return_attended"})
     if type(pattern) is Attention:
         pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed = fields(
             "attend", pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed)
     if bias is not None and not isinstance(bias, Bias):
         bias = as_bias(bias)
     wanted = 0
-    if not (return_lse is return_stats is return_rows is False):  # the usual call asks for nothing
-        wanted = wants("attend", return_lse, return_stats, return_rows)
+    if not (return_lse is return_stats is return_attended is False):  # the usual call asks for nothing
+        wanted = wants("attend", return_lse, return_stats, return_attended)
     how = (pattern, scale, softcap, bias, relative_values, rotations, sinks, dropout, seed, False, context)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(q, torch.Tensor):
@@ -94,12 +97,12 @@ def attend_backward(dout: ArrayLike, q: ArrayLike, k: ArrayLike, v: ArrayLike, a
                     context: Optional[_core.Context] = None) -> Gradients:
     """Gradients of sum(dout * out), and of sum(dlse * lse) if dlse [batch, heads, queries] is given.
 
-    attended is what attend(..., return_rows=True) returned for the same operands and options. PyTorch
+    attended is what attend(..., return_attended=True) returned for the same operands and options. PyTorch
     tensors need none of this: call backward() on what attend returned.
 
     >>> import numpy as np
     >>> x = np.ones((1, 2, 5, 4), np.float32)
-    >>> attended = attend(x, x, x, "causal", return_rows=True)
+    >>> attended = attend(x, x, x, "causal", return_attended=True)
     >>> attend_backward(x, x, x, x, attended, "causal").dq.shape
     (1, 2, 5, 4)
     """

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NoReturn, Optional, SupportsIndex, Tuple, Union, final
+from typing import Any, Literal, NoReturn, Optional, Sequence, SupportsIndex, Tuple, Union, final
 
+from rapt import _given
 from rapt.attention.bias import Bias
-from rapt.typing import ArrayLike, Floats, PatternLike, ScaleLike
+from rapt.typing import ArrayLike, Floats, Integers, PatternLike, RandomBlocks, ScaleLike
 
 
 @final
@@ -27,7 +28,7 @@ class Attention:
     >>> import numpy as np, rapt
     >>> x = np.ones((1, 2, 5, 4), np.float32)
     >>> options = rapt.Attention("causal", softcap=30.0, bias=rapt.alibi(2))
-    >>> attended = rapt.attend(x, x, x, options, return_rows=True)
+    >>> attended = rapt.attend(x, x, x, options, return_attended=True)
     >>> rapt.attend_backward(x, x, x, x, attended, options).dq.shape
     (1, 2, 5, 4)
     """
@@ -41,6 +42,73 @@ class Attention:
     sinks: Optional[Floats] = None
     dropout: float = 0.0
     seed: Optional[SupportsIndex] = None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Longformer:
+    """The options of attend_longformer and its backward, which describes them."""
+
+    window: int = 256
+    classes: Optional[Integers] = None
+    dilation: Union[int, Integers, None] = None
+    causal: bool = False
+    scale: ScaleLike = None
+    dropout: float = 0.0
+    seed: Optional[SupportsIndex] = None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class BigBird:
+    """The options of attend_bigbird and its backward, which describes them."""
+
+    block: int = 64
+    random: Optional[RandomBlocks] = None
+    first_block_counts: int = 1
+    attention_mask: Optional[Integers] = None
+    scale: ScaleLike = None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReformerLocal:
+    """The options of attend_reformer_local and its backward, which describes them."""
+
+    chunk: int = 64
+    before: int = 1
+    after: int = 0
+    causal: bool = False
+    attention_mask: Optional[Integers] = None
+    empty_rows: Literal["zeros", "sum"] = "zeros"
+    dropout: float = 0.0
+    seed: Optional[SupportsIndex] = None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lsh:
+    """The options of attend_lsh, which describes them."""
+
+    chunk: int = 64
+    rounds: int = 1
+    buckets: Sequence[int] = ()
+    seed: int = 0
+    before: int = 1
+    after: int = 0
+    once: bool = False
+
+
+def values_of(where: str, kind: Any, options: Any, **keywords: Any) -> Tuple[Any, ...]:
+    """The values of an options object, in the order of the keywords, which must be left out beside it."""
+    if type(options) is not kind:
+        raise TypeError(f"{where}: options is {_given.said(options)}, expected a rapt.{kind.__name__}")
+    usual = {field.name: field.default for field in dataclasses.fields(kind)}
+    for name, given in keywords.items():
+        if given is not usual[name] and not (isinstance(given, (int, float, str)) and given == usual[name]):
+            raise TypeError(f"{where}: {name} is given beside a rapt.{kind.__name__}, expected it inside: "
+                            f"rapt.{kind.__name__}({name}=...)")
+    return tuple(getattr(options, name) for name in keywords)
 
 
 def fields(where: str, options: Attention, scale: Any, softcap: Any, bias: Any, relative_values: Any,

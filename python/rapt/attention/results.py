@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What a call with return_rows=True returns and its backward takes."""
+    """What a call with return_attended=True returns and its backward takes."""
 
     out: Array
     lse: Array  # [batch, heads, queries]: log of the sum of exp(logit); None for Longformer
@@ -66,11 +66,11 @@ class LongformerGradients(NamedTuple):
     dv_global: Optional[Array] = None
 
 
-def wants(where: str, return_lse: bool, return_stats: bool, return_rows: bool = False) -> int:
+def wants(where: str, return_lse: bool, return_stats: bool, return_attended: bool = False) -> int:
     """The core's word for what is asked for. Rows come with the lse: an Attended has both."""
     return ((WANT_LSE if _given.flag(f"{where}: return_lse", return_lse) else 0)
             | (WANT_STATS if _given.flag(f"{where}: return_stats", return_stats) else 0)
-            | (WANT_LSE | WANT_ROWS if _given.flag(f"{where}: return_rows", return_rows) else 0))
+            | (WANT_LSE | WANT_ROWS if _given.flag(f"{where}: return_attended", return_attended) else 0))
 
 
 def named(found: Tuple[Any, ...], wanted: int) -> Any:
@@ -87,7 +87,7 @@ def saved(where: str, attended: Any, rows: str = "rows") -> Tuple[Any, Any, Any]
     """(out, max, sum) that backward takes, of an Attended."""
     if not isinstance(attended, Attended):
         raise TypeError(f"{where}: attended is {_given.said(attended)}, expected the rapt.Attended that the call "
-                        "with return_rows=True returned")
+                        "with return_attended=True returned")
     found = getattr(attended, rows)
     if not isinstance(found, Rows):
         raise TypeError(f"{where}: attended.{rows} is {_given.said(found)}, expected a rapt.Rows")

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/attention.h"
 #include "rapt/lsh_recall.h"
 
@@ -32,7 +32,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
   const AnyView views[] = {laid_out(arrays[0].operand(), layout),
                            laid_out(arrays[1].operand(), layout),
                            laid_out(arrays[2].operand(), layout)};
-  How how(options);
+  CallOptions how(options);
   how.attention().stats = (wanted & want_stats) != 0;
   how.attention().gradients = (wanted & want_rows) != 0;
   OutputArray out(arrays[0], out_shape(views[0], views[2], layout), views[0].type());
@@ -42,7 +42,7 @@ nb::object attend_arrays(nb::handle q, nb::handle k, nb::handle v, nb::tuple opt
     const nb::gil_scoped_release release;
     attended = attend_into(into, views[0], views[1], views[2], how.attention(), how.context());
   }
-  return parts(Answer(arrays[0]), out.take(), std::move(attended), wanted, layout);
+  return attended_tuple(ResultArray(arrays[0]), out.take(), std::move(attended), wanted, layout);
 }
 
 /// A gradient as its operand is shaped, row-major in the caller's layout.
@@ -59,7 +59,7 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
                     {v, "attend_backward: v"},
                     {out, "attend_backward: out"}};
   const Layout layout = layout_of(layout_name);
-  const How how(options);
+  const CallOptions how(options);
   std::optional<Array> of_lse;
   if (!dlse.is_none()) of_lse.emplace(dlse, "attend_backward: dlse");
   AnyView views[5];
@@ -77,7 +77,7 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
     g = attend_backward_into(to, {views[0], slopes}, views[1], views[2], views[3],
                              {views[4], of_rows}, how.attention(), how.context());
   }
-  const Answer answer(arrays[1]);
+  const ResultArray answer(arrays[1]);
   return nb::make_tuple(
       dq.take(), dk.take(), dv.take(), answer.array_or_none(std::move(g.dslopes)),
       answer.array_or_none(std::move(g.dkerple)), answer.array_or_none(std::move(g.dtable)),
@@ -89,18 +89,18 @@ nb::tuple attend_backward_arrays(nb::handle dout, nb::handle q, nb::handle k, nb
 std::string explain_shapes(const std::vector<Index>& q, const std::vector<Index>& k,
                            const std::vector<Index>& v, nb::tuple options,
                            const std::string& type) {
-  const How how(options);
+  const CallOptions how(options);
   return explain(shape_of(q, "q"), shape_of(k, "k"), shape_of(v, "v"), how.attention(),
                  from_string<Type>(type), how.context());
 }
 
 nb::tuple recall(nb::handle q, nb::handle k, nb::tuple options, nb::handle layout_name, Index top,
-                 Index queries) {
+                 std::optional<Index> queries) {
   Array arrays[] = {{q, "lsh_recall: q"}, {k, "lsh_recall: k"}};
   const Layout layout = layout_of(layout_name);
   const AnyView views[] = {laid_out(arrays[0].operand(), layout),
                            laid_out(arrays[1].operand(), layout)};
-  const How how(options);
+  const CallOptions how(options);
   LshRecall found;
   {
     const nb::gil_scoped_release release;

@@ -2,10 +2,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/bigbird.h"
 #include "rapt/reformer_local.h"
 
@@ -16,7 +16,7 @@ namespace rapt::python {
 namespace {
 
 /// An attention mask of integers or booleans, [batch][tokens] or [tokens]: 0 is padding.
-std::vector<std::uint8_t> real_of(nb::handle given, const char* name) {
+std::vector<std::uint8_t> attention_mask_of(nb::handle given, const char* name) {
   if (given.is_none()) return {};
   if (is_array(given)) {
     const Array array(given, name);
@@ -62,19 +62,19 @@ std::vector<BigBird::RandomBlocks> random_of(nb::handle given) {
              ", expected lists of blocks or an array of integers");
 }
 
-/// (block, random, first_block_counts, real, scale)
+/// (block, random, first_block_counts, attention_mask, scale)
 BigBird bigbird_of(nb::tuple options) {
   if (options.size() != 5) wrong_value("bigbird options: wrong number of fields");
   BigBird how;
   how.block = number<Index>(options[0], "attend_bigbird: block");
   how.random = random_of(options[1]);
   how.first_block_counts = number<Index>(options[2], "attend_bigbird: first_block_counts");
-  how.real = real_of(options[3], "attend_bigbird: real");
+  how.attention_mask = attention_mask_of(options[3], "attend_bigbird: attention_mask");
   how.scale = scale_of(options[4]);
   return how;
 }
 
-/// (chunk, before, after, causal, real, blind, dropout, seed)
+/// (chunk, before, after, causal, attention_mask, empty_rows, dropout, seed)
 ReformerLocal local_of(nb::tuple options) {
   if (options.size() != 8) wrong_value("attend_reformer_local options: wrong number of fields");
   ReformerLocal how;
@@ -82,9 +82,9 @@ ReformerLocal local_of(nb::tuple options) {
   how.before = number<Index>(options[1], "attend_reformer_local: before");
   how.after = number<Index>(options[2], "attend_reformer_local: after");
   how.causal = nb::cast<bool>(options[3]);
-  how.real = real_of(options[4], "attend_reformer_local: real");
-  how.blind =
-      from_string<ReformerLocal::Blind>(nb::cast<std::string>(nb::str(nb::object(options[5]))));
+  how.attention_mask = attention_mask_of(options[4], "attend_reformer_local: attention_mask");
+  how.empty_rows =
+      from_string<ReformerLocal::EmptyRows>(nb::cast<std::string>(nb::str(nb::object(options[5]))));
   how.dropout = {number<double>(options[6], "attend_reformer_local: dropout"),
                  number<std::uint64_t>(options[7], "attend_reformer_local: seed")};
   return how;
@@ -102,10 +102,10 @@ nb::tuple forward(nb::tuple given, nb::handle layout_name, const Forward& attend
     const nb::gil_scoped_release release;
     y = attend(views[0], views[1], views[2]);
   }
-  const Answer answer(arrays[0]);
+  const ResultArray answer(arrays[0]);
   nb::object out = answer.array(std::move(y.out), layout);
   return nb::cast<nb::tuple>(
-      parts(answer, std::move(out), std::move(y), want_lse | want_rows, layout));
+      attended_tuple(answer, std::move(out), std::move(y), want_lse | want_rows, layout));
 }
 
 /// (dq, dk, dv); `kept` is (out, row max, row sum), `out` unrounded.
@@ -124,7 +124,7 @@ nb::tuple backward(nb::handle dout, nb::tuple given, nb::tuple kept, nb::handle 
     const nb::gil_scoped_release release;
     g = attend_backward(views[0], views[1], views[2], views[3], AttendedView(views[4], rows));
   }
-  const Answer answer(arrays[1]);
+  const ResultArray answer(arrays[1]);
   return nb::make_tuple(answer.array(std::move(g.dq), layout),
                         answer.array(std::move(g.dk), layout),
                         answer.array(std::move(g.dv), layout));

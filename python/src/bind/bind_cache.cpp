@@ -7,10 +7,10 @@
 #include <shared_mutex>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
-#include "rapt/cache.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "rapt/kv_cache.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -43,7 +43,7 @@ class SharedCache {
 };
 
 /// The leaf of a pattern; rotations are read through `array`, which outlives the answer.
-CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
+CacheLsh hashing(nb::handle pattern, std::optional<Index> tokens, nb::handle rotations,
                  std::optional<Array>& array) {
   const std::optional<Lsh> leaf = lsh_part(pattern_of(pattern));
   if (!leaf) wrong_value("KvCache: lsh is a pattern without an lsh leaf, expected rapt.lsh(...)");
@@ -55,7 +55,8 @@ CacheLsh hashing(nb::handle pattern, Index tokens, nb::handle rotations,
 
 void make_cache(SharedCache* self, Index kv_heads, Index dim, std::optional<Index> value_dim,
                 const std::string& type, std::optional<Index> window, Index pinned,
-                nb::object context, nb::object lsh, Index lsh_tokens, nb::object rotations) {
+                nb::object context, nb::object lsh, std::optional<Index> lsh_tokens,
+                nb::object rotations) {
   CacheOptions options{.kv_heads = kv_heads,
                        .dim = dim,
                        .value_dim = value_dim,
@@ -92,20 +93,20 @@ nb::object attend_cache(const SharedCache& self, nb::handle q, nb::handle sequen
   const Layout layout = layout_of(layout_name);
   const AnyView view = laid_out(queries.operand(), layout);
   const std::vector<Index> numbers = indices_of(sequences, "attend: sequences");
-  How how(options);
+  CallOptions how(options);
   how.attention().stats = (wanted & want_stats) != 0;
   refuse_context("attend", options);
   Attended attended = self.look(
       [&](const KvCache& cache) { return attend(view, cache, numbers, how.attention()); });
-  const Answer answer(queries);
+  const ResultArray answer(queries);
   nb::object out = answer.array(std::move(attended.out), layout);
-  return parts(answer, std::move(out), std::move(attended), wanted);
+  return attended_tuple(answer, std::move(out), std::move(attended), wanted);
 }
 
 /// Over sequences, or over those that would have a number of tokens.
 std::string explain_cache(const SharedCache& self, const std::vector<Index>& q,
                           nb::handle sequences, nb::tuple options, const std::string& type) {
-  const How how(options);
+  const CallOptions how(options);
   refuse_context("explain", options);
   const Shape shape = shape_of(q, "q");
   Index tokens = 0;
@@ -142,7 +143,7 @@ void bind_cache(nb::module_& module) {
                           "Keys and values of growing sequences, in pages of 64 tokens.")
       .def("__init__", &make_cache, "kv_heads"_a, "dim"_a, "value_dim"_a = nb::none(),
            "type"_a = "f32", "window"_a = nb::none(), "pinned"_a = 0, "context"_a = nb::none(),
-           "lsh"_a = nb::none(), "lsh_tokens"_a = 0, "rotations"_a = nb::none())
+           "lsh"_a = nb::none(), "lsh_tokens"_a = nb::none(), "rotations"_a = nb::none())
       .def(
           "add", [](SharedCache& self) { return self.change([](KvCache& c) { return c.add(); }); },
           "A new, empty sequence; returns its number.")

@@ -1,10 +1,11 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
 #include "rapt/context.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,8 +15,9 @@ namespace rapt::python {
 void bind_context(nb::module_& module) {
   nb::class_<Context>(module, "Context", nb::is_weak_referenceable(),
                       "Where a call runs: how many threads, which instruction set.")
-      .def(nb::init<Index, std::string_view>(), "threads"_a = 0, "isa"_a = "",
-           "threads = 0 and isa = \"\" stand for the defaults of the process.")
+      .def(nb::init<std::optional<Index>, std::optional<std::string_view>>(),
+           "threads"_a = nb::none(), "isa"_a = nb::none(),
+           "None stands for the defaults of the process.")
       .def_prop_ro("threads", &Context::threads)
       .def_prop_ro("isa", &Context::isa)
       .def("__reduce__",
@@ -31,7 +33,7 @@ void bind_context(nb::module_& module) {
   module.def("supported_isas", &supported_isas,
              "Instruction sets this build has and this CPU can run, best first.");
   module.def("usable_cpus", &usable_cpus, "CPUs this process may use.");
-  module.def("why_no_amx", &why_no_amx, "\"\" if this process can use AMX, else why it cannot.");
+  module.def("why_no_amx", &why_no_amx, "Why this process cannot use AMX; None if it can.");
 }
 
 }  // namespace rapt::python

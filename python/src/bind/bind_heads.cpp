@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/errors.h"
 #include "rapt/models/heads.h"
 
 namespace nb = nanobind;

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
-#include "python/src/convert/parts.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/longformer.h"
 
 namespace nb = nanobind;
@@ -89,7 +89,7 @@ nb::tuple forward(nb::tuple given, nb::tuple options, nb::handle layout_name) {
     const nb::gil_scoped_release release;
     y = attend_longformer_into(into, projections.operands, longformer.how, longformer.context);
   }
-  const Answer answer(projections.q());
+  const ResultArray answer(projections.q());
   const auto rows = [&answer](Rows& of) {
     const Shape all{static_cast<Index>(of.max.size())};
     return nb::make_tuple(answer.array(std::move(of.max), all),

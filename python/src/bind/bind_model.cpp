@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/errors.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/models/generate.h"
 #include "rapt/models/pretrained.h"
 #include "rapt/models/train.h"
@@ -70,7 +70,8 @@ nb::object forward(Pretrained& self, const std::vector<Ids>& sequences,
   {
     const nb::gil_scoped_release release;
     Tape tape(Tape::Mode::forward, context);
-    rows = Tape::take(sources ? self.model.forward(tape, tokens_of(sequences), tokens_of(*sources))
+    rows =
+        Tape::release(sources ? self.model.forward(tape, tokens_of(sequences), tokens_of(*sources))
                               : self.model.forward(tape, tokens_of(sequences)));
     if (logits) rows = self.model.logits(rows, context);
   }

@@ -5,8 +5,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
 #include "rapt/lsh.h"
 #include "rapt/pattern.h"
 

@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/how.h"
+#include "python/src/convert/call_options.h"
 #include "rapt/plan.h"
 
 namespace nb = nanobind;

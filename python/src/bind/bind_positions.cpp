@@ -2,10 +2,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
 #include "python/src/convert/given_positions.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/positions.h"
 
 namespace nb = nanobind;
@@ -36,15 +36,16 @@ Tensor sinusoidal_rows(nb::handle positions, Index dim, double base, const std::
 nb::object sinusoidal_array(nb::handle like, nb::handle positions, Index dim, nb::handle base,
                             const std::string& layout, bool inclusive) {
   const Array model(like, "sinusoidal: like");
-  return Answer(model).array(
+  return ResultArray(model).array(
       sinusoidal_rows(positions, dim, number<double>(base, "sinusoidal: base"), layout, inclusive));
 }
 
 nb::object learned(nb::handle table, Index batch, Index tokens, nb::handle positions,
                    Index offset) {
-  Array array(table, "learned: table");
+  Array array(table, "learned_positions: table");
   const GivenPositions at(positions, 1);
-  return Answer(array).array(learned_positions(array.floats(2), {batch, tokens}, at.get(), offset));
+  return ResultArray(array).array(
+      learned_positions(array.floats(2), {batch, tokens}, at.get(), offset));
 }
 
 View gradient(Array& dout) {
@@ -53,9 +54,10 @@ View gradient(Array& dout) {
 }
 
 nb::object learned_backward(nb::handle dout, Index rows, nb::handle positions, Index offset) {
-  Array array(dout, "learned: dout");
+  Array array(dout, "learned_positions: dout");
   const GivenPositions at(positions, 1);
-  return Answer(array).array(learned_positions_backward(gradient(array), rows, at.get(), offset));
+  return ResultArray(array).array(
+      learned_positions_backward(gradient(array), rows, at.get(), offset));
 }
 
 Axial axial_of(Array& rows, Array& columns, bool column_major) {
@@ -65,20 +67,20 @@ Axial axial_of(Array& rows, Array& columns, bool column_major) {
 
 nb::object axial(nb::handle rows, nb::handle columns, Index batch, Index tokens,
                  nb::handle positions, bool column_major) {
-  Array arrays[] = {{rows, "axial: rows"}, {columns, "axial: columns"}};
+  Array arrays[] = {{rows, "axial_positions: rows"}, {columns, "axial_positions: columns"}};
   const GivenPositions at(positions, 1);
-  return Answer(arrays[0]).array(
+  return ResultArray(arrays[0]).array(
       axial_positions(axial_of(arrays[0], arrays[1], column_major), {batch, tokens}, at.get()));
 }
 
 nb::tuple axial_backward(nb::handle dout, nb::handle rows, nb::handle columns, nb::handle positions,
                          bool column_major) {
-  Array array(dout, "axial: dout");
-  Array tables[] = {{rows, "axial: rows"}, {columns, "axial: columns"}};
+  Array array(dout, "axial_positions: dout");
+  Array tables[] = {{rows, "axial_positions: rows"}, {columns, "axial_positions: columns"}};
   const GivenPositions at(positions, 1);
   AxialGradients g = axial_positions_backward(
       gradient(array), axial_of(tables[0], tables[1], column_major), at.get());
-  const Answer answer(tables[0]);
+  const ResultArray answer(tables[0]);
   return nb::make_tuple(answer.array(std::move(g.drows)), answer.array(std::move(g.dcolumns)));
 }
 

@@ -4,10 +4,10 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/src/bind/bind.h"
-#include "python/src/convert/answer.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
 #include "python/src/convert/given_positions.h"
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/rope.h"
 
 namespace nb = nanobind;
@@ -37,20 +37,20 @@ std::vector<double> factors_of(nb::handle given, const char* name) {
 }
 
 void bind_yarn(nb::module_& module) {
-  nb::class_<YarnRope>(module, "Yarn", nb::is_weak_referenceable(), "YaRN.")
+  nb::class_<YarnRope>(module, "YarnRope", nb::is_weak_referenceable(), "YaRN.")
       .def(
           "__init__",
           [](YarnRope* self, nb::handle factor, Index trained, nb::handle fast, nb::handle slow,
              nb::handle mscale, nb::handle mscale_all_dim, bool truncate,
              nb::handle attention_factor) {
-            new (self) YarnRope{number<double>(factor, "Yarn: factor"),
+            new (self) YarnRope{number<double>(factor, "YarnRope: factor"),
                                 trained,
-                                number<double>(fast, "Yarn: fast"),
-                                number<double>(slow, "Yarn: slow"),
-                                number_or_none(mscale, "Yarn: mscale"),
-                                number_or_none(mscale_all_dim, "Yarn: mscale_all_dim"),
+                                number<double>(fast, "YarnRope: fast"),
+                                number<double>(slow, "YarnRope: slow"),
+                                number_or_none(mscale, "YarnRope: mscale"),
+                                number_or_none(mscale_all_dim, "YarnRope: mscale_all_dim"),
                                 truncate,
-                                number_or_none(attention_factor, "Yarn: attention_factor")};
+                                number_or_none(attention_factor, "YarnRope: attention_factor")};
           },
           "factor"_a, "trained_tokens"_a = 4096, "fast"_a = 32, "slow"_a = 1,
           "mscale"_a = nb::none(), "mscale_all_dim"_a = nb::none(), "truncate"_a = true,
@@ -62,16 +62,16 @@ void bind_yarn(nb::module_& module) {
 }
 
 void bind_long(nb::module_& module) {
-  nb::class_<LongRope>(module, "Long", nb::is_weak_referenceable(),
+  nb::class_<LongRope>(module, "LongRope", nb::is_weak_referenceable(),
                        "LongRoPE: a divisor for every pair.")
       .def(
           "__init__",
           [](LongRope* self, nb::handle short_factors, nb::handle long_factors, Index trained,
              nb::handle factor, nb::handle attention_factor) {
-            new (self) LongRope{factors_of(short_factors, "Long: short_factors"),
-                                factors_of(long_factors, "Long: long_factors"), trained,
-                                number<double>(factor, "Long: factor"),
-                                number_or_none(attention_factor, "Long: attention_factor")};
+            new (self) LongRope{factors_of(short_factors, "LongRope: short_factors"),
+                                factors_of(long_factors, "LongRope: long_factors"), trained,
+                                number<double>(factor, "LongRope: factor"),
+                                number_or_none(attention_factor, "LongRope: attention_factor")};
           },
           "short_factors"_a, "long_factors"_a, "trained_tokens"_a = 4096, "factor"_a = 1,
           "attention_factor"_a = nb::none())
@@ -82,43 +82,43 @@ void bind_long(nb::module_& module) {
 }
 
 void bind_scalings(nb::module_& module) {
-  nb::class_<LinearRope>(module, "Linear", nb::is_weak_referenceable(),
+  nb::class_<LinearRope>(module, "LinearRope", nb::is_weak_referenceable(),
                          "All frequencies divided by the factor.")
       .def(
           "__init__",
           [](LinearRope* self, nb::handle factor) {
-            new (self) LinearRope{number<double>(factor, "Linear: factor")};
+            new (self) LinearRope{number<double>(factor, "LinearRope: factor")};
           },
           "factor"_a)
       .def("__reduce__", [](const LinearRope& s) { return recipe<LinearRope>(s.factor); });
-  nb::class_<NtkRope>(module, "Ntk", nb::is_weak_referenceable(),
+  nb::class_<NtkRope>(module, "NtkRope", nb::is_weak_referenceable(),
                       "A larger base: the lowest frequency is divided.")
       .def(
           "__init__",
           [](NtkRope* self, nb::handle factor) {
-            new (self) NtkRope{number<double>(factor, "Ntk: factor")};
+            new (self) NtkRope{number<double>(factor, "NtkRope: factor")};
           },
           "factor"_a)
       .def("__reduce__", [](const NtkRope& s) { return recipe<NtkRope>(s.factor); });
-  nb::class_<DynamicNtkRope>(module, "DynamicNtk", nb::is_weak_referenceable(),
+  nb::class_<DynamicNtkRope>(module, "DynamicNtkRope", nb::is_weak_referenceable(),
                              "NTK with a factor that grows with the length.")
       .def(
           "__init__",
           [](DynamicNtkRope* self, nb::handle factor, Index trained) {
-            new (self) DynamicNtkRope{number<double>(factor, "DynamicNtk: factor"), trained};
+            new (self) DynamicNtkRope{number<double>(factor, "DynamicNtkRope: factor"), trained};
           },
           "factor"_a, "trained_tokens"_a = 2048)
       .def("__reduce__", [](const DynamicNtkRope& s) {
         return recipe<DynamicNtkRope>(s.factor, s.trained_tokens);
       });
   bind_yarn(module);
-  nb::class_<Llama3Rope>(module, "Llama3", nb::is_weak_referenceable(), "Llama 3.1's scaling.")
+  nb::class_<Llama3Rope>(module, "Llama3Rope", nb::is_weak_referenceable(), "Llama 3.1's scaling.")
       .def(
           "__init__",
           [](Llama3Rope* self, nb::handle factor, Index trained, nb::handle low, nb::handle high) {
-            new (self) Llama3Rope{number<double>(factor, "Llama3: factor"), trained,
-                                  number<double>(low, "Llama3: low"),
-                                  number<double>(high, "Llama3: high")};
+            new (self) Llama3Rope{number<double>(factor, "Llama3Rope: factor"), trained,
+                                  number<double>(low, "Llama3Rope: low"),
+                                  number<double>(high, "Llama3Rope: high")};
           },
           "factor"_a = 8, "trained_tokens"_a = 8192, "low"_a = 1, "high"_a = 4)
       .def("__reduce__", [](const Llama3Rope& s) {
@@ -184,7 +184,7 @@ nb::object rotated(const Rope& rope, nb::handle x, nb::handle positions, nb::han
     else
       rope.apply_backward_into(out, in, at.get());
   }
-  return Answer(array).array(std::move(out), layout);
+  return ResultArray(array).array(std::move(out), layout);
 }
 
 }  // namespace

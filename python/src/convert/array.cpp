@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/errors.h"
 
 namespace rapt::python {
 namespace {

@@ -1,6 +1,6 @@
 #include "python/src/convert/given_positions.h"
 
-#include "python/src/convert/how.h"
+#include "python/src/convert/call_options.h"
 
 namespace rapt::python {
 

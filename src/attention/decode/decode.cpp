@@ -9,7 +9,6 @@
 #include "attention/cache/cached_keys.h"
 #include "attention/decode/decode_worker.h"
 #include "attention/forward/row_result.h"
-#include "attention/route_trace.h"
 #include "base/indexed_vector.h"
 #include "base/numerics.h"
 
@@ -228,7 +227,6 @@ void run_decode(std::span<const Job> jobs) {
   DecodeRun run(batch.items());
   run.compute(jobs.front().request.context);
   run.write();
-  note_route("decode");
 }
 
 std::string describe_decode(const Request& request) {

@@ -5,7 +5,6 @@
 
 #include "attention/decode/decode.h"
 #include "attention/pattern/pattern_node.h"
-#include "attention/route_trace.h"
 #include "base/indexed_vector.h"
 #include "kernels/context.h"
 
@@ -179,7 +178,6 @@ void run_short_context(std::span<const Job> jobs) {
       for (Index i = 0; i < job.request.q.batch(); ++i) items.push_back(item_of(job, i));
     run(items, context);
   }
-  note_route("short-context");
 }
 
 std::string describe_short_context(const Request& request) {

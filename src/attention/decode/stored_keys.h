@@ -1,6 +1,6 @@
 #pragma once
 
-#include "attention/cache/cache_pages.h"
+#include "attention/cache/kv_cache_impl.h"
 #include "attention/call.h"
 #include "attention/plan/tile_mask.h"
 
@@ -62,7 +62,7 @@ class PageKeys : public StoredKeys {
       : cache_(cache),
         tokens_(tokens),
         kernels_(cache.kernels.decode),
-        page_kernels_(kernels_.page[static_cast<int>(cache.options.type)]) {}
+        page_kernels_(kernels_.page[cache.options.type]) {}
 
   void scores(const KeyTilePlace& place, const QueryRows& rows, const float* queries,
               float* scores) const override;

@@ -7,12 +7,12 @@
 #include <numeric>
 #include <type_traits>
 
+#include "attention/finished_row.h"
 #include "attention/forward/nonfinite_products.h"
 #include "attention/forward/row_result.h"
 #include "attention/plan/visit_cursor.h"
 #include "attention/score/table_band.h"
 #include "attention/score/tile_logits.h"
-#include "attention/stats.h"
 #include "base/indexed_vector.h"
 #include "base/numerics.h"
 

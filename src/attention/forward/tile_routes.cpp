@@ -2,7 +2,6 @@
 
 #include "attention/cache/cached_keys.h"
 #include "attention/forward/forward.h"
-#include "attention/route_trace.h"
 #include "kernels/bf16_kernels.h"
 #include "kernels/cpu_features.h"
 
@@ -56,9 +55,32 @@ std::string f32_operands(const Request& request) {
          (no_bf16 ? "; " + why_no_amx(kernels) : "");
 }
 
-std::string describe(const Request& request, const char* kernel, const std::string& operands) {
+/// Why TileLogits::is_plain() is false or dropout comes in between; null: one kernel does it all.
+const char* why_in_steps(const Call& call, const Scale& scale) {
+  const ScoreRule& rule = call.score_rule;
+  if (rule.has_softcap()) return "soft-cap";
+  if (rule.has_diagonal()) return "a bias by distance";
+  if (rule.has_dense()) return "a dense bias";
+  if (rule.has_dropout()) return "dropout";
+  return scale.rule == Scale::Rule::value && scale.number <= 0 ? "no positive scale" : nullptr;
+}
+
+std::string f32_kernel(const Call&, const Request&) {
+  return "fused f32, exact online softmax, f64 row sums and accumulators";
+}
+
+std::string bf16_kernel(const Call& call, const Request& request) {
+  const char* reason = why_in_steps(call, request.how.scale);
+  const std::string shape =
+      reason == nullptr ? std::string("fused bf16")
+                        : std::string("bf16 in steps (") + reason + "): products, softmax, P V";
+  return shape + ", online softmax of rounded probabilities, f64 row sums and accumulators";
+}
+
+std::string describe(const Request& request, std::string (*kernel)(const Call&, const Request&),
+                     const std::string& operands) {
   const Call call(request);
-  return std::string("kernel    ") + kernel + "\noperands  " + operands + "\ntasks     " +
+  return "kernel    " + kernel(call, request) + "\noperands  " + operands + "\ntasks     " +
          std::to_string(call.batch * call.heads *
                         divide_up(call.query_tiles(), forward_group(call))) +
          " (batch item, head, " + std::to_string(forward_group(call)) +
@@ -76,25 +98,16 @@ void run_part(const Call& part, const ForwardOutput& output) {
 template void run_part<float>(const Call& part, const ForwardOutput& output);
 template void run_part<Bf16>(const Call& part, const ForwardOutput& output);
 
-void run_bf16_tiles(std::span<const Job> jobs) {
-  run_tiles<Bf16>(jobs);
-  note_route("bf16-tiles");
-}
+void run_bf16_tiles(std::span<const Job> jobs) { run_tiles<Bf16>(jobs); }
 
-void run_f32_tiles(std::span<const Job> jobs) {
-  run_tiles<float>(jobs);
-  note_route("f32-tiles");
-}
+void run_f32_tiles(std::span<const Job> jobs) { run_tiles<float>(jobs); }
 
 std::string describe_bf16_tiles(const Request& request) {
-  return describe(
-      request, "fused bf16, online softmax of rounded probabilities, f64 row sums and accumulators",
-      bf16_operands(request));
+  return describe(request, bf16_kernel, bf16_operands(request));
 }
 
 std::string describe_f32_tiles(const Request& request) {
-  return describe(request, "fused f32, exact online softmax, f64 row sums and accumulators",
-                  f32_operands(request));
+  return describe(request, f32_kernel, f32_operands(request));
 }
 
 }  // namespace rapt::detail

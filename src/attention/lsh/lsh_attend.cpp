@@ -7,12 +7,11 @@
 #include "attention/backward/backward.h"
 #include "attention/forward/forward.h"
 #include "attention/forward/unrounded_out.h"
-#include "attention/lsh/joint_lse.h"
 #include "attention/lsh/lsh_call.h"
 #include "attention/lsh/lsh_decode.h"
 #include "attention/lsh/round_sums.h"
+#include "attention/lsh/row_statistics.h"
 #include "attention/pattern/pattern_node.h"
-#include "attention/route_trace.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 #include "base/views.h"
@@ -185,7 +184,6 @@ void run_lsh(std::span<const Job> jobs) {
       run_lsh(job.request, job.output);
     }
   }
-  note_route("lsh");
 }
 
 std::string describe_lsh(const Request& request) {
@@ -222,3 +220,16 @@ void run_lsh_backward(const GradientViews& to, AnyView dout, const Request& requ
 }
 
 }  // namespace rapt::detail
+
+namespace rapt {
+
+Attended attend_lsh(AnyView qk, AnyView v, const Lsh& options, const Attention& how,
+                    const Context& context) {
+  detail::check(options.keys == Lsh::Keys::shared,
+                "attend_lsh: keys of lsh are separate, expected shared: queries are the keys");
+  Attention hashed = how;
+  hashed.pattern = how.pattern == full() ? lsh(options) : how.pattern & lsh(options);
+  return attend(qk, qk, v, hashed, context);
+}
+
+}  // namespace rapt

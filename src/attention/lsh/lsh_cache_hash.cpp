@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attention/call.h"
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 
 namespace rapt::detail {
@@ -14,8 +14,9 @@ const Lsh& checked(const CacheLsh& o) {
   check(o.lsh.keys == Lsh::Keys::shared,
         "KvCache: lsh with separate keys given, expected shared ones: where a query stands among "
         "earlier ones, a cache of keys does not know");
-  check(o.tokens >= 0, "KvCache: lsh for ", o.tokens, " tokens given, expected 0 or more");
-  check(!o.lsh.buckets.empty() || o.tokens > 0,
+  check(o.tokens.value_or(1) > 0, "KvCache: lsh for ", o.tokens.value_or(1),
+        " tokens given, expected 1 or more");
+  check(!o.lsh.buckets.empty() || o.tokens,
         "KvCache: lsh without buckets given, expected them, or CacheLsh::tokens, the length to "
         "choose them for: they must not change while the cache grows");
   return o.lsh;
@@ -26,7 +27,7 @@ const Lsh& checked(const CacheLsh& o) {
 LshCacheHash::LshCacheHash(const CacheLsh& o, Index heads, Index dim, const Kernels& kernels)
     : kernels_(kernels),
       lsh_(checked(o)),
-      factors_(lsh_.buckets.empty() ? lsh_buckets(o.tokens, lsh_.chunk) : lsh_.buckets),
+      factors_(lsh_.buckets.empty() ? lsh_buckets(*o.tokens, lsh_.chunk) : lsh_.buckets),
       heads_(heads),
       dim_(dim) {
   bucket_count_ = lsh_bucket_count(factors_);

@@ -3,7 +3,7 @@
 #include "attention/lsh/lsh_places.h"
 #include "base/buffer.h"
 #include "kernels/kernels.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 
 namespace rapt::detail {
 

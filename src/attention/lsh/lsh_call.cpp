@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"

@@ -6,11 +6,10 @@
 #include <sstream>
 
 #include "attention/call.h"
-#include "attention/lsh/joint_lse.h"
 #include "attention/lsh/lsh_attend.h"
 #include "attention/lsh/lsh_order.h"
+#include "attention/lsh/row_statistics.h"
 #include "attention/pattern/pattern_node.h"
-#include "attention/route_trace.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 
@@ -26,7 +25,7 @@ class HashedQuery {
   HashedQuery(const KvCache::Impl& cache, const Call& call)
       : cache_(cache),
         lsh_(cache.hash->lsh()),
-        scattered_(cache.kernels.decode.scattered[static_cast<int>(cache.options.type)]),
+        scattered_(cache.kernels.decode.scattered[cache.options.type]),
         factor_(static_cast<float>(call.score_rule.query_factor(0))),
         softcap_(call.score_rule.has_softcap() ? call.score_rule.softcap_log2() : 0) {}
 
@@ -251,10 +250,7 @@ class HashedBatch {
 
 }  // namespace
 
-void run_lsh_decode(std::span<const Job> jobs) {
-  HashedBatch(jobs).run();
-  note_route("lsh-decode");
-}
+void run_lsh_decode(std::span<const Job> jobs) { HashedBatch(jobs).run(); }
 
 void run_lsh_prompt(const Job& job) {
   const Request& r = job.request;

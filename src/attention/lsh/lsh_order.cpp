@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "attention/call.h"
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 #include "base/indexed_vector.h"
 

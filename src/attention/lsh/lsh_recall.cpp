@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "attention/call.h"
-#include "attention/lsh/lsh_hash.h"
 #include "attention/lsh/lsh_order.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "attention/pattern/pattern_node.h"
 #include "attention/validate.h"
 #include "base/check.h"
@@ -54,7 +54,7 @@ class RecallHead {
 
   LshRecall run() {
     LshRecall sums;
-    const Index count = t_.options.queries == 0 ? tokens_ : std::min(tokens_, t_.options.queries);
+    const Index count = std::min(tokens_, t_.options.queries.value_or(tokens_));
     for (Index i = 0; i < count; ++i) measure(i * tokens_ / count, sums);
     return sums;
   }
@@ -103,7 +103,8 @@ class RecallHead {
   void score(Index query) {
     float row[max_dim];
     t_.kernels.vectors.load(t_.q.row(item_, head_, query), t_.q.type(), dim_, row);
-    t_.kernels.decode.scattered[0].scores(row, rows_.data(), tokens_, dim_, logits_.data());
+    t_.kernels.decode.scattered[CacheType::f32].scores(row, rows_.data(), tokens_, dim_,
+                                                       logits_.data());
     for (float& z : logits_) {
       double logit = static_cast<double>(z) * t_.factor;
       if (t_.softcap > 0) logit = t_.softcap * std::tanh(logit / t_.softcap);
@@ -158,7 +159,8 @@ LshRecall lsh_recall(AnyView q, AnyView k, const Attention& how, const LshRecall
   check(split.lsh.has_value(), where, ": the pattern is ", to_string(how.pattern),
         ", expected one with an lsh leaf");
   check(options.top >= 1, where, ": top is ", options.top, ", expected 1 or more");
-  check(options.queries >= 0, where, ": queries is ", options.queries, ", expected 0 or more");
+  check(options.queries.value_or(1) > 0, where, ": queries is ", options.queries.value_or(1),
+        ", expected 1 or more; none: all");
   validate_operands(where, q, k, k, how);
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same under lsh");

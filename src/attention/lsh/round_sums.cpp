@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attention/lsh/joint_lse.h"
 #include "attention/lsh/lsh_call.h"
+#include "attention/lsh/row_statistics.h"
 
 namespace rapt::detail {
 

@@ -138,9 +138,9 @@ SplitPattern split_lsh(const Pattern& pattern);
 /// Null if the node is not an lsh leaf.
 const Lsh* lsh_of(const Pattern::Node& node);
 
-/// What mask() becomes: the keys of each query, already sorted, as the text form rows(...) gives
+/// What mask() becomes: the keys of each query, already sorted, as the text form mask(...) gives
 /// them.
-Pattern rows(Index keys, std::vector<Ranges> keys_of_query);
+Pattern mask(Index keys, std::vector<Ranges> keys_of_query);
 
 /// "{1, 2, 3}"
 std::string list_text(std::span<const Index> numbers);

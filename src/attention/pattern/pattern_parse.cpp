@@ -113,10 +113,10 @@ Ranges braced_ranges(PatternReader& reader) {
   return ranges;
 }
 
-Pattern parse_rows(PatternReader& reader) {
+Pattern parse_mask(PatternReader& reader) {
   std::vector<Ranges> keys_of_query;
   const Index keys = table(reader, [&] { keys_of_query.push_back(braced_ranges(reader)); });
-  return rows(keys, std::move(keys_of_query));
+  return mask(keys, std::move(keys_of_query));
 }
 
 /// "(a, b, c)"
@@ -202,7 +202,7 @@ constexpr std::array leaf_rules = {
     LeafRule{"keys", [](PatternReader& reader) { return keys(only_integer(reader)); }},
     LeafRule{"dilated", parse_dilated},
     LeafRule{"chunks", parse_chunks},
-    LeafRule{"rows", parse_rows},
+    LeafRule{"mask", parse_mask},
     LeafRule{"lsh", parse_lsh},
 };
 
@@ -213,6 +213,7 @@ constexpr std::array leaf_rules = {
     names.push_back(rule.name);
     all.append(all.empty() ? "" : ", ").append(rule.name);
   }
+  if (name == "rows") reader.fail(at, "rows(...) is called mask(...)");
   const std::string_view nearest = nearest_name(name, names);
   if (nearest.empty()) reader.fail_expecting(at, "one of " + all);
   reader.fail_expecting(at, "a pattern; did you mean '" + std::string(nearest) + "'?");

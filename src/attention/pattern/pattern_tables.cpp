@@ -162,7 +162,7 @@ struct MaskRows {
     return text + "}";
   }
   std::string text() const {
-    return "rows(" + std::to_string(keys) + ", " + table_text(table, row_text) + ")";
+    return "mask(" + std::to_string(keys) + ", " + table_text(table, row_text) + ")";
   }
 };
 
@@ -207,15 +207,15 @@ Pattern mask(std::span<const bool> may_see, Index queries, Index keys) {
   return leaf_pattern(std::move(leaf));
 }
 
-Pattern detail::rows(Index keys, std::vector<Ranges> keys_of_query) {
-  check(keys >= 0, "rows: ", keys, " keys given, expected 0 or more");
+Pattern detail::mask(Index keys, std::vector<Ranges> keys_of_query) {
+  check(keys >= 0, "mask: ", keys, " keys given, expected 0 or more");
   MaskRows leaf{keys, {}};
   for (const Ranges& row : keys_of_query) {
     Index last_end = -1;
     for (const Range& range : row) {
-      check(range.begin >= 0 && range.begin < range.end && range.end <= keys, "rows: ", range.begin,
+      check(range.begin >= 0 && range.begin < range.end && range.end <= keys, "mask: ", range.begin,
             ":", range.end, " is not a range of the ", keys, " keys");
-      check(range.begin > last_end, "rows: ", range.begin, ":", range.end,
+      check(range.begin > last_end, "mask: ", range.begin, ":", range.end,
             " does not begin after the range before it, which ends at ", last_end);
       last_end = range.end;
       leaf.table.ranges.push_back(range);

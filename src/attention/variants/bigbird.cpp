@@ -60,13 +60,14 @@ void check_bigbird(const char* where, const AnyView& q, const AnyView& k, const 
   check(q.shape() == k.shape(), where, ": q has shape ", q.shape(), " and k ", k.shape(),
         ", expected the same");
   check_blocks(where, how, q.tokens());
-  const Index tables = std::ssize(how.random), given = std::ssize(how.real), tokens = q.tokens();
+  const Index tables = std::ssize(how.random), given = std::ssize(how.attention_mask),
+              tokens = q.tokens();
   check(tables <= 1 || tables == q.heads(), where, ": ", tables,
         " tables of random blocks given, expected none, 1 or ", q.heads(), " (heads)");
   check(how.first_block_counts >= 1 && how.first_block_counts <= 1 << 20, where,
         ": first_block_counts is ", how.first_block_counts, ", expected 1 to ", 1 << 20);
   check(given == 0 || given == tokens || given == q.batch() * tokens, where, ": ", given,
-        " numbers in real, expected none, ", tokens, " (tokens) or ", q.batch() * tokens,
+        " numbers in attention_mask, expected none, ", tokens, " (tokens) or ", q.batch() * tokens,
         " (batch * tokens)");
 }
 
@@ -78,7 +79,7 @@ struct Slice {
 };
 
 std::vector<Slice> slices_of(const BigBird& how, const AnyView& q) {
-  const Index tokens = q.tokens(), items = std::ssize(how.real) > tokens ? 1 : q.batch();
+  const Index tokens = q.tokens(), items = std::ssize(how.attention_mask) > tokens ? 1 : q.batch();
   const Index heads = how.random.size() > 1 ? 1 : q.heads();
   const Index last = tokens == 0 ? 0 : (tokens - 1) / how.block * how.block;
   std::vector<Slice> slices;
@@ -123,14 +124,14 @@ class BigBirdCall {
 
  private:
   bool is_real(const BigBird& how, Index tokens, Index token) const {
-    if (how.real.empty()) return true;
-    const Index item = std::ssize(how.real) > tokens ? slice_.part.item : 0;
-    return element(how.real, item * tokens + token) != 0;
+    if (how.attention_mask.empty()) return true;
+    const Index item = std::ssize(how.attention_mask) > tokens ? slice_.part.item : 0;
+    return element(how.attention_mask, item * tokens + token) != 0;
   }
 
   Pattern pattern_of(const BigBird& how, Index tokens) const {
     const Pattern pattern = bigbird(how, tokens, slice_.part.head);
-    if (how.real.empty() && slice_.count == tokens) return pattern;
+    if (how.attention_mask.empty() && slice_.count == tokens) return pattern;
     Ranges real, near;
     for (Index j = 0; j < tokens; ++j)
       if (is_real(how, tokens, j)) append_clipped(real, j, j + 1, tokens);
@@ -140,7 +141,7 @@ class BigBirdCall {
       pattern.keys_of(slice_.first + i, {tokens, tokens}, near);
       intersect(near, real, keys[i]);
     }
-    return rows(tokens, std::move(keys));
+    return mask(tokens, std::move(keys));
   }
 
   const Slice& slice_;

@@ -68,14 +68,14 @@ Pattern LongformerTokens::local(Index dilation) const {
     unite(window_of(i, dilation), how_.causal ? before(global_ranges_, i + 1) : global_ranges_,
           keys[i]);
   }
-  return rows(tokens_, std::move(keys));
+  return mask(tokens_, std::move(keys));
 }
 
 Pattern LongformerTokens::global() const {
   std::vector<Ranges> keys;
   for (const Index i : globals_)
     keys.push_back(how_.causal ? before(real_ranges_, i + 1) : real_ranges_);
-  return rows(tokens_, std::move(keys));
+  return mask(tokens_, std::move(keys));
 }
 
 }  // namespace rapt::detail

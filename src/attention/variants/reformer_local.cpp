@@ -48,7 +48,7 @@ class Ring {
 struct LocalPart {
   Index item = 0, items = 0;
   Pattern pattern;
-  std::vector<Index> blind = {};  // positions whose keys are all hidden
+  std::vector<Index> empty_rows = {};  // positions whose keys are all hidden
 };
 
 Ranges real_ranges(std::span<const std::uint8_t> real) {
@@ -70,14 +70,14 @@ LocalPart part_with(const ReformerLocal& how, std::span<const std::uint8_t> real
   for (Index i = 0; i < tokens; ++i) {
     unmasked.keys_of(i, {tokens, tokens}, near);
     intersect(near, seen, keys[i]);
-    if (keys[i].empty()) part.blind.push_back(i);
+    if (keys[i].empty()) part.empty_rows.push_back(i);
   }
-  part.pattern = rows(tokens, std::move(keys));
+  part.pattern = mask(tokens, std::move(keys));
   return part;
 }
 
 std::vector<LocalPart> parts_of(const ReformerLocal& how, Index batch, Index tokens) {
-  const std::span<const std::uint8_t> real = how.real;
+  const std::span<const std::uint8_t> real = how.attention_mask;
   const bool apart = !real.empty() && std::ssize(real) != tokens;
   std::vector<LocalPart> parts;
   for (Index item = 0; item < (apart ? batch : 1); ++item) {
@@ -101,14 +101,16 @@ void check_local(const char* where, const AnyView& q, const AnyView& k, const An
   between("chunk", how.chunk, 1, Index{1} << 20);
   between("before", how.before, 0, 1024);
   between("after", how.after, 0, 1024);
-  const Index given = std::ssize(how.real), tokens = q.tokens();
+  const Index given = std::ssize(how.attention_mask), tokens = q.tokens();
   check(given == 0 || given == tokens || given == q.batch() * tokens, where, ": ", given,
-        " numbers in real, expected none, ", tokens, " (tokens) or ", q.batch() * tokens,
+        " numbers in attention_mask, expected none, ", tokens, " (tokens) or ", q.batch() * tokens,
         " (batch * tokens)");
-  check(how.blind == ReformerLocal::Blind::zeros || how.blind == ReformerLocal::Blind::sum, where,
-        ": blind is ", static_cast<int>(how.blind), ", expected Blind::zeros or Blind::sum");
-  check(how.blind == ReformerLocal::Blind::zeros || how.dropout.rate == 0, where,
-        ": Blind::sum and dropout are given, expected one of them");
+  check(how.empty_rows == ReformerLocal::EmptyRows::zeros ||
+            how.empty_rows == ReformerLocal::EmptyRows::sum,
+        where, ": empty_rows is ", static_cast<int>(how.empty_rows),
+        ", expected EmptyRows::zeros or EmptyRows::sum");
+  check(how.empty_rows == ReformerLocal::EmptyRows::zeros || how.dropout.rate == 0, where,
+        ": EmptyRows::sum and dropout are given, expected one of them");
 }
 
 /// One part as a call of its own. A ring that repeats itself needs keys that count several times:
@@ -163,11 +165,11 @@ IndexedVector<double> chunk_sums(const Kernels& kernels, const AnyView& from, co
 
 /// Rows that see no key: each gets the sum of the values of its neighbourhood.
 void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& out, const Part& at,
-                const Ring& ring, const std::vector<Index>& blind) {
+                const Ring& ring, const std::vector<Index>& empty_rows) {
   IndexedVector<Index> all(v.tokens());
   for (Index i = 0; i < v.tokens(); ++i) all[i] = i;
   const IndexedVector<double> sums = chunk_sums(kernels, v, at, ring, all);
-  for (const Index i : blind) {
+  for (const Index i : empty_rows) {
     double total[max_dim] = {};
     ring.for_each_met(ring.chunk_of(i), [&](Index chunk) {
       for (Index c = 0; c < v.dim(); ++c) total[c] += sums[chunk * v.dim() + c];
@@ -180,8 +182,8 @@ void write_sums(const Kernels& kernels, const AnyView& v, const AnyMutableView& 
 
 /// And their gradients go back to all of them.
 void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMutableView& dv,
-                       const Part& at, const Ring& ring, const std::vector<Index>& blind) {
-  const IndexedVector<double> sums = chunk_sums(kernels, dout, at, ring, blind);
+                       const Part& at, const Ring& ring, const std::vector<Index>& empty_rows) {
+  const IndexedVector<double> sums = chunk_sums(kernels, dout, at, ring, empty_rows);
   IndexedVector<double> met(sums.size());
   for (Index from = 0; from < ring.chunks(); ++from)
     ring.for_each_met(from, [&](Index to) {
@@ -200,9 +202,9 @@ void add_sums_backward(const Kernels& kernels, const AnyView& dout, const AnyMut
 
 /// Calls with(item and head) for every item and head whose rows without keys are to be filled.
 template <class With>
-void for_each_blind(const ReformerLocal& how, const LocalPart& part, Index heads,
-                    const With& with) {
-  if (how.blind == ReformerLocal::Blind::zeros || part.blind.empty()) return;
+void for_each_empty_row(const ReformerLocal& how, const LocalPart& part, Index heads,
+                        const With& with) {
+  if (how.empty_rows == ReformerLocal::EmptyRows::zeros || part.empty_rows.empty()) return;
   for (Index item = part.item; item < part.item + part.items; ++item)
     for (Index head = 0; head < heads; ++head) with(Part{.item = item, .head = head});
 }
@@ -226,8 +228,9 @@ Attended attend_reformer_local(AnyView q, AnyView k, AnyView v, const ReformerLo
     append(attended.rows, y.rows);
     std::copy(y.lse.numbers().begin(), y.lse.numbers().end(),
               attended.lse.data() + part.item * q.heads() * q.tokens());
-    for_each_blind(how, part, q.heads(),
-                   [&](const Part& one) { write_sums(kernels, v, out, one, ring, part.blind); });
+    for_each_empty_row(how, part, q.heads(), [&](const Part& one) {
+      write_sums(kernels, v, out, one, ring, part.empty_rows);
+    });
   }
   unrounded_out.finish(attended.rows, context);
   return attended;
@@ -259,8 +262,8 @@ Gradients attend_reformer_local_backward(AnyView dout, AnyView q, AnyView k, Any
     copy_into(of_part.dq, part_of(AnyMutableView(g.dq), at));
     copy_into(of_part.dk, part_of(AnyMutableView(g.dk), at));
     copy_into(of_part.dv, part_of(AnyMutableView(g.dv), at));
-    for_each_blind(how, part, q.heads(), [&](const Part& one) {
-      add_sums_backward(kernels_of(context), dout, g.dv, one, ring, part.blind);
+    for_each_empty_row(how, part, q.heads(), [&](const Part& one) {
+      add_sums_backward(kernels_of(context), dout, g.dv, one, ring, part.empty_rows);
     });
   }
   return g;

@@ -2,8 +2,10 @@
 #include <set>
 
 #include "base/io/check_input.h"
+#include "families/family_config.h"
+#include "families/gguf/gguf_model.h"
 #include "families/gguf/gguf_section.h"
-#include "families/pretrained.h"
+#include "families/model_tensors.h"
 #include "formats/tensors/gguf_quantized.h"
 #include "model/model_weights.h"
 

@@ -2,7 +2,8 @@
 #include <filesystem>
 
 #include "base/io/check_input.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
+#include "families/gguf/gguf_model.h"
 #include "formats/tensors/gguf_file.h"
 #include "text/tokenizer/tokenizer_folder.h"
 #include "text/tokenizer/tokenizer_parts.h"

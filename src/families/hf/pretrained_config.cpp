@@ -2,7 +2,7 @@
 
 #include "base/io/check_input.h"
 #include "base/io/files.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "formats/tensors/links.h"
 #include "text/unicode/characters.h"
 

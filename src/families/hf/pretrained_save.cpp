@@ -8,9 +8,9 @@
 #include "base/io/check_input.h"
 #include "base/io/files.h"
 #include "families/hf/new_folder.h"
-#include "families/pretrained.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "families/stored_tensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "model/config/config_io.h"
 #include "text/tokenizer/token_roles.h"
 

@@ -119,8 +119,9 @@ Json write_reformer(const ModelConfig& config) {
             {"axial_pos_embds", axial},
             {"attn_layers", Json::array()}};
   if (axial) {
-    made["axial_pos_shape"] = {config.axial_rows, config.axial_columns};
-    made["axial_pos_embds_dim"] = {config.axial_row_dim, config.hidden_size - config.axial_row_dim};
+    made["axial_pos_shape"] = {*config.axial_rows, *config.axial_columns};
+    made["axial_pos_embds_dim"] = {*config.axial_row_dim,
+                                   config.hidden_size - *config.axial_row_dim};
   }
   for (Index i = 0; i < config.layers; ++i) write_pattern(config.pattern(i), made);
   return made;

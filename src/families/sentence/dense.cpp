@@ -5,7 +5,7 @@
 #include "base/io/check_input.h"
 #include "base/io/files.h"
 #include "families/sentence/sentence_config.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "nn/matmul/gemm.h"
 
 namespace rapt::detail {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/indexed_vector.h"
-#include "families/pretrained.h"
+#include "families/family_config.h"
 #include "families/sentence/sentence_config.h"
 
 namespace rapt {
@@ -111,7 +111,7 @@ Tensor embed_texts(const Pretrained& loaded, std::span<const std::string> texts,
       tokens.lengths.push_back(std::ssize(text));
     }
     Tape tape(Tape::Mode::forward, context);
-    const Tensor rows = Tape::take(loaded.model.forward(tape, tokens));
+    const Tensor rows = Tape::release(loaded.model.forward(tape, tokens));
     const float* from = rows.data();
     for (; first < end; ++first) {
       const Index count = std::ssize(ids[order[first]]);
@@ -135,8 +135,7 @@ std::vector<std::int32_t> prompt_ids(const Pretrained& loaded, const std::string
   const Tokenizer& tokenizer = *loaded.tokenizer;
   // Runs of train() see texts without special tokens, and sources that end with eos.
   const bool own = loaded.family == "rapt";
-  std::vector<std::int32_t> ids =
-      own ? tokenizer.encode(text) : tokenizer.encode(text, EncodeOptions()).ids;
+  std::vector<std::int32_t> ids = tokenizer.encode(text, {.add_special_tokens = !own}).ids;
   const bool source = own && loaded.model.config().kind == ModelConfig::Kind::encoder_decoder;
   const std::optional<std::int32_t> eos = tokenizer.eos();
   if (source && eos) ids.push_back(*eos);

@@ -5,7 +5,7 @@
 #include "base/io/files.h"
 #include "families/sentence/sentence_config.h"
 #include "formats/tensors/links.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 
 namespace rapt::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 
 namespace rapt::detail {
 

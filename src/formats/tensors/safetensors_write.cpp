@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/sizes.h"
 #include "formats/config/json.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 
 namespace rapt::detail {
 namespace {

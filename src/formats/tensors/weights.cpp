@@ -3,7 +3,7 @@
 #include "base/io/check_input.h"
 #include "formats/config/json.h"
 #include "formats/tensors/links.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "formats/tensors/shard_index.h"
 
 namespace rapt::detail {

@@ -6,7 +6,7 @@
 #include "lab/experiments/numbers.h"
 #include "lab/experiments/softmax_theory.h"
 #include "lab/section_figures.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::lab {
 using namespace detail;
@@ -65,8 +65,8 @@ double broken_by(ModelConfig::Positions positions, const Lab& lab) {
   const auto place = [](Index t) { return (t * 5 + 3) % tokens; };
   for (Index t = 0; t < tokens; ++t) turned.push_back(ids[place(t)]);
   Tape tape(Tape::Mode::forward, lab.context);
-  const Tensor a = Tape::take(model.forward(tape, Tokens::one(ids)));
-  const Tensor b = Tape::take(model.forward(tape, Tokens::one(turned)));
+  const Tensor a = Tape::release(model.forward(tape, Tokens::one(ids)));
+  const Tensor b = Tape::release(model.forward(tape, Tokens::one(turned)));
   double largest = 0;
   for (Index t = 0; t < tokens; ++t)
     for (Index c = 0; c < config.hidden_size; ++c)

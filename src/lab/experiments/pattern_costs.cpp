@@ -7,7 +7,7 @@
 #include "lab/charts/chart.h"
 #include "lab/experiments/numbers.h"
 #include "rapt/lsh.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 namespace rapt::lab {
 using namespace detail;
@@ -75,7 +75,7 @@ CostTables measure(const Lab& lab, double from) {
   CostTables tables;
   const std::vector<Kind> all = kinds();
   tables.seconds.resize(all.size());
-  const double peak = measure_fma_gflops(lab.context) * 1e9;
+  const double peak = measure_fma_gflops(0.05, lab.context) * 1e9;
   for (Index length = shortest; length <= longest_sequence; length *= 2)
     tables.lengths.push_back(length);
   for (std::size_t i = 0; i < tables.lengths.size(); ++i) {

@@ -105,7 +105,8 @@ std::vector<TrainingStep> train_small(Transformer& model, const SmallLanguage& l
 std::vector<double> losses_of(Transformer& model, const std::vector<std::int32_t>& text,
                               const Context& context) {
   Tape tape(Tape::Mode::forward, context);
-  const Tensor rows = Tape::take(model.forward(tape, Tokens::one({text.begin(), text.end() - 1})));
+  const Tensor rows =
+      Tape::release(model.forward(tape, Tokens::one({text.begin(), text.end() - 1})));
   const Tensor logits = model.logits(rows, context);
   const Index entries = logits.shape()[1];
   std::vector<double> losses;

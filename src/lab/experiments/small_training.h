@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::lab {
 using namespace detail;

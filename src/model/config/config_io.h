@@ -1,7 +1,7 @@
 #pragma once
 
 #include "formats/config/fields.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt::detail {
 

@@ -1,7 +1,7 @@
 #include "attention/pattern/pattern_node.h"
 #include "base/check.h"
 #include "model/model_weights.h"
-#include "rapt/models/model.h"
+#include "rapt/models/transformer.h"
 
 namespace rapt {
 using namespace detail;

@@ -62,8 +62,9 @@ class PackedMatrix {
 };
 
 /// a · weight'. The same bits for any number of threads, and for a row in any batch. The bits of a
-/// product with the unpacked weight: of f32 and f16 within multiply_error; a weight of bf16 makes a
-/// product of bf16 where the instruction set multiplies that, within multiply_bf16_error: a is
+/// product with the unpacked weight: of f32 and f16 within the bound for f32; a weight of bf16
+/// makes a product of bf16 where the instruction set multiplies that, within the bound for bf16
+/// (docs/exactness.md): a is
 /// rounded, whether it is one row or many. With kernels of another instruction set than the weight
 /// was packed for, it is expanded first. `to` is not added to.
 void multiply(const Matrix& a, const PackedMatrix& weight, const Product& to,

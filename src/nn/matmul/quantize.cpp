@@ -68,11 +68,11 @@ QuantizedBlock detail::rounded_block(std::span<const float, 32> numbers, Quantiz
   return out;
 }
 
-QuantizedMatrix QuantizedMatrix::rounded(const Tensor& numbers, Quantization type,
-                                         const Context& context) {
+QuantizedMatrix QuantizedMatrix::quantize(const Tensor& numbers, Quantization type,
+                                          const Context& context) {
   check(numbers.shape().rank() == 2, "rounded: numbers of shape ", numbers.shape(),
         ", expected [rows, columns]");
-  if (numbers.type() != Type::f32) return rounded(numbers.converted(Type::f32), type, context);
+  if (numbers.type() != Type::f32) return quantize(numbers.converted(Type::f32), type, context);
   const Index rows = numbers.shape()[0], columns = numbers.shape()[1];
   const auto impl = std::make_shared<Impl>(rows, columns, type);
   // Eight rows share bytes, so they belong to one task.
@@ -94,7 +94,7 @@ Quantization QuantizedMatrix::type() const {
 }
 Index QuantizedMatrix::bytes() const { return empty() ? 0 : impl_->memory.size(); }
 
-Tensor QuantizedMatrix::expanded() const {
+Tensor QuantizedMatrix::dequantize() const {
   if (empty()) return {};
   Tensor out = Tensor::uninitialized(shape());
   for (Index row = 0; row < impl_->rows; ++row)

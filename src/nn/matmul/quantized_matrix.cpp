@@ -158,7 +158,7 @@ void detail::multiply(const Matrix& a, const QuantizedMatrix& weights, const Pro
   if (a.rows == 0 || w.rows == 0) return;
   const FlushDenormals guard;
   const Activations x = rounded(a, context);
-  const auto product = quantized_kernels_of(context).product[static_cast<int>(w.type)];
+  const auto product = quantized_kernels_of(context).product[w.type];
   const Index columns_per = weight_rows_per_task(w);
   const Index column_tasks = divide_up(w.rows, columns_per);
   const Index row_tasks = divide_up(a.rows, rows_per_block);

@@ -14,10 +14,6 @@ Tokenizer Tokenizer::bytes() { return finished(byte_impl()); }
 
 Index Tokenizer::vocab_size() const { return static_cast<Index>(impl_->tokens.size()); }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  return impl_->encode(text, {});
-}
-
 Encoding Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
   return impl_->post_processor.single(impl_->encode(text, options), options.add_special_tokens);
 }

@@ -25,7 +25,8 @@ void Corpus::read(const std::string& path, const Tokenizer& tokenizer, Hasher& h
                   const CancelCheck& cancel_check) {
   bool opened = false;
   const auto take = [&](std::string_view piece) {
-    const std::vector<std::int32_t> tokens = tokenizer.encode(piece);
+    const std::vector<std::int32_t> tokens =
+        tokenizer.encode(piece, {.add_special_tokens = false}).ids;
     if (tokens.empty()) return;
     const auto [least, most] = std::minmax_element(tokens.begin(), tokens.end());
     check_input(*least >= 0 && *most < tokenizer.vocab_size(), "data: the tokenizer gave ", *least,

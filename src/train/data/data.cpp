@@ -21,11 +21,14 @@ void check_data_options(const DataOptions& options) {
   check(options.tokens >= 1, "data: tokens is ", options.tokens, ", expected at least 1");
   check(options.tokens <= (Index{1} << 31) / options.batch_size, "data: ", options.batch_size,
         " items of ", options.tokens, " tokens, expected at most 2^31 tokens in a batch");
-  check(options.eval_batches >= 0 && options.eval_batches <= most_eval_batches,
-        "data: eval_batches is ", options.eval_batches, ", expected 0 to ", most_eval_batches);
+  if (options.eval_batches)
+    check(*options.eval_batches >= 1 && *options.eval_batches <= most_eval_batches,
+          "data: eval_batches is ", *options.eval_batches, ", expected 1 to ", most_eval_batches,
+          "; none keeps no data for evaluation");
   check(options.eval_fraction > 0 && options.eval_fraction < 1, "data: eval_fraction is ",
         options.eval_fraction,
-        ", expected more than 0 and less than 1; eval_batches = 0 keeps no data for evaluation");
+        ", expected more than 0 and less than 1; eval_batches = \"none\" keeps no data for "
+        "evaluation");
   check(!options.eval_path || !options.eval_path->empty(),
         "data: eval_path is empty, expected a file or a folder; leave it out for none");
   check(options.mask_probability > 0 && options.mask_probability <= 1, "data: mask_probability is ",

@@ -29,7 +29,7 @@ class PairData : public Data {
     check(tokenizer.eos().has_value(), "data: pairs need a tokenizer with an eos token");
     chosen_.resize(training_->count());
     std::iota(chosen_.begin(), chosen_.end(), Index{0});
-    if (options.eval_batches > 0) hold_out(cancel_check);
+    if (options.eval_batches) hold_out(cancel_check);
     if (chosen_.empty())
       fail_input("data: ", options.path, " gives no pairs for training",
                  held_out_.empty() ? "" : ": all have one source, and so are held out together");
@@ -83,7 +83,7 @@ class PairData : public Data {
   static constexpr Index order_stream = 1, group_stream = 2;
 
   void hold_out(const CancelCheck& cancel_check) {
-    const Index most = options_.eval_batches * options_.batch_size;
+    const Index most = *options_.eval_batches * options_.batch_size;
     if (options_.eval_path) {
       evaluated_ = std::make_shared<const Pairs>(*options_.eval_path, tokenizer_, options_.tokens,
                                                  cancel_check);

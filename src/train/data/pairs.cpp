@@ -60,7 +60,8 @@ void Pairs::append_line(std::string_view line, const Tokenizer& tokenizer, const
 }
 
 void Pairs::append_side(std::string_view text, const Tokenizer& tokenizer, const Where& where) {
-  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  const std::vector<std::int32_t> tokens =
+      tokenizer.encode(text, {.add_special_tokens = false}).ids;
   if (tokens.empty())
     fail_input("data: ", where.path, ", line ", where.line,
                " has an empty source or target, expected text on both sides of the tab");

@@ -70,7 +70,7 @@ class TaskData : public Data {
     check_step(step, options_.batch_size);
     return made(training_stream, step);
   }
-  Index eval_batches() const override { return options_.eval_batches; }
+  Index eval_batches() const override { return options_.eval_batches.value_or(0); }
   Batch eval_batch(Index index) const override {
     check_eval_batch(index, eval_batches());
     return made(evaluation_stream, index);

@@ -38,7 +38,7 @@ struct Parts {
 Parts parts_of(const DataOptions& options, const Tokenizer& tokenizer,
                const CancelCheck& cancel_check) {
   const auto corpus = std::make_shared<const Corpus>(options.path, tokenizer, cancel_check);
-  if (options.eval_batches == 0) return {{corpus, 0, corpus->tokens(), options}, {}};
+  if (!options.eval_batches) return {{corpus, 0, corpus->tokens(), options}, {}};
   if (options.eval_path) {
     const auto other = std::make_shared<const Corpus>(*options.eval_path, tokenizer, cancel_check);
     return {{corpus, 0, corpus->tokens(), options}, {{other, 0, other->tokens(), options}}};
@@ -69,7 +69,8 @@ class TextData : public Data {
     if (!parts_.held_out) return;
     check_long_enough(options.eval_path.value_or(options.path), "evaluation", *parts_.held_out,
                       options);
-    chosen_ = std::min(parts_.held_out->windows.count(), options.eval_batches * options.batch_size);
+    chosen_ =
+        std::min(parts_.held_out->windows.count(), *options.eval_batches * options.batch_size);
   }
 
   Batch batch(Index step) const override {

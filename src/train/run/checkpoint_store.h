@@ -10,7 +10,7 @@
 
 #include "base/io/file_lock.h"
 #include "formats/config/json.h"
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 #include "rapt/tensor.h"
 
 namespace rapt::detail {

@@ -41,9 +41,9 @@ void check_free(const std::string& folder) {
   if (!CheckpointStore(folder, {.reads_only = true}).steps().empty()) return;
   for (const std::string_view name : run_file_names)
     if (is_there(fs::path(folder) / name))
-      throw FolderTaken(FolderTaken::By::other_files, "train: " + folder + " holds no run, but a " +
-                                                          std::string(name) +
-                                                          " that training would overwrite");
+      throw FolderNotEmpty(FolderNotEmpty::Holds::other_files,
+                           "train: " + folder + " holds no run, but a " + std::string(name) +
+                               " that training would overwrite");
 }
 
 FolderGuard::FolderGuard(const std::string& folder)

@@ -14,7 +14,7 @@ namespace rapt::detail {
 /// Throws std::invalid_argument if it is.
 void check_apart(const DataOptions& data, const std::string& folder);
 
-/// Throws FolderTaken if the folder holds no run, but a file that a run would write over.
+/// Throws FolderNotEmpty if the folder holds no run, but a file that a run would write over.
 void check_free(const std::string& folder);
 
 /// The lock of a run's folder, and what the run makes there before it is sure to begin: that is

@@ -132,10 +132,11 @@ Json detail::to_json(const RunConfig& config) {
           {"train", train.object}};
 }
 
-RunConfig read_run_config(const std::string& path, std::span<const std::string> sets) {
-  Json object = path.empty() ? Json::object() : read_toml(path);
+RunConfig read_run_config(const std::optional<std::string>& path,
+                          std::span<const std::string> sets) {
+  Json object = path ? read_toml(*path) : Json::object();
   for (const std::string& text : sets) set(object, text);
-  return run_config_from(object, path.empty() ? "run" : path);
+  return run_config_from(object, path.value_or("run"));
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -138,11 +138,11 @@ std::string detail::bits_may_differ(const RunState& saved, const RunState& now) 
 }
 
 PreparedRun detail::prepare_run(const RunConfig& given, const std::string& folder,
-                                const CheckpointStore& store, OldRun old_run,
+                                const CheckpointStore& store, ExistingRun existing_run,
                                 const CancelCheck& cancel_check) {
-  PreparedRun run{given, {}, old_run == OldRun::resume && !store.steps().empty()};
-  if (old_run == OldRun::refuse && !store.steps().empty())
-    throw FolderTaken(FolderTaken::By::run, "train: " + folder + " holds a run already");
+  PreparedRun run{given, {}, existing_run == ExistingRun::resume && !store.steps().empty()};
+  if (existing_run == ExistingRun::refuse && !store.steps().empty())
+    throw FolderNotEmpty(FolderNotEmpty::Holds::run, "train: " + folder + " holds a run already");
   RunConfig& config = run.config;
   check_train_options(config.train);
   check_data_options(config.data);
@@ -156,7 +156,7 @@ PreparedRun detail::prepare_run(const RunConfig& given, const std::string& folde
   const bool has_config = std::filesystem::exists(config_path(folder));
   if (run.resumes)
     check_same(config, read_config(folder), folder);
-  else if (old_run == OldRun::resume && has_config)
+  else if (existing_run == ExistingRun::resume && has_config)
     read_config(folder);  // the caller may have taken it from there
   return run;
 }

@@ -26,9 +26,9 @@ struct PreparedRun {
   bool resumes = false;
 };
 /// Looks at the folder and changes nothing. Throws std::runtime_error if a run that resumes has
-/// another model or other data, and FolderTaken if there is one and there must not be.
+/// another model or other data, and FolderNotEmpty if there is one and there must not be.
 PreparedRun prepare_run(const RunConfig& config, const std::string& folder,
-                        const CheckpointStore& store, OldRun old_run,
+                        const CheckpointStore& store, ExistingRun existing_run,
                         const CancelCheck& cancel_check = {});
 /// config.toml and tokenizer.json of a run that begins or resumes.
 void write_run(const PreparedRun& run, const std::string& folder);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/refused.h"
@@ -330,7 +330,7 @@ TEST(Cache, QueriesWhoseKeysWereNotAppendedAreRefused) {
     // Nothing there, or nothing to be seen wherever a query stands: zeros, as without a cache.
     for (const char* pattern : {"full", "keys(0)"})
       EXPECT_EQ(said({.pattern = Pattern::parse(pattern)}), "") << pattern;
-    refused(Pattern::parse("rows(2, {})"), "mask: made for 0 queries and 2 keys");
+    refused(Pattern::parse("mask(2, {})"), "mask: made for 0 queries and 2 keys");
     cache.append(both[1], tokens_of(k, 0, 0, 2), tokens_of(k, 0, 0, 2));
     refused(causal(), "q has 3 tokens and sequence 1 has 2");
     EXPECT_EQ(said({}), "");  // as a decoder that looks at its encoder

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/engine.h"
 #include "support/special_values.h"
 #include "support/truth/bound.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/refused.h"

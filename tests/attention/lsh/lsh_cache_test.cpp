@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/torch_random.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/engine.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"

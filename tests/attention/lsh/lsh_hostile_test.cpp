@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/lsh_recall.h"
 #include "support/engine.h"
 #include "support/refused.h"

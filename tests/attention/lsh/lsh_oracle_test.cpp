@@ -304,8 +304,9 @@ TEST(ReformerLocal, MistakesAreNamed) {
   refuse({.chunk = 0}, {"chunk is 0", "1 to"});
   refuse({.before = -1}, {"before is -1"});
   refuse({.after = 5000}, {"after is 5000", "1024"});
-  refuse({.real = {1, 0, 1}}, {"3 numbers in real", "10", "20"});
-  refuse({.blind = ReformerLocal::Blind::sum, .dropout = {.rate = 0.1}}, {"Blind::sum", "dropout"});
+  refuse({.attention_mask = {1, 0, 1}}, {"3 numbers in attention_mask", "10", "20"});
+  refuse({.empty_rows = ReformerLocal::EmptyRows::sum, .dropout = {.rate = 0.1}},
+         {"EmptyRows::sum", "dropout"});
   const Tensor k = random_tensor({2, 1, 9, 8}, 1);
   expect_refused([&] { attend_reformer_local(q, k, k, {}); }, {"[2, 1, 10, 8]", "[2, 1, 9, 8]"});
   const Attended y = attend_reformer_local(q, q, q, {.chunk = 4});
@@ -322,8 +323,8 @@ TEST(ReformerLocal, MistakesAreNamed) {
 TEST(ReformerLocal, ItemsHaveTheirOwnMasks) {
   const Tensor q = random_tensor({2, 2, 11, 8}, 1), k = random_tensor({2, 2, 11, 8}, 2);
   const Tensor v = random_tensor({2, 2, 11, 5}, 3), dout = random_tensor({2, 2, 11, 5}, 4);
-  ReformerLocal how{.chunk = 4, .after = 1, .blind = ReformerLocal::Blind::sum};
-  how.real = {1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1};
+  ReformerLocal how{.chunk = 4, .after = 1, .empty_rows = ReformerLocal::EmptyRows::sum};
+  how.attention_mask = {1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1};
   const Attended both = attend_reformer_local(q, k, v, how);
   const Gradients g = attend_reformer_local_backward(dout, q, k, v, both, how);
   const auto half = [](const Tensor& x, Index item) {
@@ -336,7 +337,8 @@ TEST(ReformerLocal, ItemsHaveTheirOwnMasks) {
   };
   for (Index item = 0; item < 2; ++item) {
     ReformerLocal one = how;
-    one.real.assign(how.real.begin() + item * 11, how.real.begin() + item * 11 + 11);
+    one.attention_mask.assign(how.attention_mask.begin() + item * 11,
+                              how.attention_mask.begin() + item * 11 + 11);
     const Tensor q1 = half(q, item), k1 = half(k, item), v1 = half(v, item);
     const Attended y = attend_reformer_local(q1, k1, v1, one);
     EXPECT_SILENT(different_bits("out", y.out.numbers(), half(both.out, item).numbers()));

@@ -7,6 +7,7 @@
 #include "base/torch_random.h"
 #include "rapt/lsh.h"
 #include "support/engine.h"
+#include "support/refused.h"
 #include "support/truth/bound.h"
 
 namespace rapt::test {
@@ -220,6 +221,16 @@ TEST(Lsh, ALonelyTokenCountsAsOftenAsItMeetsItself) {
   EXPECT_NEAR(
       first_lse({.chunk = 10, .rounds = 3, .buckets = {4}, .duplicates = Lsh::Duplicates::once}),
       -1e5, 0.02);
+}
+
+TEST(Lsh, AttendLshIsAttendWithTheLeaf) {
+  const Tensor qk = random_tensor({2, 3, 100, 16}, 1), v = random_tensor({2, 3, 100, 8}, 2);
+  const Lsh options{.chunk = 16, .rounds = 2, .seed = 3};
+  EXPECT_SAME_BITS(attend_lsh(qk, v, options), attend(qk, qk, v, {.pattern = lsh(options)}));
+  EXPECT_SAME_BITS(attend_lsh(qk, v, options, {.pattern = causal()}),
+                   attend(qk, qk, v, {.pattern = causal() & lsh(options)}));
+  expect_refused([&] { attend_lsh(qk, v, {.keys = Lsh::Keys::separate}); },
+                 {"attend_lsh", "separate", "shared"});
 }
 
 TEST(Lsh, BitsDoNotDependOnThreads) {

@@ -62,7 +62,7 @@ TEST(PatternText, IsCanonical) {
   EXPECT_EQ(to_string(full() & full() & full()), "full & full & full");
   EXPECT_EQ(to_string(documents({3, 5})), "documents({3, 5})");
   const bool may_see[] = {true, true, false, true, false, false, false, false};
-  EXPECT_EQ(to_string(mask(may_see, 2, 4)), "rows(4, {{0:2, 3:4}, {}})");
+  EXPECT_EQ(to_string(mask(may_see, 2, 4)), "mask(4, {{0:2, 3:4}, {}})");
 }
 
 TEST(PatternText, ParsesBackToTheSamePattern) {
@@ -139,8 +139,8 @@ TEST(PatternText, NamesWhatItFoundAndWhatItExpected) {
       {"lsh(32, 2, 8, once)",
        "column 12: buckets or a seed? Write {8} for buckets, {}, 8 for a seed"},
       {"dilated(4, 3)", "column 13: found ')', expected ','"},
-      {"rows(4, {{x}})", "column 11: found 'x', expected a range like 0:3"},
-      {"rows(4, {{1, 2}})", "column 12: found ',', expected ':'"},
+      {"mask(4, {{x}})", "column 11: found 'x', expected a range like 0:3"},
+      {"mask(4, {{1, 2}})", "column 12: found ',', expected ':'"},
       {"keys(9223372036854775808)",
        "column 6: '9223372036854775808' does not fit a signed 64-bit integer"},
       {"window(-9223372036854775809)",
@@ -157,11 +157,12 @@ TEST(PatternText, PutsTheColumnOnArgumentsThatMeanNothing) {
       {"causal & prefix(-1)", "column 10: prefix: -1 positions given, expected 0 or more"},
       {"tokens(-4)", "column 1: tokens: position -4 given, expected 0 to 9223372036854775806"},
       {"blocks(4, {{1, 1}})", "column 1: blocks: query block 0 names key block 1 twice"},
-      {"rows(-1, {})", "column 1: rows: -1 keys given, expected 0 or more"},
-      {"rows(4, {{3:5}})", "column 1: rows: 3:5 is not a range of the 4 keys"},
-      {"rows(4, {{2:2}})", "column 1: rows: 2:2 is not a range of the 4 keys"},
-      {"rows(4, {{0:2, 2:3}})",
-       "column 1: rows: 2:3 does not begin after the range before it, which ends at 2"},
+      {"causal & rows(4, {{0:2}})", "column 10: rows(...) is called mask(...)"},
+      {"mask(-1, {})", "column 1: mask: -1 keys given, expected 0 or more"},
+      {"mask(4, {{3:5}})", "column 1: mask: 3:5 is not a range of the 4 keys"},
+      {"mask(4, {{2:2}})", "column 1: mask: 2:2 is not a range of the 4 keys"},
+      {"mask(4, {{0:2, 2:3}})",
+       "column 1: mask: 2:3 does not begin after the range before it, which ends at 2"},
   };
   for (const auto& [text, message] : mistakes)
     EXPECT_EQ(first_line(error_of(text)), "pattern: " + std::string(message)) << text;
@@ -216,7 +217,7 @@ TEST(PatternText, SurvivesRandomWords) {
                                     "blocks",
                                     "keys",
                                     "dilated",
-                                    "rows",
+                                    "mask",
                                     "first",
                                     "last",
                                     "(",

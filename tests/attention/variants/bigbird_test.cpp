@@ -23,9 +23,9 @@ struct Drawn {
   Drawn() {
     TorchRandom random(1);
     for (Tensor* x : {&q, &k, &v}) random.normal(x->numbers());
-    how.real.assign(64, 1);
-    how.real[32 + 2] = 0;
-    std::fill(how.real.begin() + 32 + 27, how.real.end(), std::uint8_t{0});
+    how.attention_mask.assign(64, 1);
+    how.attention_mask[32 + 2] = 0;
+    std::fill(how.attention_mask.begin() + 32 + 27, how.attention_mask.end(), std::uint8_t{0});
   }
 };
 
@@ -153,7 +153,7 @@ TEST(BigBird, MistakesAreNamed) {
   refuse({.block = 4, .random = {{}, {}, {}}}, {"3 tables", "2 (heads)"});
   refuse({.block = 4, .random = {{{}, {}, {}, {}, {}, {}}}}, {"6", "at most 5"});
   refuse({.block = 4, .first_block_counts = 0}, {"first_block_counts is 0"});
-  refuse({.block = 4, .real = {1, 1}}, {"2 numbers in real", "20", "40"});
+  refuse({.block = 4, .attention_mask = {1, 1}}, {"2 numbers in attention_mask", "20", "40"});
   expect_refused([&] { bigbird({.block = 4, .random = {{}, {}}}, 20, 2); }, {"head is 2"});
   expect_refused([&] { bigbird({.block = 4}, -1); }, {"-1 tokens"});
   const Attended y = attend_bigbird(q, q, q, {.block = 4});

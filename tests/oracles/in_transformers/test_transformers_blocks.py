@@ -48,7 +48,7 @@ def test_local_attention_of_reformer(seed):
     real = random_mask(draw, 2, tokens)
     theirs = module(torch.empty(2, tokens, heads * dim), attention_mask=real).hidden_states
     mine = rapt.attend_reformer_local(*x, chunk=chunk, before=before, after=after, causal=config.is_decoder,
-                                      real=real, blind="sum", layout="blhd").flatten(2)
+                                      attention_mask=real, empty_rows="sum", layout="blhd").flatten(2)
     assert_close(mine, theirs, roundings=64)
     assert_same_gradients(mine, theirs, x, roundings=256)
 
@@ -77,7 +77,7 @@ def test_block_sparse_attention_of_big_bird(seed):
         drawn = module._bigbird_block_rand_mask_with_head(
             tokens, tokens, block, block, heads, lengths, counts)
         how = {"random": [[[], *(row.tolist() for row in table)] for table in drawn]}
-    mine = rapt.attend_bigbird(*x, block=block, real=real.long(), layout="blhd", **how).flatten(2)
+    mine = rapt.attend_bigbird(*x, block=block, attention_mask=real.long(), layout="blhd", **how).flatten(2)
     assert_close(mine, theirs, roundings=64)
     assert_same_gradients(mine, theirs, x, roundings=256)
 

@@ -10,7 +10,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as rotate_interleaved
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from rapt.positions import DynamicNtk, Linear, Llama3, Long, Rope, Yarn
+from rapt.positions import DynamicNtkRope, LinearRope, Llama3Rope, LongRope, Rope, YarnRope
 
 SEEDS = range(8)
 
@@ -24,12 +24,12 @@ def config(dim, base, **rope):
 
 def linear(draw, dim):
     factor = draw.uniform(1, 16)
-    return {"rope_type": "linear", "factor": factor}, Linear(factor), 100
+    return {"rope_type": "linear", "factor": factor}, LinearRope(factor), 100
 
 
 def dynamic(draw, dim):
     factor, tokens = draw.uniform(1, 8), draw.choice([100, 2048, 2049, 5000, 9000])
-    return {"rope_type": "dynamic", "factor": factor}, DynamicNtk(factor, 2048), tokens
+    return {"rope_type": "dynamic", "factor": factor}, DynamicNtkRope(factor, 2048), tokens
 
 
 def yarn(draw, dim):
@@ -42,7 +42,7 @@ def yarn(draw, dim):
     if draw.random() < 0.5:
         given["mscale"], given["mscale_all_dim"] = 1.0, 0.8
         mine["mscale"], mine["mscale_all_dim"] = 1.0, 0.8
-    return given, Yarn(factor, trained, **mine), 100
+    return given, YarnRope(factor, trained, **mine), 100
 
 
 def llama3(draw, dim):
@@ -51,7 +51,7 @@ def llama3(draw, dim):
     return ({"rope_type": "llama3", "factor": factor, "low_freq_factor": low,
              "high_freq_factor": high, "original_max_position_embeddings": trained,
              "max_position_embeddings": int(factor * trained)},
-            Llama3(factor, trained, low, high), 100)
+            Llama3Rope(factor, trained, low, high), 100)
 
 
 def longrope(draw, dim):
@@ -61,7 +61,7 @@ def longrope(draw, dim):
     return ({"rope_type": "longrope", "factor": factor, "short_factor": short,
              "long_factor": far, "original_max_position_embeddings": trained,
              "max_position_embeddings": int(factor * trained)},
-            Long(short, far, trained, factor), draw.choice([100, 4096, 4097, 20000]))
+            LongRope(short, far, trained, factor), draw.choice([100, 4096, 4097, 20000]))
 
 
 @pytest.mark.parametrize("make", [linear, dynamic, yarn, llama3, longrope])

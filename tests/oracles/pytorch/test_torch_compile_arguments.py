@@ -43,7 +43,7 @@ TEMPORARIES = {
         lambda b, h, q, k: (k <= q) & (q - k <= i), None, None, 12, 12)),
     "rope": (turned, lambda i: rapt.positions.Rope(8, base=100.0 + 50 * i)),
     "scaling": (lambda x, scaling: rapt.positions.Rope(8, scaling=scaling).apply(x, positions=3),
-                lambda i: rapt.positions.Linear(1.0 + i)),
+                lambda i: rapt.positions.LinearRope(1.0 + i)),
 }
 
 
@@ -59,8 +59,8 @@ def test_a_temporary_is_not_taken_for_the_one_before(name):
 
 ARGUMENTS = {"Pattern": rapt.causal, "Attention": rapt.Attention, "Scale": rapt.Scale.none, "Context": rapt.Context,
              "Plan": lambda: rapt.Plan("causal", 4), "Rope": lambda: rapt.positions.Rope(8),
-             "KvCache": lambda: rapt.KvCache(1, 8), "Linear": lambda: rapt.positions.Linear(2.0),
-             "Ntk": lambda: rapt.positions.Ntk(2.0), "Mask": lambda: rapt.flex.sliding_window(2)}
+             "KvCache": lambda: rapt.KvCache(1, 8), "Linear": lambda: rapt.positions.LinearRope(2.0),
+             "Ntk": lambda: rapt.positions.NtkRope(2.0), "Mask": lambda: rapt.flex.sliding_window(2)}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -130,11 +130,11 @@ def test_reformers_local_attention(dtype):
 
 def test_rows_carry_the_unrounded_output_for_16_bits_only():
     q, k, v = (x.detach() for x in operands(torch.bfloat16))
-    attended = rapt.attend(q, k, v, "causal", return_rows=True)
+    attended = rapt.attend(q, k, v, "causal", return_attended=True)
     out, rows = attended.out, attended.rows
     assert rows.out.dtype == torch.float32
     assert torch.equal(rows.out.to(out.dtype), out)
-    assert rapt.attend(q.float(), k.float(), v.float(), return_rows=True).rows.out is None
+    assert rapt.attend(q.float(), k.float(), v.float(), return_attended=True).rows.out is None
     dout = torch.randn(out.shape).to(out.dtype)
     by_hand = rapt.attend_backward(dout, q, k, v, attended, "causal")
     inputs = [x.clone().requires_grad_() for x in (q, k, v)]
@@ -147,7 +147,7 @@ def test_rows_carry_the_unrounded_output_for_16_bits_only():
 def test_the_worst_row_tells_a_rounded_output(dtype, pattern):
     """The bound above would not hold without what the rows carry."""
     q, k, v = (x.detach() for x in operands(dtype))
-    attended = rapt.attend(q, k, v, pattern, scale=SCALE, return_rows=True)
+    attended = rapt.attend(q, k, v, pattern, scale=SCALE, return_attended=True)
     rounded = attended._replace(rows=attended.rows._replace(out=None))
     dout = torch.randn(attended.out.shape).to(dtype)
     wide = [x.double().requires_grad_() for x in (q, k, v)]

@@ -41,8 +41,8 @@ READERS = {
     "a cache": cached,
     "local": lambda x: rapt.attend_reformer_local(x, K, V, chunk=2),
     "longformer": lambda x: rapt.attend_longformer(Q, x, V, window=2),
-    "learned": lambda x: rapt.positions.learned(x[0, 0], 4),
-    "a gradient": lambda x: rapt.attend_backward(x, Q, K, V, rapt.attend(Q, K, V, return_rows=True)).dv,
+    "learned": lambda x: rapt.positions.learned_positions(x[0, 0], 4),
+    "a gradient": lambda x: rapt.attend_backward(x, Q, K, V, rapt.attend(Q, K, V, return_attended=True)).dv,
 }
 
 
@@ -114,7 +114,7 @@ def test_a_subclass_with_plain_numbers_is_a_tensor():
 def test_a_subclass_with_a_meaning_of_its_own_is_refused():
     bias = causal_upper_left(5, 5)
     secret = Q.as_subclass(Secret)
-    attended = rapt.attend(Q, K, V, return_rows=True)
+    attended = rapt.attend(Q, K, V, return_attended=True)
     for call in (lambda: rapt.attend(Q, K, V, bias=bias), lambda: ROPE.apply(Q, secret),
                  lambda: cached(secret), lambda: rapt.attend_backward(secret, Q, K, V, attended),
                  lambda: rapt.mask(causal_upper_left(5, 5)), lambda: rapt.lsh_recall(secret, K, "lsh(4, 1, {2})")):
@@ -176,7 +176,7 @@ def test_autocast_casts_as_for_torchs_attention(name, dtype):
 
 
 SHAPES = {**AUTOCAST, "rope": lambda q, k, v: ROPE.apply(q),
-          "learned": lambda q, k, v: rapt.positions.learned(q[0, 0], 4),
+          "learned": lambda q, k, v: rapt.positions.learned_positions(q[0, 0], 4),
           "gradients": lambda q, k, v: torch.autograd.grad(rapt.attend(q.requires_grad_(), k, v).sum(), q)[0],
           "lse": lambda q, k, v: rapt.attend(q, k, v, return_lse=True)[1]}
 

@@ -134,7 +134,7 @@ def test_longformer_and_lsh_have_gradients():
     six = operands(1, 2, 70, 16, count=6)
     classes = [2] + 60 * [1] + 9 * [0]
     out = rapt.attend_longformer(*six, window=5, classes=classes)
-    again = rapt.attend_longformer(*[x.detach() for x in six], window=5, classes=classes, return_rows=True)
+    again = rapt.attend_longformer(*[x.detach() for x in six], window=5, classes=classes, return_attended=True)
     assert torch.equal(out, again.out)
     found = torch.autograd.grad(out.sum(), six)
     expected = rapt.attend_longformer_backward(torch.ones_like(again.out), *[x.detach() for x in six], again,
@@ -152,7 +152,7 @@ def test_positions_have_gradients():
     (dx,) = torch.autograd.grad(turned, x, turned.detach())
     assert_close(dx, x.detach())  # a rotation turned back
     table = torch.randn(12, 8, requires_grad=True)
-    rapt.positions.learned(table, 10, batch=2).sum().backward()
+    rapt.positions.learned_positions(table, 10, batch=2).sum().backward()
     assert torch.equal(table.grad, torch.tensor([2.0] * 10 + [0.0] * 2)[:, None].expand(12, 8))
 
 

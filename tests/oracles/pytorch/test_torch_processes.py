@@ -28,7 +28,7 @@ def run(code):
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.rope = rapt.positions.Rope(8, scaling=rapt.positions.Linear(2.0))
+        self.rope = rapt.positions.Rope(8, scaling=rapt.positions.LinearRope(2.0))
 
     def forward(self, q, k, v):
         return rapt.attend(self.rope.apply(q), self.rope.apply(k), v, "causal")

@@ -133,6 +133,6 @@ def test_every_name_cuts_as_the_original_tokenizer(pre, messages, trained, tmp_p
         f"{i * 37}ü {i}½x² м  \r\n\n\tIt'S {'.' * (i % 4)}${i}" for i in range(300)]
     for first in range(0, len(texts), 500):
         text = " \n".join(texts[first:first + 500])
-        done = subprocess.run([RAPT, "tokenize", tmp_path / "model.gguf"], input=text.encode(),
-                              capture_output=True, check=True)
+        done = subprocess.run([RAPT, "tokenize", tmp_path / "model.gguf", "--no-add-special-tokens"],
+                              input=text.encode(), capture_output=True, check=True)
         assert [int(word) for word in done.stdout.split()] == library.encode(text).ids

@@ -44,7 +44,7 @@ class Everything(unittest.TestCase):
         done = rapt("explain", "--tokens", "128", "--isa", "scalar", "--threads", "3")
         self.assertEqual(done.returncode, 0)
         self.assertIn("scalar", done.stdout)
-        over_cache = ("explain", "--tokens", "4096", "--queries", "1", "--cache", "bf16")
+        over_cache = ("explain", "--tokens", "4096", "--queries", "1", "--cache-type", "bf16")
         self.assertIn("route     decode", rapt(*over_cache).stdout)
         self.assertIn("decode: strict is set", rapt(*over_cache, "--strict").stdout)
         self.assertEqual(rapt("explain", "--tokens", "64", "--strict").returncode, 2)

@@ -77,7 +77,9 @@ class Models(unittest.TestCase):
                                   ("generate", "--weights", "--weight-type"),
                                   ("embed", "--weights", "--weight-type"),
                                   ("tokenize", "--frame", "--add-special-tokens"),
-                                  ("tokenize", "--special", "--parse-special")):
+                                  ("tokenize", "--special", "--parse-special"),
+                                  ("tokenize", "--tokens", "--list"),
+                                  ("explain", "--cache", "--cache-type")):
             for given in ([old, "5"], [old + "=5"]):
                 done = rapt(command, self.llama, "a", *given)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -138,18 +140,18 @@ class Tokenize(unittest.TestCase):
         self.folder.cleanup()
 
     def test_there_and_back(self):
-        self.assertEqual(rapt("tokenize", self.path, "Playing!").stdout, "3 4 5\n")
-        self.assertEqual(rapt("tokenize", self.folder.name, "Playing!", "--add-special-tokens").stdout, "1 3 4 5 2\n")
+        self.assertEqual(rapt("tokenize", self.path, "Playing!", "--no-add-special-tokens").stdout, "3 4 5\n")
+        self.assertEqual(rapt("tokenize", self.folder.name, "Playing!").stdout, "1 3 4 5 2\n")
         for ids in (["3 4 5"], ["3", "4", "5"], ["[3, 4, 5]"], ["[3,", "4,5]"]):
             self.assertEqual(rapt("tokenize", self.path, *ids, "--decode").stdout, "playing!\n")
-        self.assertIn('"##ing"', rapt("tokenize", self.path, "playing", "--tokens").stdout)
-        pair = rapt_json("tokenize", self.path, "play", "--pair", "play", "--add-special-tokens")
+        self.assertIn('"##ing"', rapt("tokenize", self.path, "playing", "--list").stdout)
+        pair = rapt_json("tokenize", self.path, "play", "--pair", "play")
         self.assertEqual((pair["ids"], pair["type_ids"]), ([1, 3, 2, 3, 2], [0, 0, 0, 1, 1]))
         self.assertEqual(pair["tokens"][0], "[CLS]")
 
     def test_special_tokens_are_text_unless_asked_for(self):
-        self.assertNotIn("2", rapt("tokenize", self.path, "[SEP]").stdout.split())
-        self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--parse-special").stdout, "2\n")
+        self.assertNotIn("2", rapt("tokenize", self.path, "[SEP]", "--no-add-special-tokens").stdout.split())
+        self.assertEqual(rapt("tokenize", self.path, "[SEP]", "--parse-special", "--no-add-special-tokens").stdout, "2\n")
         self.assertEqual(rapt("tokenize", self.path, "1 3 2", "--decode").stdout, "play\n")
         self.assertEqual(rapt("tokenize", self.path, "1 3 2", "--decode", "--no-skip-special-tokens").stdout,
                          "[CLS] play [SEP]\n")
@@ -162,7 +164,7 @@ class Tokenize(unittest.TestCase):
             self.assertIn(words + ", expected UTF-8", done.stderr)
 
     def test_reads_standard_input(self):
-        done = subprocess.run([RAPT, "tokenize", self.path, "-"], input="playing!", stdout=subprocess.PIPE,
+        done = subprocess.run([RAPT, "tokenize", self.path, "-", "--no-add-special-tokens"], input="playing!", stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
         self.assertEqual((done.returncode, done.stdout), (0, "3 4 5\n"), done.stderr)
 

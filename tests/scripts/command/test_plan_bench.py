@@ -45,8 +45,8 @@ class Bench(unittest.TestCase):
                          [(128, "forward"), (128, "backward"), (64, "forward"), (64, "backward")])
 
     def test_every_kind_of_score_runs(self):
-        for option in (["--bias", "alibi"], ["--bias", "kerple"], ["--bias", "t5"], ["--bias", "dense"], ["--softcap", "20"],
-                       ["--bias", "relative-keys"], ["--scale", "log_n"], ["--scale", "0.5"],
+        for option in (["--bias", "alibi"], ["--bias", "kerple_log"], ["--bias", "t5_bias"], ["--bias", "dense_bias"], ["--softcap", "20"],
+                       ["--bias", "kerple_power"], ["--bias", "relative_keys"], ["--scale", "log_n"], ["--scale", "0.5"],
                        ["--sinks"], ["--stats"], ["--dropout", "0.1"], ["--kv-heads", "1"],
                        ["--value-dim", "48"], ["--batch", "2"], ["--queries", "3"]):
             with self.subTest(option):
@@ -54,7 +54,7 @@ class Bench(unittest.TestCase):
                 self.assertTrue(all(row["time_ms"] > 0 for row in rows))
 
     def test_rope_reports_bytes_and_what_copying_them_takes(self):
-        for option in ([], ["--apart"], ["--tokens-first"], ["--rotated", "16"]):
+        for option in ([], ["--out-of-place"], ["--tokens-first"], ["--rotated", "16"]):
             rows = rapt_json("bench", "rope", "--tokens", "64", "--heads", "2", "--repeat", "1",
                              "--dtype", "f32", "f16", *option)
             self.assertEqual([(row["layout"], row["dtype"]) for row in rows],

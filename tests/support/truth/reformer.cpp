@@ -152,7 +152,7 @@ Attention ReformerLayer::lsh_how(const ReformerConfig& config) const {
 ReformerLocal ReformerLayer::local_how(const ReformerConfig& config) const {
   ReformerLocal how = config.local;
   how.causal = config.causal;
-  how.real = real_;
+  how.attention_mask = real_;
   return how;
 }
 

@@ -29,7 +29,7 @@ Tensor split_heads(const Doubles& x);
 /// What the layers of a model have in common.
 struct ReformerConfig {
   Lsh lsh{.chunk = 4, .rounds = 4, .buckets = {2}};
-  ReformerLocal local{.chunk = 4, .blind = ReformerLocal::Blind::sum};
+  ReformerLocal local{.chunk = 4, .empty_rows = ReformerLocal::EmptyRows::sum};
   bool causal = true;
   Context context = {};
 };

@@ -70,6 +70,6 @@ def _attention(self, q, k, v, band_mask, from_mask, to_mask, from_blocked_mask, 
         how = {"random": torch.nn.functional.pad(
             torch.tensor(np.array(drawn), dtype=torch.long), (0, 0, 1, 0), value=-1)}
     out = rapt.attend_bigbird(*(x.transpose(1, 2) for x in (q, k, v)), block=size,
-                              real=padding_mask(to_mask.reshape(batch, tokens)),
+                              attention_mask=padding_mask(to_mask.reshape(batch, tokens)),
                               scale=1 / math.sqrt(head_size), layout="blhd", **how)
     return out, None

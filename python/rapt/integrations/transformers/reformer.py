@@ -102,6 +102,6 @@ def _local(self, hidden_states, attention_mask=None, past_buckets_states=None, u
     dropout = self.dropout if self.training else 0.0
     out = rapt.attend_reformer_local(
         *operands, chunk=self.chunk_length, before=self.num_chunks_before, after=self.num_chunks_after,
-        causal=self.is_decoder, real=padding_mask(attention_mask), blind="zeros" if dropout else "sum",
+        causal=self.is_decoder, attention_mask=padding_mask(attention_mask), empty_rows="zeros" if dropout else "sum",
         dropout=dropout, layout="blhd")
     return LocalSelfAttentionOutput(out.flatten(2), ())

@@ -8,9 +8,9 @@
 namespace rapt::cli {
 
 /// Operands of a case and the calls to measure.
-class AttentionBench {
+class BenchedAttention {
  public:
-  AttentionBench(const Case& c, const Context& context);
+  BenchedAttention(const Case& c, const Context& context);
 
   /// Time against the peak; `extra_bytes` is reported as given.
   Json measure(Pass pass, int repeats, std::optional<Index> extra_bytes);

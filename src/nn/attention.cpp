@@ -1,4 +1,4 @@
-#include "rapt/nn/attention_layer.h"
+#include "rapt/nn/attention.h"
 
 #include <algorithm>
 #include <functional>
@@ -117,7 +117,7 @@ void undo_call(const Kept& kept, const LayerCall& call, Tensor& gradient, Column
       attend_backward_into({dq, dk, dv}, moved(call.out, kept.out.value(), gradient.data()), call.q,
                            call.k, call.v, {call.out, call.rows}, call.how, context);
   if (shared) add_rows(dk, dq);
-  if (kept.table != nullptr) add_to(kept.table->wanted_gradient(), g.dtable, context);
+  if (kept.table != nullptr) add_to(kept.table->gradient_or_zeros(), g.dtable, context);
 }
 
 /// Runs calls that write into `out`: short ones in parallel, on several threads each.
@@ -135,7 +135,7 @@ Variable run(Tape& tape, Tensor out, Kept given, const AttentionExtras& extras) 
   }
   if (!tape.records()) return tape.input(std::move(out));
   auto kept = std::make_shared<Kept>(std::move(given));
-  Variable result = tape.made(std::move(out), [kept, context = tape.context()](Tensor gradient) {
+  Variable result = tape.record(std::move(out), [kept, context = tape.context()](Tensor gradient) {
     ColumnGradients sums;
     for (const LayerCall& call : kept->calls) undo_call(*kept, call, gradient, sums, context);
     sums.hand_over();
@@ -204,13 +204,13 @@ Variable rotate(Tape& tape, Variable x, const HeadShape& shape, const Rope& rope
   check(positions.empty() || static_cast<Index>(positions.size()) == rows.count,
         "rotate: ", positions.size(), " positions of ", rows.count, " rows");
   const GradientSlot slot = x.slot();
-  Tensor rotated = Tape::take(std::move(x));
+  Tensor rotated = Tape::release(std::move(x));
   const auto where = [=](const std::vector<Index>& list) {
     return list.empty() ? Positions(first) : Positions::list(list);
   };
   rope.apply(heads_in(rotated.data(), rows, shape, 0), where(positions), tape.context());
   if (!tape.records()) return tape.input(std::move(rotated));
-  return tape.made(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
+  return tape.record(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
     rope.apply_backward(heads_in(gradient.data(), rows, shape, 0), where(positions), context);
     slot.add(std::move(gradient));
   });
@@ -223,7 +223,7 @@ Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
   check(ropes.size() == lengths.size(), "rotate: ", ropes.size(), " ropes for ", lengths.size(),
         " sequences, expected as many");
   const GradientSlot slot = x.slot();
-  Tensor rotated = Tape::take(std::move(x));
+  Tensor rotated = Tape::release(std::move(x));
   const auto each = [=, rows = rows_and_width("rotate", rotated, shape)](Tensor& all,
                                                                          const auto& rotate) {
     const MutableView heads = heads_in(all.data(), rows, shape, 0);
@@ -236,7 +236,7 @@ Variable rotate_varlen(Tape& tape, Variable x, const HeadShape& shape,
   each(rotated,
        [&](const Rope& rope, const MutableView& some) { rope.apply(some, {}, tape.context()); });
   if (!tape.records()) return tape.input(std::move(rotated));
-  return tape.made(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
+  return tape.record(std::move(rotated), [=, context = tape.context()](Tensor gradient) {
     each(gradient, [&](const Rope& rope, const MutableView& some) {
       rope.apply_backward(some, {}, context);
     });
@@ -261,14 +261,14 @@ Variable heads_as_rows(Tape& tape, const HeadColumns& x, const HeadShape& shape)
       std::copy_n(gradient.data() + r * numbers, numbers, to.data() + r * whole[1] + first);
     slot.add(std::move(to));
   };
-  return tape.made(std::move(apart), undo);
+  return tape.record(std::move(apart), undo);
 }
 
 Variable reshaped(Tape& tape, Variable x, const Shape& shape) {
   const auto undo = [slot = x.slot(), before = x.shape()](Tensor gradient) {
     slot.add(std::move(gradient).reshaped(before));
   };
-  return tape.made(Tape::take(std::move(x)).reshaped(shape), undo);
+  return tape.record(Tape::release(std::move(x)).reshaped(shape), undo);
 }
 
 }  // namespace

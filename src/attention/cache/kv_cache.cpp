@@ -1,6 +1,6 @@
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 
-#include "attention/cache/cache_pages.h"
+#include "attention/cache/kv_cache_impl.h"
 #include "attention/call.h"
 #include "base/check.h"
 

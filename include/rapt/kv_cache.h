@@ -5,22 +5,17 @@
 #include <span>
 
 #include "rapt/attention.h"
+#include "rapt/cache_type.h"
 #include "rapt/lsh.h"
 
 namespace rapt {
-
-/// How a cache stores its numbers: as they are, as bf16, or as 8-bit integers with one scale for
-/// each key and each value (of a token and head).
-enum class CacheType { f32, bf16, int8 };
-template <>
-inline constexpr EnumNames enum_names<CacheType>{"cache type", "f32, bf16, int8"};
 
 /// For attention with an lsh leaf: tokens are hashed when they are appended.
 struct CacheLsh {
   /// The leaf that patterns over this cache have, with shared keys and at most 65,535 buckets.
   Lsh lsh = {};
   /// The length that buckets are chosen for where the leaf names none. It is no limit.
-  Index tokens = 0;
+  std::optional<Index> tokens = {};
   /// [heads, dim, rounds, half the sum of the bucket factors] instead of those of the leaf's seed;
   /// copied, and gone from KvCache::options().
   std::optional<View> rotations = {};

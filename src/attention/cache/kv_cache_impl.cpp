@@ -1,4 +1,4 @@
-#include "attention/cache/cache_pages.h"
+#include "attention/cache/kv_cache_impl.h"
 
 #include <algorithm>
 #include <cmath>

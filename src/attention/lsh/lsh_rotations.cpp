@@ -1,4 +1,4 @@
-#include "attention/lsh/lsh_hash.h"
+#include "attention/lsh/lsh_rotations.h"
 
 #include <algorithm>
 #include <cmath>

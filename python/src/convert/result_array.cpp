@@ -1,4 +1,4 @@
-#include "python/src/convert/answer.h"
+#include "python/src/convert/result_array.h"
 
 #include <memory>
 
@@ -104,11 +104,11 @@ dtype dtype_of(Type type) {
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(type)), 1};
 }
 
-nb::object Answer::array(Tensor tensor, Layout layout) const {
+nb::object ResultArray::array(Tensor tensor, Layout layout) const {
   return array(std::make_shared<const Tensor>(std::move(tensor)), layout);
 }
 
-nb::object Answer::array(std::shared_ptr<const Tensor> tensor, Layout layout) const {
+nb::object ResultArray::array(std::shared_ptr<const Tensor> tensor, Layout layout) const {
   Shape shape = tensor->shape(), strides = shape.row_major();
   if (layout == Layout::blhd) {
     std::swap(shape[1], shape[2]);
@@ -120,15 +120,15 @@ nb::object Answer::array(std::shared_ptr<const Tensor> tensor, Layout layout) co
   return through(like_, {data, type, shape, strides, std::move(owner)});
 }
 
-nb::object Answer::array(std::vector<float> numbers, const Shape& shape) const {
+nb::object ResultArray::array(std::vector<float> numbers, const Shape& shape) const {
   return through(like_, memory_of(std::move(numbers), shape));
 }
 
-nb::object Answer::array(std::vector<double> numbers, const Shape& shape) const {
+nb::object ResultArray::array(std::vector<double> numbers, const Shape& shape) const {
   return through(like_, memory_of(std::move(numbers), shape));
 }
 
-nb::object Answer::array_or_none(Tensor tensor) const {
+nb::object ResultArray::array_or_none(Tensor tensor) const {
   return tensor.empty() ? nb::none() : array(std::move(tensor));
 }
 

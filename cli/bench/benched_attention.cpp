@@ -1,4 +1,4 @@
-#include "cli/bench/attention_bench.h"
+#include "cli/bench/benched_attention.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "cli/bench/child_process.h"
 #include "cli/bench/timing.h"
 #include "rapt/lsh.h"
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 namespace rapt::cli {
 namespace {
@@ -42,7 +42,7 @@ Index pairs_of(const Pattern& pattern, Lengths lengths) {
 
 }  // namespace
 
-AttentionBench::AttentionBench(const Case& c, const Context& context)
+BenchedAttention::BenchedAttention(const Case& c, const Context& context)
     : c_(c),
       context_(context),
       rule_(rule_of(c)),
@@ -51,16 +51,16 @@ AttentionBench::AttentionBench(const Case& c, const Context& context)
       v_(operand(c.v_shape(), 3)),
       pairs_(pairs_of(rule_.how.pattern, c.lengths())) {}
 
-Tensor AttentionBench::operand(const Shape& shape, std::uint64_t seed) const {
+Tensor BenchedAttention::operand(const Shape& shape, std::uint64_t seed) const {
   return random_tensor(shape, seed, from_string<Type>(c_.dtype));
 }
 
-Index AttentionBench::run(Pass pass) const {
+Index BenchedAttention::run(Pass pass) const {
   if (pass == Pass::forward) return bytes_of(attend(q_, k_, v_, rule_.how, context_));
   return bytes_of(attend_backward(dout_, q_, k_, v_, {out_view_, rows_}, rule_.how, context_));
 }
 
-void AttentionBench::prepare_backward() {
+void BenchedAttention::prepare_backward() {
   if (!dout_.empty()) return;
   dout_ = operand(c_.out_shape(), 4);
   Attended y = attend(q_, k_, v_, rule_.how, context_);
@@ -70,7 +70,7 @@ void AttentionBench::prepare_backward() {
 }
 
 /// Leaves this process as if forward had never run in it.
-void AttentionBench::prepare_backward_in_child() {
+void BenchedAttention::prepare_backward_in_child() {
   dout_ = operand(c_.out_shape(), 4);
   out_ = Tensor(c_.out_shape());  // f32, which is what rows would keep of 16 bits
   out_view_ = out_;
@@ -92,31 +92,32 @@ void AttentionBench::prepare_backward_in_child() {
   rows_.sum.assign(sum.begin(), sum.end());
 }
 
-Index AttentionBench::first_call_bytes(Pass pass) {
+Index BenchedAttention::first_call_bytes(Pass pass) {
   constexpr Index unknown = -1;
   if (pass == Pass::backward) prepare_backward_in_child();
   const std::optional<Index> peak = peak_memory_of([&] { output_bytes_ = run(pass); });
   return peak ? std::max<Index>(0, *peak - output_bytes_) : unknown;
 }
 
-std::optional<Index> AttentionBench::extra_bytes(const Case& c, const Context& context, Pass pass) {
+std::optional<Index> BenchedAttention::extra_bytes(const Case& c, const Context& context,
+                                                   Pass pass) {
   const std::optional<Index> bytes =
-      in_child([&] { return AttentionBench(c, context).first_call_bytes(pass); });
+      in_child([&] { return BenchedAttention(c, context).first_call_bytes(pass); });
   return bytes && *bytes >= 0 ? bytes : std::nullopt;
 }
 
 /// The peak of what multiplies this case's operands.
-double AttentionBench::peak() const {
-  const double bf16 = c_.dtype == "bf16" ? measure_bf16_gflops(context_, peak_seconds) : 0;
-  return bf16 > 0 ? bf16 : measure_fma_gflops(context_, peak_seconds);
+double BenchedAttention::peak() const {
+  const double bf16 = c_.dtype == "bf16" ? measure_bf16_gflops(peak_seconds, context_) : 0;
+  return bf16 > 0 ? bf16 : measure_fma_gflops(peak_seconds, context_);
 }
 
-Json AttentionBench::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
+Json BenchedAttention::measure(Pass pass, int repeats, std::optional<Index> extra_bytes) {
   if (pass == Pass::backward) prepare_backward();
   const double flops = flops_of(c_, pairs_, pass);
   Contest contest{
       .work = [&] { output_bytes_ = run(pass); }, .flops = flops, .peak = [&] { return peak(); }};
-  std::optional<AttentionBench> in_f32;
+  std::optional<BenchedAttention> in_f32;
   if (c_.dtype != "f32") {
     Case twin = c_;
     twin.dtype = "f32";
@@ -138,7 +139,7 @@ Json AttentionBench::measure(Pass pass, int repeats, std::optional<Index> extra_
           {"value_dim", c_.v_shape()[3]},
           {"scale", c_.scale},
           {"softcap", c_.softcap ? Json(*c_.softcap) : Json(nullptr)},
-          {"bias", c_.bias},
+          {"bias", c_.bias ? Json(*c_.bias) : Json()},
           {"sinks", c_.sinks},
           {"dropout", c_.dropout},
           {"stats", c_.stats},

@@ -1,4 +1,4 @@
-#include "formats/tensors/safetensors.h"
+#include "formats/tensors/safetensors_file.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rapt/attention.h"
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "rapt/nn/functional.h"
 #include "rapt/nn/reversible.h"
 #include "rapt/rope.h"
@@ -67,7 +67,7 @@ struct RAPT_API ModelConfig {
   RopeScaling rope_scaling = {};
   RopeLayout rope_layout = RopeLayout::half_split;
   Index t5_buckets = 32, t5_max_distance = 128;
-  Index axial_rows = 0, axial_columns = 0, axial_row_dim = 0;  // axial positions need all three
+  std::optional<Index> axial_rows = {}, axial_columns = {}, axial_row_dim = {};  // all, if axial
 
   /// Patterns of self-attention; layer i has the one at i modulo their number.
   std::vector<Pattern> patterns = {causal()};
@@ -220,9 +220,9 @@ class RAPT_API Transformer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "" if this model can keep keys and values while it generates; else why not. Such a model reads
-/// its context again for every token.
-RAPT_API std::string why_no_cache(const ModelConfig& config);
+/// Why this model cannot keep keys and values while it generates, if it cannot. It then reads its
+/// context again for every token.
+RAPT_API std::optional<std::string> why_no_cache(const ModelConfig& config);
 /// Whether its rope rotates all tokens again as a sequence grows: dynamic NTK and LongRoPE. A cache
 /// then reads a sequence again whenever its angles have changed.
 RAPT_API bool angles_follow_length(const ModelConfig& config);

@@ -1,7 +1,11 @@
 #pragma once
 
-#include "families/stored_tensors.h"
-#include "formats/tensors/gguf_header.h"
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "families/family.h"
+#include "formats/config/fields.h"
 #include "rapt/models/pretrained.h"
 
 namespace rapt::detail {
@@ -42,31 +46,5 @@ std::optional<std::string> readable_template(std::string text, const std::string
 /// tokens around them stay. Throws std::invalid_argument if those leave no space for text.
 void truncate_ids(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& text_ids,
                   Index longest);
-
-/// Checks that the files have the last layer of a config, before a table of all layers is made.
-/// Throws std::runtime_error.
-void check_layers(const ModelConfig& config, const std::vector<NameRow>& names,
-                  const std::string& prefix, const StoredTensors& tensors);
-/// Checks that every parameter's tensors exist with the right shapes. Throws std::runtime_error.
-void check_tensors(const ModelConfig& config, const std::vector<NameRow>& names,
-                   const std::string& prefix, const StoredTensors& tensors);
-/// Checks that the weights fit into the machine's memory, before any is allocated. Throws
-/// std::runtime_error.
-void check_memory(const StoredTensors& tensors, WeightType weight_type);
-/// A model from the tensors of a family. A head that is not stored is left out.
-Pretrained model_from(const FamilyConfig& what, const StoredTensors& tensors,
-                      WeightType weight_type);
-/// Whether a parameter is a weight matrix or the embedding: what may be quantized.
-bool multiplied(const std::string& name);
-void load_weight(Parameter& parameter, const Shape& shape, const StoredTensors& tensors,
-                 const std::vector<StoredPart>& parts, const ModelConfig& config,
-                 WeightType weight_type);
-
-Pretrained load_gguf_model(const std::string& path, const LoadOptions& options);
-PretrainedInfo gguf_info(const std::string& path);
-/// The tokenizer that a GGUF file carries.
-Tokenizer gguf_tokenizer(const GgufMetadata& metadata, const std::string& source);
-/// A warning about a file that has capitals and does not say whether to keep them; "" if none.
-std::string gguf_tokenizer_warning(const GgufMetadata& metadata, const std::string& source);
 
 }  // namespace rapt::detail

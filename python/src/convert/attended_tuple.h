@@ -1,6 +1,6 @@
 #pragma once
 
-#include "python/src/convert/answer.h"
+#include "python/src/convert/result_array.h"
 #include "rapt/attention.h"
 
 namespace rapt::python {
@@ -10,13 +10,14 @@ enum Want { want_lse = 1, want_stats = 2, want_rows = 4 };
 
 /// The output alone, or a tuple (out, lse, stats, rows) of what is wanted; stats is a tuple of six
 /// arrays, rows is (max, sum), and (max, sum, out) with the unrounded output if `out` has 16 bits.
-nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted,
-                 Layout layout = Layout::bhld);
+nb::object attended_tuple(const ResultArray& answer, nb::object out, Attended attended, int wanted,
+                          Layout layout = Layout::bhld);
 
 /// From (max, sum). rapt.Attended picks the output that goes with them.
 Rows rows_of(nb::tuple arrays, const char* where);
 
 /// The arrays, and the unrounded output after them if there is one.
-nb::tuple with_unrounded(const Answer& answer, nb::tuple arrays, const Rows& rows, Layout layout);
+nb::tuple with_unrounded(const ResultArray& answer, nb::tuple arrays, const Rows& rows,
+                         Layout layout);
 
 }  // namespace rapt::python

@@ -1,4 +1,4 @@
-#include "attention/lsh/joint_lse.h"
+#include "attention/lsh/row_statistics.h"
 
 #include <cmath>
 

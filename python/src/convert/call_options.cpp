@@ -1,5 +1,5 @@
-#include "python/src/convert/how.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/call_options.h"
+#include "python/src/convert/errors.h"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -77,7 +77,7 @@ Scale scale_of(nb::handle given) {
               "\"log_n\" or \"none\"");
 }
 
-How::How(nb::tuple options) {
+CallOptions::CallOptions(nb::tuple options) {
   if (options.size() != static_cast<std::size_t>(Field::count))
     wrong_value("attention options: wrong number of fields");
   const auto given = [&](Field field) -> nb::handle {
@@ -101,24 +101,24 @@ How::How(nb::tuple options) {
   if (const auto value = given(Field::strict)) attention_.strict = number<bool>(value, "strict");
 }
 
-void How::take_softcap(nb::handle given) {
+void CallOptions::take_softcap(nb::handle given) {
   attention_.softcap = number<double>(given, "softcap");
   if (attention_.softcap == 0)
     wrong_value("softcap is 0, expected a number above 0, or softcap=None for no cap");
 }
 
-void How::take_pattern(nb::handle given) {
+void CallOptions::take_pattern(nb::handle given) {
   attention_.pattern = pattern_of(given);
   if (nb::isinstance<Plan>(given))
     attention_.plan = std::make_shared<const Plan>(nb::cast<const Plan&>(given));
 }
 
-View How::table(nb::handle given, const char* name, Index rank) {
+View CallOptions::table(nb::handle given, const char* name, Index rank) {
   return arrays_.emplace_back(given, name).floats(rank);
 }
 
 /// A rapt.Bias: an object whose parts are None or tuples.
-void How::take_bias(nb::handle given) {
+void CallOptions::take_bias(nb::handle given) {
   const auto part = [&](const char* name) -> nb::object { return given.attr(name); };
   Bias& bias = attention_.bias;
   if (const nb::object alibi = part("alibi"); !alibi.is_none())

@@ -1,6 +1,6 @@
-#include "attention/results.h"
+#include "attention/forward_output.h"
 
-#include "attention/stats.h"
+#include "attention/finished_row.h"
 #include "base/sizes.h"
 
 namespace rapt::detail {

@@ -5,16 +5,16 @@
 #include <type_traits>
 
 #include "python/src/convert/array.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/errors.h"
 #include "rapt/attention.h"
 
 namespace rapt::python {
 
 /// The options of one call as they come from Python: a tuple in the order of Field, None standing
 /// for the default. It keeps the arrays that the attention borrows.
-class How {
+class CallOptions {
  public:
-  explicit How(nb::tuple options);
+  explicit CallOptions(nb::tuple options);
 
   const Attention& attention() const { return attention_; }
   Attention& attention() { return attention_; }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "rapt/context.h"
 
 namespace rapt {
@@ -14,19 +17,21 @@ struct Peak {
 };
 
 /// Best of several short runs, about `seconds` in all.
-RAPT_API Peak measure_peak(const Context& context = {}, double seconds = 0.6);
+RAPT_API Peak measure_peak(double seconds = 0.6, const Context& context = {});
 
 /// Only reading, over `bytes` of memory again and again, from a cache if they fit it.
-RAPT_API double measure_read_gbytes(const Context& context, Index bytes, double seconds = 0.05);
+RAPT_API double measure_read_gbytes(Index bytes, double seconds = 0.05,
+                                    const Context& context = {});
 
 /// Only copying `bytes` again and again; bytes read and bytes written both count.
-RAPT_API double measure_copy_gbytes(const Context& context, Index bytes, double seconds = 0.05);
+RAPT_API double measure_copy_gbytes(Index bytes, double seconds = 0.05,
+                                    const Context& context = {});
 
 /// Only the FMA peak: cheap enough to interleave with the code it is compared to.
-RAPT_API double measure_fma_gflops(const Context& context = {}, double seconds = 0.05);
-/// Likewise the peak of bf16 products (AMX); 0 where there are none.
-RAPT_API double measure_bf16_gflops(const Context& context = {}, double seconds = 0.05);
-/// "" if this process can use AMX, else why it cannot.
-RAPT_API std::string why_no_amx();
+RAPT_API double measure_fma_gflops(double seconds = 0.05, const Context& context = {});
+/// Only the peak of bf16 products (AMX); 0 where there are none.
+RAPT_API double measure_bf16_gflops(double seconds = 0.05, const Context& context = {});
+/// Why this process cannot use AMX; absent if it can.
+RAPT_API std::optional<std::string> why_no_amx();
 
 }  // namespace rapt

@@ -1,4 +1,4 @@
-#include "rapt/machine.h"
+#include "rapt/peak.h"
 
 #include <algorithm>
 #include <atomic>
@@ -33,7 +33,7 @@ double best_rate(const Context& context, double seconds, const Work& work) {
   return best;
 }
 
-double measure_exp_gops(const Context& context, double seconds) {
+double measure_exp_gops(double seconds, const Context& context) {
   constexpr Index count = 2048;  // 16 KiB of operands and results: stays in L1
   constexpr Index repeats = 200;
   const Kernels& kernels = kernels_of(context);
@@ -49,7 +49,7 @@ double measure_exp_gops(const Context& context, double seconds) {
 
 }  // namespace
 
-double measure_read_gbytes(const Context& context, Index bytes, double seconds) {
+double measure_read_gbytes(Index bytes, double seconds, const Context& context) {
   const Index numbers = bytes / Index{sizeof(float)};
   const Index share = std::max(tile, numbers / worker_count(context) / tile * tile);
   Buffer<float> memory(share * worker_count(context));
@@ -64,7 +64,7 @@ double measure_read_gbytes(const Context& context, Index bytes, double seconds) 
   return rate / 1e9;
 }
 
-double measure_copy_gbytes(const Context& context, Index bytes, double seconds) {
+double measure_copy_gbytes(Index bytes, double seconds, const Context& context) {
   const Index share = std::max<Index>(64, bytes / worker_count(context));
   Buffer<std::byte> from(share * worker_count(context)), to(share * worker_count(context));
   std::fill(from.begin(), from.end(), std::byte{1});
@@ -76,12 +76,12 @@ double measure_copy_gbytes(const Context& context, Index bytes, double seconds) 
   return rate / 1e9;
 }
 
-double measure_fma_gflops(const Context& context, double seconds) {
+double measure_fma_gflops(double seconds, const Context& context) {
   const Kernels& kernels = kernels_of(context);
   return best_rate(context, seconds, [&](Index) { return kernels.peak.fma_loop(100000); }) / 1e9;
 }
 
-double measure_bf16_gflops(const Context& context, double seconds) {
+double measure_bf16_gflops(double seconds, const Context& context) {
   const Kernels& kernels = kernels_of(context);
   if (!kernels.has_bf16()) return 0;
   return best_rate(context, seconds,
@@ -92,15 +92,18 @@ double measure_bf16_gflops(const Context& context, double seconds) {
          1e9;
 }
 
-std::string why_no_amx() { return amx().why_not; }
+std::optional<std::string> why_no_amx() {
+  if (amx().usable) return std::nullopt;
+  return amx().why_not;
+}
 
-Peak measure_peak(const Context& context, double seconds) {
+Peak measure_peak(double seconds, const Context& context) {
   constexpr Index far_beyond_caches = Index{1} << 28;
   const double share = seconds / 4;
-  return {.fma_gflops = measure_fma_gflops(context, share),
-          .bf16_gflops = measure_bf16_gflops(context, share),
-          .exp_gops = measure_exp_gops(context, share),
-          .read_gbytes = measure_read_gbytes(context, far_beyond_caches, share)};
+  return {.fma_gflops = measure_fma_gflops(share, context),
+          .bf16_gflops = measure_bf16_gflops(share, context),
+          .exp_gops = measure_exp_gops(share, context),
+          .read_gbytes = measure_read_gbytes(far_beyond_caches, share, context)};
 }
 
 }  // namespace rapt

@@ -1,4 +1,4 @@
-#include "attention/stats.h"
+#include "attention/finished_row.h"
 
 #include <cmath>
 #include <limits>

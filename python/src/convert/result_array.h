@@ -13,9 +13,9 @@ nb::dlpack::dtype dtype_of(Type type);
 
 /// Gives results back in the library that the caller's arrays came from: PyTorch for PyTorch, numpy
 /// for numpy, memoryview for other buffers, an object with __dlpack__ for the rest.
-class Answer {
+class ResultArray {
  public:
-  explicit Answer(const Array& like) : like_(like.object()) {}
+  explicit ResultArray(const Array& like) : like_(like.object()) {}
 
   /// The numbers move into the array; nothing is copied. With Layout::blhd, a [batch, heads,
   /// tokens, dim] tensor becomes a [batch, tokens, heads, dim] array with exchanged strides.
@@ -40,7 +40,7 @@ class OutputArray {
   nb::object take();
 
  private:
-  Answer answer_;
+  ResultArray answer_;
   Shape shape_;
   Type type_;
   Tensor tensor_;

@@ -1,10 +1,10 @@
-#include "python/src/convert/parts.h"
-#include "python/src/convert/mistake.h"
+#include "python/src/convert/attended_tuple.h"
+#include "python/src/convert/errors.h"
 
 namespace rapt::python {
 namespace {
 
-nb::tuple stats_of(const Answer& answer, Stats stats) {
+nb::tuple stats_of(const ResultArray& answer, Stats stats) {
   return nb::make_tuple(
       answer.array(std::move(stats.entropy)), answer.array(std::move(stats.largest)),
       answer.array(std::move(stats.logit_variance)), answer.array(std::move(stats.jacobian_norm)),
@@ -13,8 +13,8 @@ nb::tuple stats_of(const Answer& answer, Stats stats) {
 
 }  // namespace
 
-nb::object parts(const Answer& answer, nb::object out, Attended attended, int wanted,
-                 Layout layout) {
+nb::object attended_tuple(const ResultArray& answer, nb::object out, Attended attended, int wanted,
+                          Layout layout) {
   if (wanted == 0) return out;
   const Shape shape = attended.lse.shape();
   nb::list all;
@@ -38,7 +38,8 @@ Rows rows_of(nb::tuple arrays, const char* where) {
   return rows;
 }
 
-nb::tuple with_unrounded(const Answer& answer, nb::tuple arrays, const Rows& rows, Layout layout) {
+nb::tuple with_unrounded(const ResultArray& answer, nb::tuple arrays, const Rows& rows,
+                         Layout layout) {
   if (rows.out == nullptr) return arrays;
   return nb::tuple(arrays + nb::make_tuple(answer.array(rows.out, layout)));
 }

@@ -1,4 +1,4 @@
-#include "rapt/dropout.h"
+#include "rapt/dropout_key.h"
 
 #include <algorithm>
 #include <functional>
