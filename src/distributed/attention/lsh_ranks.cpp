@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "attention/forward/unrounded_out.h"
-#include "attention/lsh/lsh_rotations.h"
-#include "attention/lsh/lsh_order.h"
 #include "attention/forward_output.h"
+#include "attention/lsh/lsh_order.h"
+#include "attention/lsh/lsh_rotations.h"
 #include "base/check.h"
 #include "distributed/attention/head_exchange.h"
 
