@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "distributed/ranks.h"
 #include "rapt/lsh.h"
 #include "support/cases.h"
+#include "support/ranks.h"
 #include "support/refused.h"
 #include "support/truth/bound.h"
 #include "support/truth/definition.h"
@@ -36,7 +36,7 @@ Answer answer_of(const Operands& o, Index ranks, const ExchangeOptions& options)
                         one_thread());
 }
 
-constexpr Index rank_counts[] = {2, 3, 1, 4, 5, 8};
+constexpr Index attention_rank_counts[] = {2, 3, 1, 4, 5, 8};
 
 std::string where(const Case& c, Index ranks) {
   return c.repro() + " on " + std::to_string(ranks) + " ranks";
@@ -47,7 +47,7 @@ TEST(ThreadRanksAttention, IsWithinTheBoundOfTheDefinition) {
   for (const Case& c : attention_cases()) {
     const Operands o(c);
     const Problem p = problem(o.q, o.k, o.v, o.how);
-    const Index ranks = rank_counts[number++ % std::size(rank_counts)];
+    const Index ranks = attention_rank_counts[number++ % std::size(attention_rank_counts)];
     const Answer got = answer_of(o, ranks, {});
     EXPECT_WITHIN_BOUND(got.forward, define(p), where(c, ranks));
     EXPECT_WITHIN_BOUND(got.backward, define_gradients(p, doubles(o.dout)), where(c, ranks));
@@ -67,7 +67,7 @@ TEST(ThreadRanksAttention, HasTheBitsOfOneMachineIfStrict) {
   std::size_t number = 3;
   for (const Case& c : attention_cases()) {
     Operands o(c);
-    const Index ranks = rank_counts[number++ % std::size(rank_counts)];
+    const Index ranks = attention_rank_counts[number++ % std::size(attention_rank_counts)];
     if (sums_over_ranks(o.how)) {
       expect_refused([&] { answer_of(o, std::max<Index>(2, ranks), {.strict = true}); },
                      {"sum over ranks", "not strict"});
@@ -136,7 +136,7 @@ TEST(ThreadRanksAttention, HasTheBitsOfOneMachineUnderLsh) {
     const AnyView keys = separate ? k : qk;
     const Attended forward = attend(qk, keys, v, how, one_thread());
     const Gradients backward = attend_backward(dout, qk, keys, v, forward, how, one_thread());
-    for (const Index ranks : rank_counts) {
+    for (const Index ranks : attention_rank_counts) {
       const Answer got = run_over_ranks(
           {qk, keys, v, dout, how}, {how.pattern, Placement::zigzag(1000, ranks)}, one_thread());
       EXPECT_SAME_BITS(got.forward, forward) << text << " on " << ranks << " ranks";

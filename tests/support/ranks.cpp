@@ -1,4 +1,4 @@
-#include "distributed/ranks.h"
+#include "support/ranks.h"
 
 namespace rapt::test {
 using namespace distributed;
