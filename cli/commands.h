@@ -13,6 +13,7 @@ void add_bench_decode(CLI::App& bench);
 void add_bench_rope(CLI::App& bench);
 void add_bench_lsh(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
+void add_bench_ranks(CLI::App& bench);
 void add_explain(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_heads(CLI::App& app);

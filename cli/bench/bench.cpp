@@ -11,6 +11,7 @@ void add_bench(CLI::App& app) {
   add_bench_rope(*bench);
   add_bench_lsh(*bench);
   add_bench_gemm(*bench);
+  add_bench_ranks(*bench);
 }
 
 }  // namespace rapt::cli

@@ -55,6 +55,10 @@ double best_ms(const std::function<void()>& work, double seconds) {
 
 double median(std::vector<double> numbers) { return quantile(std::move(numbers), 0.5); }
 
+double spread(const std::vector<double>& numbers) {
+  return (quantile(numbers, 0.75) - quantile(numbers, 0.25)) / median(numbers);
+}
+
 Timing time_against_peak(const Contest& contest, int repeats) {
   const double once_ms = time_ms(contest.work, 1);
   const int times =
@@ -73,7 +77,7 @@ Timing time_against_peak(const Contest& contest, int repeats) {
   const double middle = median(times_ms);
   return {.median_ms = middle,
           .best_ms = *std::min_element(times_ms.begin(), times_ms.end()),
-          .spread = (quantile(times_ms, 0.75) - quantile(times_ms, 0.25)) / middle,
+          .spread = spread(times_ms),
           .peak_gflops = median(peaks),
           .fraction = median(fractions),
           .speedup = speedups.empty() ? 0 : median(speedups)};

@@ -9,6 +9,8 @@
 namespace rapt::cli {
 
 double median(std::vector<double> numbers);
+/// (75th - 25th percentile) / median
+double spread(const std::vector<double>& numbers);
 
 /// One way of running something, timed against the peak of the same moments.
 struct Timing {

@@ -57,6 +57,9 @@ class RAPT_API Communicator {
   /// How long wait() waits for another rank before it gives up.
   virtual std::chrono::milliseconds timeout() const = 0;
 
+  /// wait() tells how long it took, for communicators that count. Does nothing.
+  virtual void waited(std::chrono::nanoseconds time);
+
  private:
   friend detail::Access;
   std::shared_ptr<Index> groups_;  // made of it so far

@@ -43,6 +43,8 @@ Communicator::Communicator() : groups_(std::make_shared<Index>(0)) {}
 
 Communicator::~Communicator() = default;
 
+void Communicator::waited(std::chrono::nanoseconds) {}
+
 void wait(Communicator& communicator, Message& message) {
   const auto start = Clock::now();
   const milliseconds timeout = communicator.timeout();
@@ -54,6 +56,7 @@ void wait(Communicator& communicator, Message& message) {
     else
       message.sleep(std::min(longest_sleep, timeout - waited));
   }
+  communicator.waited(since<std::chrono::nanoseconds>(start));
 }
 
 }  // namespace rapt::distributed

@@ -23,6 +23,7 @@ class SubCommunicator final : public Communicator {
   std::unique_ptr<Message> receive(Index from, Index tag, std::span<std::byte> bytes) override;
   void abort(std::string_view why) noexcept override { parent_.abort(why); }
   std::chrono::milliseconds timeout() const override { return parent_.timeout(); }
+  void waited(std::chrono::nanoseconds time) override { parent_.waited(time); }
 
  private:
   Index parent_tag(Index tag) const;

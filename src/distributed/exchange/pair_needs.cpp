@@ -25,6 +25,17 @@ struct QueryNeeds {
   Index key_count;
 };
 
+std::vector<QueryNeeds> needs_of_queries(const PairQuestion& question) {
+  std::vector<QueryNeeds> queries;
+  for (const Index tile : question.query_tiles) {
+    Ranges keys = visits_among(question.plan.visits(tile), question.key_runs);
+    if (keys.empty()) continue;
+    const Index n = count_keys(keys);
+    queries.push_back({tile, std::move(keys), n});
+  }
+  return queries;
+}
+
 /// Of the queries from `first` on.
 Ranges union_of(std::span<const QueryNeeds> queries) {
   Ranges all;
@@ -58,6 +69,49 @@ std::size_t travelling(std::span<const QueryNeeds> queries, double query_cost) {
 
 }  // namespace
 
+namespace {
+
+/// Key tiles with what is left of the cost of each; those with nothing left are skipped at once.
+class KeysLeft {
+ public:
+  explicit KeysLeft(const Ranges& tiles) : tiles_(tiles) {
+    for (const Range& run : tiles) {
+      begins_.push_back(count_);
+      count_ += run.end - run.begin;
+    }
+    left_.assign(count_, 1.0);
+    for (Index i = 0; i <= count_; ++i) next_.push_back(i);
+  }
+
+  /// Takes up to `most` from the tiles of a range, which is inside one run.
+  double take(const Range& range, double most) {
+    const auto run = std::upper_bound(tiles_.begin(), tiles_.end(), range.begin,
+                                      [](Index tile, const Range& r) { return tile < r.end; });
+    const Index first = begins_[run - tiles_.begin()] + range.begin - run->begin;
+    double taken = 0;
+    for (Index i = find(first); i < first + range.end - range.begin && taken < most; i = find(i)) {
+      const double some = std::min(left_[i], most - taken);
+      taken += some;
+      left_[i] -= some;
+      if (left_[i] <= 0) next_[i] = i + 1;
+    }
+    return taken;
+  }
+
+ private:
+  Index find(Index i) {
+    while (next_[i] != i) i = next_[i] = next_[next_[i]];
+    return i;
+  }
+
+  const Ranges& tiles_;
+  IndexedVector<Index> begins_, next_;
+  IndexedVector<double> left_;
+  Index count_ = 0;
+};
+
+}  // namespace
+
 Ranges tile_runs(const distributed::Placement& placement, Index rank) {
   Ranges runs;
   for (const Index tile : placement.tiles(rank)) {
@@ -70,13 +124,7 @@ Ranges tile_runs(const distributed::Placement& placement, Index rank) {
 }
 
 PairNeeds pair_needs(const PairQuestion& question) {
-  std::vector<QueryNeeds> queries;
-  for (const Index tile : question.query_tiles) {
-    Ranges keys = visits_among(question.plan.visits(tile), question.key_runs);
-    if (keys.empty()) continue;
-    const Index n = count_keys(keys);
-    queries.push_back({tile, std::move(keys), n});
-  }
+  std::vector<QueryNeeds> queries = needs_of_queries(question);
   std::stable_sort(queries.begin(), queries.end(), [](const QueryNeeds& a, const QueryNeeds& b) {
     return a.key_count > b.key_count;
   });
@@ -87,6 +135,24 @@ PairNeeds pair_needs(const PairQuestion& question) {
   for (const Range& run : union_of(std::span(queries).subspan(n)))
     for (Index tile = run.begin; tile < run.end; ++tile) needs.keys.push_back(tile);
   return needs;
+}
+
+double least_cost(const PairQuestion& question) {
+  std::vector<QueryNeeds> queries = needs_of_queries(question);
+  const Ranges keys = union_of(queries);
+  if (question.keys_only) return static_cast<double>(count_keys(keys));
+  // Those with the fewest keys to choose from first.
+  std::stable_sort(queries.begin(), queries.end(), [](const QueryNeeds& a, const QueryNeeds& b) {
+    return a.key_count < b.key_count;
+  });
+  KeysLeft left(keys);
+  double cost = 0;
+  for (const QueryNeeds& query : queries) {
+    double most = question.query_cost;
+    for (const Range& range : query.keys) most -= left.take(range, most);
+    cost += question.query_cost - most;
+  }
+  return cost;
 }
 
 }  // namespace rapt::detail

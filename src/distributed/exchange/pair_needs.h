@@ -29,4 +29,8 @@ struct PairQuestion {
 /// the bytes.
 PairNeeds pair_needs(const PairQuestion& question);
 
+/// What no choice of tiles can cost less than: for each visit its query tile or its key tile has to
+/// travel. The weight of a matching between them, found greedily.
+double least_cost(const PairQuestion& question);
+
 }  // namespace rapt::detail
