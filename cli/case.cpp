@@ -93,13 +93,7 @@ double flops_of(const Case& c, Index pairs, Pass pass) {
   return per_pair * static_cast<double>(pairs) * static_cast<double>(c.heads * c.batch);
 }
 
-void add_case_options(CLI::App& command, Case& c) {
-  command.add_option("--pattern", c.pattern, "Attention pattern, as in \"window(512, 0)\"");
-  command.add_option("--queries", c.queries, "Number of queries (default: as many as tokens)")
-      ->check(whole_number(1));
-  command.add_option("--batch", c.batch, "Batch items")
-      ->check(whole_number(1))
-      ->capture_default_str();
+void add_shape_options(CLI::App& command, Case& c) {
   command.add_option("--heads", c.heads, "Query heads")
       ->check(whole_number(1))
       ->capture_default_str();
@@ -108,6 +102,16 @@ void add_case_options(CLI::App& command, Case& c) {
   command.add_option("--dim", c.dim, "Dimension of queries and keys")
       ->check(whole_number(1))
       ->capture_default_str();
+}
+
+void add_case_options(CLI::App& command, Case& c) {
+  command.add_option("--pattern", c.pattern, "Attention pattern, as in \"window(512, 0)\"");
+  command.add_option("--queries", c.queries, "Number of queries (default: as many as tokens)")
+      ->check(whole_number(1));
+  command.add_option("--batch", c.batch, "Batch items")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  add_shape_options(command, c);
   command.add_option("--value-dim", c.value_dim, "Dimension of values (default: as dim)")
       ->check(whole_number(1));
   command.add_option("--scale", c.scale, "inverse_sqrt_dim, inverse_dim, none, log_n or a number")

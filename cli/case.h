@@ -46,6 +46,9 @@ double flops_of(const Case& c, Index pairs, Pass pass);
 /// caller.
 void add_case_options(CLI::App& command, Case& c);
 
+/// Only --heads, --kv-heads and --dim.
+void add_shape_options(CLI::App& command, Case& c);
+
 /// Normal-ish random numbers, a function of shape and seed alone but for their rounding.
 Tensor random_tensor(const Shape& shape, std::uint64_t seed, Type type = Type::f32);
 

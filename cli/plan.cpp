@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/console/output.h"
+#include "cli/ranks/plan_ranks.h"
 
 namespace rapt::cli {
 namespace {
@@ -20,6 +21,7 @@ struct PlanOptions {
   Index queries = -1;
   Index columns = 0;
   bool json = false;
+  PlanRanksOptions over_ranks;
 };
 
 Index terminal_columns() {
@@ -57,12 +59,22 @@ double planning_ms(const Pattern& pattern, Lengths lengths) {
   return best;
 }
 
+void run_over_ranks(const PlanOptions& options, Index columns) {
+  if (options.queries >= 0)
+    throw CLI::ValidationError("--queries", "excludes --ranks, where every token is a query");
+  PlanRanksOptions over_ranks = options.over_ranks;
+  over_ranks.c.pattern = options.pattern;
+  over_ranks.c.tokens = options.tokens;
+  print_plan_of_ranks(over_ranks, columns, options.json);
+}
+
 void run(const PlanOptions& options) {
+  const Index columns =
+      options.columns > 0 ? options.columns : std::min<Index>(terminal_columns(), 100);
+  if (options.over_ranks.ranks > 0) return run_over_ranks(options, columns);
   const Pattern pattern = Pattern::parse(options.pattern);
   const Lengths lengths{options.queries < 0 ? options.tokens : options.queries, options.tokens};
   const Plan plan(pattern, lengths);
-  const Index columns =
-      options.columns > 0 ? options.columns : std::min<Index>(terminal_columns(), 100);
   const double all = static_cast<double>(lengths.queries) * static_cast<double>(lengths.keys);
   const double density = all == 0 ? 0 : static_cast<double>(plan.pairs()) / all;
   const double plan_ms = planning_ms(pattern, lengths);
@@ -113,13 +125,16 @@ void add_plan(CLI::App& app) {
                    "Widest drawing (default: the terminal, at most 100)")
       ->check(whole_number(8));
   command->add_flag("--json", options->json, "Print JSON");
+  add_plan_ranks_options(*command, options->over_ranks);
   command->footer(
       "Leaves: full  causal  window(left, right)  tokens({0, 7})  prefix(n)  documents({3, 5})\n"
       "        blocks(size, {{0}, {0, 1}})  keys(n)  dilated(step, left, right)\n"
       "        chunks(size, before, after)  lsh(chunk, rounds, {buckets}, seed)\n"
       "joined by & and |. lsh has no plan: what it sees depends on the vectors. See rapt explain "
       "and\n"
-      "rapt bench lsh.");
+      "rapt bench lsh.\n"
+      "With --ranks: who has which tokens, what is sent, and the time on ranks of this speed and\n"
+      "network, for any number of tokens and ranks.");
   command->callback([options] { run(*options); });
 }
 

@@ -149,18 +149,6 @@ std::vector<std::string> standard_names() {
   return names;
 }
 
-void add_rank_case_options(CLI::App& command, Case& c) {
-  command.add_option("--pattern", c.pattern, "Attention pattern, as in \"window(512, 0)\"");
-  command.add_option("--heads", c.heads, "Query heads")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  command.add_option("--kv-heads", c.kv_heads, "Key and value heads (default: as many as heads)")
-      ->check(whole_number(1));
-  command.add_option("--dim", c.dim, "Dimension of queries, keys and values")
-      ->check(whole_number(1))
-      ->capture_default_str();
-}
-
 void add_rank_options(CLI::App& command, RanksBenchOptions& options) {
   command.add_option("--case", options.only, "Only these of the standard cases")
       ->check(CLI::IsMember(standard_names()));
@@ -195,7 +183,9 @@ void add_bench_ranks(CLI::App& bench) {
       "ranks", "Time attention over ranks against one rank: standard cases, or one of your own");
   const auto options = std::make_shared<RanksBenchOptions>();
   command->add_option("--tokens", options->c.tokens, "Number of tokens")->check(whole_number(1));
-  add_rank_case_options(*command, options->c);
+  command->add_option("--pattern", options->c.pattern,
+                      "Attention pattern, as in \"window(512, 0)\"");
+  add_shape_options(*command, options->c);
   const auto described = command->get_options();
   command->add_option("--dtype", options->c.dtype, "Type of queries, keys, values and output")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))

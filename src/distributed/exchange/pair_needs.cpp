@@ -48,13 +48,13 @@ Ranges union_of(std::span<const QueryNeeds> queries) {
 /// How many of the queries, which are ordered by falling need, should travel. With a query its work
 /// travels, so it has to save much more than it costs: ranks stay balanced as they were placed.
 std::size_t travelling(std::span<const QueryNeeds> queries, double query_cost) {
-  constexpr double worth = 8;
   const auto all = static_cast<double>(count_keys(union_of(queries)));
   std::size_t best = 0;
   double most_saved = 0;
   const auto consider = [&](std::size_t n) {
     const double saved = all - static_cast<double>(count_keys(union_of(queries.subspan(n))));
-    if (n <= best || saved - most_saved < worth * query_cost * static_cast<double>(n - best))
+    if (n <= best ||
+        saved - most_saved < PairQuestion::worth * query_cost * static_cast<double>(n - best))
       return;
     most_saved = saved;
     best = n;

@@ -17,6 +17,9 @@ struct PairNeeds {
 };
 
 struct PairQuestion {
+  /// With a query its work travels, so it has to save so many times what it costs.
+  static constexpr double worth = 8;
+
   const Plan& plan;
   std::span<const Index> query_tiles;  // of the rank that has the queries
   const Ranges& key_runs;              // of the rank that has the keys

@@ -8,6 +8,7 @@
 #include "base/indexed_vector.h"
 #include "base/sizes.h"
 #include "base/views.h"
+#include "distributed/exchange/placement_choice.h"
 #include "rapt/plan.h"
 
 namespace rapt::distributed {
@@ -159,14 +160,8 @@ Placement by_weight(Index tokens, Index ranks, Index granule, const IndexedVecto
 
 }  // namespace
 
-Placement balanced_placement(Index tokens, Index ranks, std::span<const Pattern> patterns,
-                             const PlacementOptions& options) {
-  check_ranks(tokens, ranks);
-  check(options.granule >= 1, "placement: granule is ", options.granule, ", expected 1 or more");
-  // About eight granules for each rank: fewer balance badly, more send more.
-  const Index tiles = divide_up(tokens, Plan::tile);
-  const Index granule = round_up(std::max<Index>(1, tiles / (8 * ranks)), options.granule);
-  const IndexedVector<double> costs = granule_costs(tokens, granule, patterns, options.token_cost);
+Placement best_placement(Index tokens, Index ranks, Index granule,
+                         const IndexedVector<double>& costs) {
   Placement best = contiguous(tokens, ranks, granule);
   double least = heaviest_rank(best, costs, granule);
   // Neighbouring tokens need each other's keys: another placement has to be clearly better.
@@ -179,6 +174,17 @@ Placement balanced_placement(Index tokens, Index ranks, std::span<const Pattern>
     best = std::move(other);
   }
   return best;
+}
+
+Placement balanced_placement(Index tokens, Index ranks, std::span<const Pattern> patterns,
+                             const PlacementOptions& options) {
+  check_ranks(tokens, ranks);
+  check(options.granule >= 1, "placement: granule is ", options.granule, ", expected 1 or more");
+  // About eight granules for each rank: fewer balance badly, more send more.
+  const Index tiles = divide_up(tokens, Plan::tile);
+  const Index granule = round_up(std::max<Index>(1, tiles / (8 * ranks)), options.granule);
+  return best_placement(tokens, ranks, granule,
+                        granule_costs(tokens, granule, patterns, options.token_cost));
 }
 
 namespace {
