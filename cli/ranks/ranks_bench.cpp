@@ -37,7 +37,7 @@ struct OneRank {
 struct OneOfRanks {
   Communicator& communicator;
   const Exchange& exchange;
-  Tensor q, k, v, dout;
+  AnyView q, k, v, dout;
   Attention how;
   Context context;
 
@@ -137,18 +137,13 @@ std::optional<Json> RanksBench::measure(Communicator& communicator, RankPass pas
   const Context context(setup_.threads, setup_.isa);
   CountingCommunicator counting(communicator);
   const Placement& placement = exchange.queries();
-  const OneOfRanks mine{counting,
-                        exchange,
-                        shard(q_, placement, rank),
-                        shard(k_, placement, rank),
-                        shard(v_, placement, rank),
-                        shard(dout_, placement, rank),
-                        rule_.how,
-                        context};
-  OneRank whole{q_, k_, v_, dout_, rule_.how, context};
+  const Tensor q = shard(q_, placement, rank), k = shard(k_, placement, rank);
+  const Tensor v = shard(v_, placement, rank), dout = shard(dout_, placement, rank);
+  const bool hashed = lsh_part(rule_.how.pattern).has_value();  // queries are keys, too
+  const OneOfRanks mine{counting, exchange, q, hashed ? q : k, v, dout, rule_.how, context};
+  OneRank whole{q_, hashed ? q_ : k_, v_, dout_, rule_.how, context};
   whole.how.strict = setup_.strict;
-  if (!lsh_part(rule_.how.pattern))
-    whole.how.plan = std::make_shared<const Plan>(rule_.how.pattern, c_.lengths());
+  if (!hashed) whole.how.plan = std::make_shared<const Plan>(rule_.how.pattern, c_.lengths());
 
   // The first calls: they also find their memory.
   const RankResults got = results_of(mine, pass);

@@ -192,13 +192,15 @@ ExchangeLoad estimated_load(const Pattern& pattern, const Placement& placement,
 
 Placement estimated_placement(Index tokens, Index ranks, const Pattern& pattern) {
   const Index tiles = divide_up(tokens, Plan::tile);
-  const Index granule = std::max<Index>(1, tiles / (8 * ranks));
+  const Index granule = std::max<Index>(1, divide_up(tiles, 8 * ranks));
   SpanSampler sampler(pattern, tokens);
+  TileCosts tile_costs;
   IndexedVector<double> costs(divide_up(tiles, granule));
   for (Index i = 0; i < std::ssize(costs); ++i)
     for (const QuerySpan& span :
          sampler.spans(i * granule, std::min(granule, tiles - i * granule), 1))
-      costs[i] += span.computed();
+      tile_costs.add(i, span.tiles, span.pairs, span.visits);
+  tile_costs.add_to(costs);
   return best_placement(tokens, ranks, granule, costs);
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+
 #include "rapt/distributed/prediction.h"
+#include "rapt/plan.h"
 
 namespace rapt::detail {
 
@@ -28,11 +31,15 @@ Index head_ranges(const CallSize& size, Index tokens_of_rank);
 /// forward: `visitors` are those tiles.
 void set_bytes(RankLoad& rank, const Traffic& visitors, const CallSize& size, bool strict);
 
+/// Pairs of so many tiles.
+inline double whole_pairs(double tiles) {
+  return tiles * static_cast<double>(Plan::tile * Plan::tile);
+}
+
 /// Pairs that the kernels compute for a tile of queries: visited tiles count whole, but one of few
 /// pairs, as of one global query, costs little more than its rows.
 inline double computed_pairs(double pairs, double visited_tiles) {
-  const double whole = visited_tiles * 4096;
-  return whole < 2 * pairs ? whole : 2 * pairs;
+  return std::min(whole_pairs(visited_tiles), 2 * pairs);
 }
 
 }  // namespace rapt::detail

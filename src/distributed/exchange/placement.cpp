@@ -106,7 +106,7 @@ std::vector<Index> Placement::positions(Index rank) const {
 
 namespace {
 
-/// Work of each granule: visited tiles count whole, as the kernels compute them.
+/// Work of each granule of tiles.
 IndexedVector<double> granule_costs(Index tokens, Index granule, std::span<const Pattern> patterns,
                                     double token_cost) {
   const Index tiles = divide_up(tokens, Plan::tile);
@@ -117,14 +117,14 @@ IndexedVector<double> granule_costs(Index tokens, Index granule, std::span<const
   for (const Pattern& pattern : patterns) {
     if (node_of(pattern)->has_lsh()) continue;  // whole heads travel, wherever tokens are
     const Plan plan(pattern, {tokens, tokens});
+    TileCosts tile_costs;
     for (Index tile = 0; tile < tiles; ++tile) {
       Index visits = 0;
       for (const Visit& visit : plan.visits(tile)) visits += visit.count;
-      // A tile of few pairs, as of one global query, costs little more than its rows.
-      const double pairs = static_cast<double>(plan.pairs(tile));
-      const double most = static_cast<double>(visits * Plan::tile * Plan::tile);
-      costs[tile / granule] += std::min(most, pairs * 2);
+      tile_costs.add(tile / granule, 1, static_cast<double>(plan.pairs(tile)),
+                     static_cast<double>(visits));
     }
+    tile_costs.add_to(costs);
   }
   return costs;
 }
@@ -182,7 +182,7 @@ Placement balanced_placement(Index tokens, Index ranks, std::span<const Pattern>
   check(options.granule >= 1, "placement: granule is ", options.granule, ", expected 1 or more");
   // About eight granules for each rank: fewer balance badly, more send more.
   const Index tiles = divide_up(tokens, Plan::tile);
-  const Index granule = round_up(std::max<Index>(1, tiles / (8 * ranks)), options.granule);
+  const Index granule = round_up(std::max<Index>(1, divide_up(tiles, 8 * ranks)), options.granule);
   return best_placement(tokens, ranks, granule,
                         granule_costs(tokens, granule, patterns, options.token_cost));
 }
