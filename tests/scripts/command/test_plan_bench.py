@@ -27,6 +27,39 @@ class Plan(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("column 10", done.stderr)
 
+    def test_over_ranks_counts_what_is_sent(self):
+        plan = rapt_json("plan", "window(64, 64)", "--tokens", "4096", "--ranks", "4", "--gflops", "100")
+        self.assertEqual((plan["ranks"], plan["estimated"], plan["stretches"]), (4, False, 4))
+        self.assertEqual([rank["tokens"] for rank in plan["by_rank"]], [1024] * 4)
+        self.assertEqual([rank["key_tiles_sent"] for rank in plan["by_rank"]], [1, 2, 2, 1])
+        tile_bytes = 64 * 8 * 2 * 64 * 4
+        self.assertEqual(plan["forward_bytes"], 6 * tile_bytes)
+        self.assertEqual(plan["forward_bytes_needed"], 6 * tile_bytes)
+        self.assertGreater(plan["both"]["efficiency"], 0.9)
+        self.assertEqual(set(plan["drawing"]), set("0123"))
+
+    def test_over_ranks_answers_for_sizes_no_machine_has(self):
+        plan = rapt_json("plan", "window(4096, 0)", "--tokens", "100000000", "--ranks", "1000", "--gflops", "1000")
+        self.assertTrue(plan["estimated"])
+        self.assertEqual(sum(rank["tokens"] for rank in plan["by_rank"]), 100_000_000)
+        self.assertAlmostEqual(plan["pairs"] / (4097 * 1e8), 1, places=2)
+        slow = rapt_json("plan", "window(4096, 0)", "--tokens", "100000000", "--ranks", "1000", "--gflops", "1000",
+                         "--network", "0.01")
+        self.assertLess(slow["both"]["efficiency"], plan["both"]["efficiency"])
+
+    def test_over_ranks_draws_and_predicts(self):
+        done = rapt("plan", "causal", "--tokens", "8192", "--ranks", "2", "--strict", "--columns", "40")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines()[0], "0" * 10 + "1" * 20 + "0" * 10)
+        self.assertIn("measured here", done.stdout)
+
+    def test_over_ranks_refuses_what_it_cannot_plan(self):
+        for wrong, word in ((["lsh(64, 4)"], "rapt bench ranks"), (["causal", "--queries", "3"], "excludes --ranks"),
+                            (["causal", "--heads", "3", "--kv-heads", "2"], "multiple")):
+            done = rapt("plan", *wrong, "--tokens", "1000", "--ranks", "2")
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(word, done.stderr)
+
 
 class Bench(unittest.TestCase):
     SMALL = ["bench", "attention", "--tokens", "128", "--heads", "2", "--repeat", "1"]
@@ -86,6 +119,37 @@ class Bench(unittest.TestCase):
         row = rapt_json("bench", "lsh", "--decode", "--tokens", "256", "--rounds", "1",
                         "--buckets", "16", "--heads", "1", "--repeat", "1")
         self.assertGreater(row["step_us"], 0)
+
+    RANKS = ["bench", "ranks", "--tokens", "512", "--heads", "2", "--repeat", "1"]
+
+    def test_ranks_report_what_they_send_and_how_far_they_are_from_one(self):
+        row = rapt_json(*self.RANKS, "--pattern", "window(64, 64)")
+        self.assertEqual((row["case"], row["backend"], row["ranks"], row["pass"]), ("custom", "threads", 2, "both"))
+        tile_bytes = 64 * 2 * 2 * 64 * 4
+        self.assertEqual(row["bytes_sent"], 2 * (tile_bytes + 2 * tile_bytes))  # keys there twice, gradients back
+        self.assertLessEqual(row["bytes_needed"], row["bytes_sent"])
+        self.assertTrue(row["time_ms"] > 0 and row["predicted_ms"] > 0 and 0 <= row["waiting_share"] <= 1)
+        self.assertLess(row["max_difference_ulps"], 100)
+
+    def test_strict_ranks_have_the_bits_of_one(self):
+        rows = rapt_json(*self.RANKS, "--pattern", "causal", "--strict", "--ranks", "1", "2", "--pass", "forward", "both")
+        self.assertEqual([(row["ranks"], row["pass"]) for row in rows],
+                         [(1, "forward"), (1, "both"), (2, "forward"), (2, "both")])
+        self.assertTrue(all(row["same_bits"] and row["max_difference_ulps"] == 0 for row in rows))
+        self.assertEqual([row["bytes_sent"] for row in rows[:2]], [0, 0])
+
+    def test_ranks_beyond_the_cpus_are_warned_about(self):
+        done = rapt(*self.RANKS, "--ranks", "64", "--dtype", "bf16")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("64 ranks of 1 thread share", done.stderr)
+
+    def test_hashed_attention_over_ranks(self):
+        row = rapt_json(*self.RANKS, "--pattern", "lsh(64, 2)")
+        self.assertTrue("refused" in row or row["same_bits"])
+
+    def test_a_standard_case_of_ranks_excludes_a_described_one(self):
+        done = rapt("bench", "ranks", "--case", "causal", "--tokens", "64")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
 
     def test_peak(self):
         peak = rapt_json("bench", "peak", "--threads", "1")
