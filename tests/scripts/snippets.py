@@ -83,7 +83,7 @@ def run_lines(lines, command):
                 words += ["--max-new-tokens", "8"]
             if words[:2] == ["rapt", "heads"]:
                 words += ["--limit", "48"]
-            if words[:3] == ["rapt", "bench", "attention"]:
+            if words[:3] in (["rapt", "bench", "attention"], ["rapt", "bench", "ranks"]):
                 words += ["--repeat", "1"]
             if words[:2] == ["rapt", "train"]:
                 words += SHORT
