@@ -71,7 +71,7 @@ void run_over_ranks(const PlanOptions& options, Index columns) {
 void run(const PlanOptions& options) {
   const Index columns =
       options.columns > 0 ? options.columns : std::min<Index>(terminal_columns(), 100);
-  if (options.over_ranks.ranks > 0) return run_over_ranks(options, columns);
+  if (options.over_ranks.ranks) return run_over_ranks(options, columns);
   const Pattern pattern = Pattern::parse(options.pattern);
   const Lengths lengths{options.queries < 0 ? options.tokens : options.queries, options.tokens};
   const Plan plan(pattern, lengths);

@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/console/options.h"
 #include "cli/console/output.h"
-#include "cli/ranks/ranks_bench.h"
+#include "cli/ranks/benched_ranks.h"
 
 namespace rapt::cli {
 namespace {
@@ -103,8 +103,8 @@ Json refusal(const RanksBenchOptions& options, const Case& c, Index ranks, const
 
 std::optional<Json> measure(const RanksBenchOptions& options, RankBackend& backend, const Case& c,
                             Index ranks, RankPass pass) {
-  const RanksBench bench(c,
-                         {options.strict, options.threads_per_rank, options.isa, options.repeats});
+  const BenchedRanks bench(
+      c, {options.strict, options.threads_per_rank, options.isa, options.repeats});
   std::optional<Json> row;
   backend.run(ranks, [&](Communicator& communicator) {
     try {
@@ -128,7 +128,7 @@ void warn_about_cpus(const RanksBenchOptions& options, Index ranks) {
 void run(const RanksBenchOptions& options) {
   const std::unique_ptr<RankBackend> backend = rank_backend(options.backend);
   std::vector<Index> ranks = options.ranks;
-  if (ranks.empty()) ranks = {backend->size() > 0 ? backend->size() : 2};
+  if (ranks.empty()) ranks = {backend->size().value_or(2)};
   BenchReport report(options, print_ranks_header, print_ranks_row);
   for (const Index count : ranks) {
     if (backend->prints()) warn_about_cpus(options, count);

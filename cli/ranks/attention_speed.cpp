@@ -5,7 +5,8 @@
 
 namespace rapt::cli {
 
-AttentionSpeed measure_attention_speed(const distributed::CallSize& size, Index threads) {
+AttentionSpeed measure_attention_speed(const distributed::CallSize& size,
+                                       std::optional<Index> threads) {
   using namespace distributed;
   constexpr Index tokens = 2048, heads = 4;
   constexpr double seconds = 0.2;

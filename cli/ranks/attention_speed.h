@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "rapt/distributed/prediction.h"
 
 namespace rapt::cli {
@@ -9,7 +11,8 @@ struct AttentionSpeed {
   double forward_gflops, backward_gflops;
 };
 
-/// Takes about half a second. threads = 0: the default.
-AttentionSpeed measure_attention_speed(const distributed::CallSize& size, Index threads);
+/// Takes about half a second.
+AttentionSpeed measure_attention_speed(const distributed::CallSize& size,
+                                       std::optional<Index> threads);
 
 }  // namespace rapt::cli

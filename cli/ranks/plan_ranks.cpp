@@ -63,7 +63,7 @@ PlanOfRanks plan_of(const PlanRanksOptions& options) {
                         .backward_gflops = speed.backward_gflops,
                         .network_gbits = options.network_gbits,
                         .latency_us = options.latency_us};
-  const Index tokens = options.c.tokens, ranks = options.ranks;
+  const Index tokens = options.c.tokens, ranks = *options.ranks;
   if (is_small(tokens, ranks)) {
     const Index granule = options.strict ? 8 : 1;
     const Placement placement =
@@ -128,7 +128,7 @@ void print_json(const PlanRanksOptions& options, const PlanOfRanks& plan,
   for (const RankLoad& rank : plan.load.ranks) ranks.push_back(json_of(rank));
   print({{"pattern", to_string(Pattern::parse(options.c.pattern))},
          {"tokens", options.c.tokens},
-         {"ranks", options.ranks},
+         {"ranks", *options.ranks},
          {"heads", plan.size.heads},
          {"kv_heads", plan.size.kv_heads},
          {"dim", plan.size.dim},
@@ -202,7 +202,7 @@ void print_text(const PlanRanksOptions& options, const PlanOfRanks& plan,
   const ExchangeLoad& load = plan.load;
   if (!drawing.empty()) fmt::print("{}\n\n", drawing);
   fmt::print("{}, {} tokens on {} ranks, in {} stretches{}\n",
-             to_string(Pattern::parse(options.c.pattern)), options.c.tokens, options.ranks,
+             to_string(Pattern::parse(options.c.pattern)), options.c.tokens, *options.ranks,
              stretches_of(plan.placement), load.strict ? ", strict" : "");
   if (load.estimated)
     fmt::print("estimated from a few queries of each rank, as every tile would take too long\n");

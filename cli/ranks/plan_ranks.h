@@ -10,10 +10,10 @@ namespace rapt::cli {
 
 /// What `rapt plan PATTERN --tokens N --ranks R` is given besides.
 struct PlanRanksOptions {
-  Index ranks = 0;  // 0: the plan of one machine
+  std::optional<Index> ranks = {};  // the plan of one machine without them
   double network_gbits = 10, latency_us = 20;
   std::optional<double> gflops = {};
-  Index threads = 0;
+  std::optional<Index> threads = {};
   bool strict = false;
   Case c;  // pattern, tokens and shapes
 };

@@ -36,7 +36,7 @@ class MpiBackend final : public RankBackend {
       all_->abort(error.what());
     }
   }
-  Index size() const override { return all_->size(); }
+  std::optional<Index> size() const override { return all_->size(); }
   bool prints() const override { return all_->rank() == 0; }
 
  private:

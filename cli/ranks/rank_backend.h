@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rapt/distributed/communicator.h"
@@ -18,8 +19,8 @@ class RankBackend {
   virtual ~RankBackend() = default;
   /// Runs it on so many ranks; what a rank throws ends the run. Every process of a job calls it.
   virtual void run(Index ranks, const RankMain& rank_main) = 0;
-  /// How many ranks there are, 0: as many as one likes.
-  virtual Index size() const { return 0; }
+  /// How many ranks there are; nothing: as many as one likes.
+  virtual std::optional<Index> size() const { return std::nullopt; }
   /// Whether this process prints.
   virtual bool prints() const { return true; }
 };

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "cli/ranks/ranks_bench.h"
+#include "cli/ranks/benched_ranks.h"
 
 namespace rapt::cli {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "rapt/distributed/exchange.h"
@@ -69,8 +70,8 @@ struct Machine {
   /// The part of a transfer that runs beside computation. Ranks that share memory copy with their
   /// own CPUs: 0.
   double overlap = 1;
-  /// Ranks that compute at the same time, if they share CPUs; 0: all.
-  Index ranks_at_once = 0;
+  /// Ranks that compute at the same time, where ranks share CPUs; all if absent.
+  std::optional<Index> ranks_at_once = std::nullopt;
 };
 
 enum class RankPass { forward, backward, both };

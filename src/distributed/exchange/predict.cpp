@@ -71,9 +71,9 @@ Prediction predict_pass(const ExchangeLoad& load, const CallSize& size, const Ma
     prediction.slowest = i;
     exposed = time.exposed_ms;
   }
-  if (machine.ranks_at_once > 0)
+  if (machine.ranks_at_once)
     prediction.time_ms =
-        std::max(prediction.time_ms, sum / static_cast<double>(machine.ranks_at_once));
+        std::max(prediction.time_ms, sum / static_cast<double>(*machine.ranks_at_once));
   if (prediction.time_ms > 0) prediction.waiting_share = exposed / prediction.time_ms;
   return prediction;
 }

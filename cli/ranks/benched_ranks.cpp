@@ -1,4 +1,4 @@
-#include "cli/ranks/ranks_bench.h"
+#include "cli/ranks/benched_ranks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -101,7 +101,7 @@ struct RankTiming {
 
 }  // namespace
 
-RanksBench::RanksBench(const Case& c, const RankBenchSetup& setup)
+BenchedRanks::BenchedRanks(const Case& c, const RankBenchSetup& setup)
     : c_(c),
       setup_(setup),
       rule_(rule_of(c)),
@@ -110,7 +110,7 @@ RanksBench::RanksBench(const Case& c, const RankBenchSetup& setup)
       v_(random_tensor(c.v_shape(), 3, from_string<Type>(c.dtype))),
       dout_(random_tensor(c.out_shape(), 4, from_string<Type>(c.dtype))) {}
 
-CallSize RanksBench::size() const {
+CallSize BenchedRanks::size() const {
   const Shape k = c_.k_shape(), v = c_.v_shape();
   return {.batch = c_.batch,
           .heads = c_.heads,
@@ -120,7 +120,7 @@ CallSize RanksBench::size() const {
           .type = from_string<Type>(c_.dtype)};
 }
 
-Exchange RanksBench::exchange(Index ranks) const {
+Exchange BenchedRanks::exchange(Index ranks) const {
   const Pattern& pattern = rule_.how.pattern;
   const Index tokens = c_.tokens, group = c_.heads / c_.k_shape()[1];
   const Index granule = setup_.strict ? 8 : 1;
@@ -130,8 +130,8 @@ Exchange RanksBench::exchange(Index ranks) const {
   return {pattern, placement, {.strict = setup_.strict, .group = group}};
 }
 
-std::optional<Json> RanksBench::measure(Communicator& communicator, RankPass pass,
-                                        Index ranks) const {
+std::optional<Json> BenchedRanks::measure(Communicator& communicator, RankPass pass,
+                                          Index ranks) const {
   const Exchange exchange = this->exchange(ranks);
   const Index rank = communicator.rank();
   const Context context(setup_.threads, setup_.isa);
@@ -194,9 +194,9 @@ Machine machine_of(const ExchangeLoad& load, const CallSize& size, const RankNet
 
 }  // namespace
 
-Json RanksBench::row(Communicator& communicator, RankPass pass, const Exchange& exchange,
-                     const std::vector<RankSamples>& samples, const RankDifference& difference,
-                     const RankNetwork& network) const {
+Json BenchedRanks::row(Communicator& communicator, RankPass pass, const Exchange& exchange,
+                       const std::vector<RankSamples>& samples, const RankDifference& difference,
+                       const RankNetwork& network) const {
   const RankTiming timing(samples);
   const Index ranks = communicator.size();
   Index bytes_sent = 0;

@@ -18,7 +18,7 @@ using distributed::RankPass;
 struct RankBenchSetup {
   bool strict = false;
   Index threads = 1;  // of each rank
-  std::string isa;
+  std::optional<std::string> isa = {};
   int repeats = 5;
 };
 
@@ -36,9 +36,9 @@ struct RankDifference {
 };
 
 /// One case: a call with all tokens on one rank, and the same call over ranks, in turns.
-class RanksBench {
+class BenchedRanks {
  public:
-  RanksBench(const Case& c, const RankBenchSetup& setup);
+  BenchedRanks(const Case& c, const RankBenchSetup& setup);
 
   /// Every rank of every process calls it; rank 0 of them gets the row.
   std::optional<Json> measure(Communicator& communicator, RankPass pass, Index ranks) const;
