@@ -112,6 +112,8 @@ Prediction predict(const ExchangeLoad& load, const CallSize& size, const Machine
   check(machine.network_gbits > 0 && machine.latency_us >= 0, "predict: a network of ",
         machine.network_gbits, " Gbit/s and ", machine.latency_us,
         " us given, expected more than 0 and 0 or more");
+  check(machine.ranks_at_once.value_or(1) >= 1, "predict: ", machine.ranks_at_once.value_or(1),
+        " ranks at once given, expected 1 or more");
   Prediction all;
   double waiting_ms = 0;
   for (const RankPass one : {RankPass::forward, RankPass::backward}) {
