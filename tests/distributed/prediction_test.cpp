@@ -204,6 +204,12 @@ TEST(ThreadRanksPrediction, WaitsForWhatNothingHides) {
 
 TEST(ThreadRanksPrediction, RefusesWhatItCannotKnow) {
   const ExchangeLoad load = load_of({causal(), Placement::contiguous(128, 2)});
+  expect_refused(
+      [&] {
+        predict(load, {}, {.forward_gflops = 1, .backward_gflops = 1, .ranks_at_once = 0},
+                RankPass::both);
+      },
+      {"0 ranks at once"});
   expect_refused([&] { predict(load, {}, {}, RankPass::both); }, {"0 GFLOP/s", "more than 0"});
   expect_refused(
       [&] {
