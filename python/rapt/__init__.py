@@ -10,13 +10,11 @@ Arrays are numpy's, PyTorch's or anything with the buffer protocol or DLPack; re
 library. PyTorch tensors that require gradients get them.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
 from rapt._core import (Context, Pattern, Scale, lsh_buckets, mask, supported_isas, t5_bucket,
                         usable_cpus)
 from rapt._core import version as _version
 from rapt import flex, lab, positions, typing
-from rapt._renamed import refuse_attribute as _refuse_attribute
+from rapt._renamed import refuse_attributes as _refuse_attributes
 from rapt._torch.import_hook import register_operators as _register_operators
 from rapt.attention.attend import attend, attend_backward, explain
 from rapt.attention.bias import (Bias, alibi, dense_bias, kerple_log, kerple_power, relative_keys,
@@ -54,9 +52,6 @@ __all__ = [
 
 _register_operators()
 
-if not _TYPE_CHECKING:
-    def __getattr__(name):
-        _refuse_attribute(__name__, name, {
-            "longformer": "attend_longformer", "longformer_backward": "attend_longformer_backward",
-            "local": "attend_reformer_local", "local_backward": "attend_reformer_local_backward",
-            "lsh_pattern": "lsh", "inspect": "heads", "Health": "HeadReport"})
+_refuse_attributes(globals(), longformer="attend_longformer", longformer_backward="attend_longformer_backward",
+                   local="attend_reformer_local", local_backward="attend_reformer_local_backward",
+                   lsh_pattern="lsh", inspect="heads", Health="HeadReport")

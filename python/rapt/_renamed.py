@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Mapping, NoReturn, TypeVar
+from typing import Any, Callable, Dict, Mapping, NoReturn, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def refuse_attribute(module: str, name: str, names: Mapping[str, str]) -> NoReturn:
-    """What __getattr__ of a module does."""
-    if name in names:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}: it is called {names[name]} now")
-    raise AttributeError(f"module {module!r} has no attribute {name!r}")
+def refuse_attributes(module: Dict[str, Any], **names: str) -> None:
+    """Gives a module, as its globals(), a __getattr__. Type checkers do not see it: to them it would make every
+    name valid."""
+    def refuse(name: str) -> NoReturn:
+        where = f"module {module['__name__']!r} has no attribute {name!r}"
+        raise AttributeError(f"{where}: it is called {names[name]} now" if name in names else where)
+    module["__getattr__"] = refuse
 
 
 def refuse_keywords(where: str, given: Mapping[str, Any], names: Mapping[str, str]) -> NoReturn:

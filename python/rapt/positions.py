@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, List, Literal, Optional, Sequence, Tuple, Union, overload
+from typing import Any, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 from rapt import _core, _given
 from rapt._core import DynamicNtkRope, LinearRope, Llama3Rope, LongRope, NtkRope, YarnRope
-from rapt._renamed import refuse_attribute
+from rapt._renamed import refuse_attributes
 from rapt._tensors import refuse_traced, torch_functions
 from rapt.typing import Array, ArrayLike, Integers, Layout, Positions
 
 __all__ = ["DynamicNtkRope", "LinearRope", "Llama3Rope", "LongRope", "NtkRope", "Rope", "YarnRope",
            "axial_positions", "learned_positions", "sinusoidal"]
 
-if not TYPE_CHECKING:
-    def __getattr__(name):
-        refuse_attribute(__name__, name, {
-            "learned": "learned_positions", "axial": "axial_positions", "DynamicNtk": "DynamicNtkRope",
-            "Linear": "LinearRope", "Llama3": "Llama3Rope", "Long": "LongRope", "Ntk": "NtkRope", "Yarn": "YarnRope"})
+refuse_attributes(globals(), learned="learned_positions", axial="axial_positions", DynamicNtk="DynamicNtkRope",
+                  Linear="LinearRope", Llama3="Llama3Rope", Long="LongRope", Ntk="NtkRope", Yarn="YarnRope")
 
 #: How a rope is stretched beyond the length that its model was trained on.
 Scaling = Union[DynamicNtkRope, LinearRope, Llama3Rope, LongRope, NtkRope, YarnRope]

@@ -56,7 +56,7 @@ def test_bigbird_takes_tables_of_each_head_and_padding():
         rapt.attend_bigbird(*x, block=8, random=np.arange(3))
     with pytest.raises(TypeError, match="random is a str"):
         rapt.bigbird(48, random="all")
-    with pytest.raises(ValueError, match="numbers in real"):
+    with pytest.raises(ValueError, match="numbers in attention_mask"):
         rapt.attend_bigbird(*x, block=8, attention_mask=[1, 0])
 
 

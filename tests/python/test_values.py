@@ -187,7 +187,7 @@ FLAGS = [
     ("attend_bigbird: return_attended", lambda x, no: rapt.attend_bigbird(x, x, x, return_attended=no)),
     ("attend_lsh: once", lambda x, no: rapt.attend_lsh(x, x, once=no)),
     ("sinusoidal: inclusive", lambda x, no: rapt.positions.sinusoidal(4, 8, like=x, inclusive=no)),
-    ("axial: column_major", lambda x, no: rapt.positions.axial_positions(x[0, 0], x[0, 0], 4, column_major=no)),
+    ("axial_positions: column_major", lambda x, no: rapt.positions.axial_positions(x[0, 0], x[0, 0], 4, column_major=no)),
     ("scaled_dot_product_attention: is_causal",
      lambda x, no: rapt.scaled_dot_product_attention(x, x, x, is_causal=no)),
     ("flex_attention: return_lse", lambda x, no: rapt.flex_attention(x, x, x, return_lse=no)),
@@ -221,8 +221,8 @@ def test_rope_rotates_pairs():
 
 def test_every_scaling_is_there():
     p = rapt.positions
-    for scaling in (p.Linear(2), p.Ntk(2), p.DynamicNtk(2, 64), p.Yarn(4), p.Llama3(),
-                    p.Long([1.0] * 4, [2.0] * 4, factor=2)):
+    for scaling in (p.LinearRope(2), p.NtkRope(2), p.DynamicNtkRope(2, 64), p.YarnRope(4), p.Llama3Rope(),
+                    p.LongRope([1.0] * 4, [2.0] * 4, factor=2)):
         rope = p.Rope(8, scaling=scaling)
         assert len(rope.frequencies) == 4 and rope.for_length(100000).dim == 8
     assert p.Rope(8, xpos=512).for_queries().apply(numbers(1, 1, 3, 8)).shape == (1, 1, 3, 8)
@@ -243,9 +243,9 @@ def test_absolute_positions():
     np.testing.assert_allclose(rows[:, ::2], np.sin(angle), atol=1e-6)
     np.testing.assert_array_equal(p.sinusoidal(np.arange(5), 6, like=like), rows)
     table = numbers(12, 8)
-    np.testing.assert_array_equal(p.learned(table, 4, batch=2, offset=2)[1], table[2:6])
+    np.testing.assert_array_equal(p.learned_positions(table, 4, batch=2, offset=2)[1], table[2:6])
     a, b = numbers(3, 2), numbers(4, 6, seed=1)
-    grid = p.axial(a, b, 12)[0]
+    grid = p.axial_positions(a, b, 12)[0]
     np.testing.assert_array_equal(grid[7], np.concatenate([a[1], b[3]]))
 
 

@@ -282,8 +282,8 @@ TEST(LshCache, ExplainRefusesWhatAttendRefuses) {
 }
 
 TEST(LshCache, MistakesAreNamed) {
-  const auto make = [](const Lsh& lsh, Index tokens = 0, std::optional<Index> window = {},
-                       std::optional<View> rotations = {}) {
+  const auto make = [](const Lsh& lsh, std::optional<Index> tokens = {},
+                       std::optional<Index> window = {}, std::optional<View> rotations = {}) {
     return [=] {
       CacheOptions options{.kv_heads = 2, .dim = 8, .window = window};
       options.lsh = CacheLsh{lsh, tokens, rotations};
@@ -300,9 +300,9 @@ TEST(LshCache, MistakesAreNamed) {
   expect_refused(make(many), {"131072", "65535"});
   expect_refused(make(separate), {"separate", "shared"});
   expect_refused(make({}, -4), {"-4"});
-  expect_refused(make(four, 0, 64), {"window of 64"});
+  expect_refused(make(four, {}, 64), {"window of 64"});
   const Tensor x = random_tensor({1, 2, 20, 8}, 1);
-  expect_refused(make(four, 0, {}, x.view()), {"[1, 2, 20, 8]", "[2, 8, 1, 2]"});
+  expect_refused(make(four, {}, {}, x.view()), {"[1, 2, 20, 8]", "[2, 8, 1, 2]"});
   const Lsh lsh{.chunk = 8, .buckets = {4}};
   KvCache plain({.kv_heads = 2, .dim = 8}), hashed({.kv_heads = 2, .dim = 8, .lsh = CacheLsh{lsh}});
   const KvCache::Sequence a = plain.add(), b = hashed.add();

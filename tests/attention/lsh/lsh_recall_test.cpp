@@ -68,7 +68,7 @@ TEST(LshRecall, IsWhatCountingGives) {
     for (const Pattern& rest : {full(), causal(), window(9, 3) & keys(60)}) {
       const LshRecall want = counted(x, lsh, rest, 5);
       const LshRecall got =
-          lsh_recall(x, x, {.pattern = rapt::lsh(lsh) & rest}, {.top = 5, .queries = 0});
+          lsh_recall(x, x, {.pattern = rapt::lsh(lsh) & rest}, {.top = 5, .queries = {}});
       EXPECT_NEAR(got.top, want.top, 1e-12);
       EXPECT_NEAR(got.mass, want.mass, 1e-5);
       EXPECT_NEAR(got.keys, want.keys, 1e-12);

@@ -113,7 +113,7 @@ TEST(PatternText, NamesWhatItFoundAndWhatItExpected) {
       {"Window(3)", "column 1: found 'Window', expected a pattern; did you mean 'window'?"},
       {"xyz(3)",
        "column 1: found 'xyz', expected one of full, causal, window, tokens, prefix, documents, "
-       "blocks, keys, dilated, chunks, rows, lsh"},
+       "blocks, keys, dilated, chunks, mask, lsh"},
       {"full(3)", "column 6: found '3', expected ')'"},
       {"causal(middle)", "column 8: found 'middle', expected 'first' or 'last'"},
       {"causal(first", "column 13: found the end of the text, expected ')'"},
