@@ -8,7 +8,7 @@ namespace rapt::detail {
 
 /// Raised by every change after which some result has other bits on the same instruction set.
 /// Checkpoints record it.
-inline constexpr Index numerics_revision = 1;
+inline constexpr Index numerics_revision = 2;
 
 inline constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 

@@ -17,14 +17,16 @@ constexpr Index cached_bytes = Index{8} << 20;
 /// Values in the caller's memory that are summed in one chain.
 constexpr Index values_per_chain = 32;
 
-/// The softmax leaves numbers outside a clip as they were; products of whole tiles read them all.
+/// The softmax leaves scores outside a clip as they were, and products of whole tiles read them.
+/// Its clips are those of strips of rows of all heads, which need not begin where a head begins:
+/// only what a row sees itself is sure to be inside.
 void clear_hidden(const QueryRows& rows, float* probabilities) {
   if (rows.mask.whole()) return;
   for (Index r = 0; r < rows.count; ++r) {
-    const Clip clip = rows.mask.clips()[r / strip];
+    const std::uint64_t word = rows.mask.words()[r];
     float* row = probabilities + r * tile;
-    std::fill(row, row + clip.begin, 0.0f);
-    std::fill(row + clip.end, row + tile, 0.0f);
+    std::fill(row, row + std::countr_zero(word), 0.0f);
+    std::fill(row + tile - std::countl_zero(word), row + tile, 0.0f);
   }
 }
 
@@ -70,9 +72,9 @@ void PageKeys::accumulate_values(const KeyTilePlace& place, const QueryRows& row
                                  float* probabilities, float* out) const {
   const PageLayout& layout = cache_.layout;
   const Page& page = this->page(place.key_tile);
+  clear_hidden(rows, probabilities);
   if (!rows.mask.whole() && !page.finite)
     return accumulate_nonfinite_values(place, rows, probabilities, out);
-  clear_hidden(rows, probabilities);
   const PageHead head = this->head(place.kv_head, place.key_tile);
   if (page.partial)
     return kernels_.rows.accumulate_values(probabilities, rows.count,
