@@ -143,7 +143,7 @@ void run(const RanksBenchOptions& options) {
   if (backend->prints()) report.finish();
 }
 
-std::vector<std::string> standard_rank_cases() {
+std::vector<std::string> standard_rank_case_names() {
   std::vector<std::string> names;
   for (const Case& c : standard_rank_cases()) names.push_back(c.name);
   return names;
@@ -151,7 +151,7 @@ std::vector<std::string> standard_rank_cases() {
 
 void add_rank_options(CLI::App& command, RanksBenchOptions& options) {
   command.add_option("--case", options.only, "Only these of the standard cases")
-      ->check(CLI::IsMember(standard_rank_cases()));
+      ->check(CLI::IsMember(standard_rank_case_names()));
   command
       .add_option("--backend", options.backend,
                   "threads: ranks are threads of this process; mpi: processes that mpirun started")

@@ -186,14 +186,14 @@ void print_ranks(const ExchangeLoad& load) {
 }
 
 /// "12.3 ms", "4.5 s", "6.7 h"
-std::string time_text(double ms) {
+std::string predicted_text(double ms) {
   if (ms < 10'000) return fmt::format("{:.2f} ms", ms);
   return ms < 3.6e7 ? fmt::format("{:.1f} s", ms * 1e-3) : fmt::format("{:.1f} h", ms / 3.6e6);
 }
 
 void print_prediction(const char* name, const Prediction& prediction) {
   fmt::print("{:<10}{}, one rank {}, efficiency {:.1f} %, waiting {:.1f} %\n", name,
-             time_text(prediction.time_ms), time_text(prediction.one_rank_ms),
+             predicted_text(prediction.time_ms), predicted_text(prediction.one_rank_ms),
              100 * prediction.efficiency, 100 * prediction.waiting_share);
 }
 

@@ -42,7 +42,7 @@ TEST_P(ThreadRanksCase, HoldsInAGroup) {
   });
 }
 
-std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) {
+std::string communicator_case_name(const testing::TestParamInfo<CommunicatorCase>& info) {
   return info.param.name;
 }
 
@@ -53,7 +53,7 @@ std::vector<CommunicatorCase> cases_in_groups() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Communicator, ThreadRanksCase, testing::ValuesIn(cases_in_groups()),
-                         case_name);
+                         communicator_case_name);
 
 /// The text of what run_ranks throws.
 std::string failure_of(Index ranks, const std::function<void(Communicator&)>& rank_main,

@@ -10,7 +10,7 @@
 namespace rapt::test {
 namespace {
 
-const RopeLayout layouts_of_pairs[] = {RopeLayout::half_split, RopeLayout::interleaved};
+const RopeLayout pair_layouts[] = {RopeLayout::half_split, RopeLayout::interleaved};
 
 std::string name(RopeLayout layout) {
   return layout == RopeLayout::half_split ? "half-split" : "interleaved";
@@ -79,7 +79,7 @@ TEST(Rope, CosinesAndSinesAreF32ExactAtAnyPosition) {
 
 TEST(Rope, IsTheFormulaForEveryDimAndRotatedPart) {
   std::uint64_t seed = 1;
-  for (const RopeLayout layout : layouts_of_pairs)
+  for (const RopeLayout layout : pair_layouts)
     for (const auto& [dim, rotated] : std::vector<std::pair<Index, std::optional<Index>>>{
              {2, {}},  {4, {}},  {6, {}},  {10, {}},  {14, {}},  {16, {}},  {20, {}},
              {34, {}}, {64, {}}, {80, {}}, {96, {}},  {128, {}}, {256, {}}, {7, 4},
@@ -104,7 +104,7 @@ TEST(Rope, IsTheFormulaForEveryDimAndRotatedPart) {
 
 TEST(Rope, LeavesPositionZeroAndChannelsBehindThePairsAlone) {
   const Tensor x = random_tensor({1, 2, 5, 24}, 3);
-  for (const RopeLayout layout : layouts_of_pairs) {
+  for (const RopeLayout layout : pair_layouts) {
     const Rope rope({.dim = 24, .rotated = 8, .layout = layout});
     Tensor y = x.clone();
     rope.apply(y, 12345);
@@ -134,7 +134,7 @@ TEST(Rope, KeepsNormsAndProductsWhenAllMoveAlong) {
       }
     return sums;
   };
-  for (const RopeLayout layout : layouts_of_pairs) {
+  for (const RopeLayout layout : pair_layouts) {
     const Rope rope({.dim = 64, .layout = layout});
     const std::vector<double> here = products(rope, 0);
     for (const Index first : {1, 100, 131072, 1000000, -5000}) {
@@ -216,7 +216,7 @@ void expect_gradient(const Rope& rope, const TrueRope& truth, const std::string&
 }
 
 TEST(Rope, GradientsAreSlopes) {
-  for (const RopeLayout layout : layouts_of_pairs) {
+  for (const RopeLayout layout : pair_layouts) {
     expect_gradient(Rope({.dim = 20, .layout = layout}), {true_frequencies(10000, 20), layout},
                     name(layout));
     expect_gradient(Rope({.dim = 13, .rotated = 6, .layout = layout}),

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "rapt/cache.h"
+#include "rapt/kv_cache.h"
 #include "support/cache_cases.h"
 #include "support/engine.h"
 #include "support/truth/bound.h"

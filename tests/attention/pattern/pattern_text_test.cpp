@@ -10,7 +10,7 @@ namespace {
 
 using test::random_rule;
 
-std::string error_of(std::string_view text) {
+std::string parse_error_of(std::string_view text) {
   try {
     Pattern::parse(text);
   } catch (const std::invalid_argument& error) {
@@ -76,15 +76,15 @@ TEST(PatternText, ParsesBackToTheSamePattern) {
 }
 
 TEST(PatternText, PointsAtTheMistake) {
-  EXPECT_EQ(error_of("causal & windw(512)"),
+  EXPECT_EQ(parse_error_of("causal & windw(512)"),
             "pattern: column 10: found 'windw', expected a pattern; did you mean 'window'?\n"
             "  causal & windw(512)\n"
             "           ^");
-  EXPECT_EQ(error_of("full\n\xff"),
+  EXPECT_EQ(parse_error_of("full\n\xff"),
             "pattern: column 6: found byte 0xff, expected '&', '|' or the end of the text\n"
             "  full ?\n"
             "       ^");
-  EXPECT_EQ(error_of(""),
+  EXPECT_EQ(parse_error_of(""),
             "pattern: column 1: found the end of the text, expected a pattern\n"
             "  \n"
             "  ^");
@@ -94,7 +94,7 @@ TEST(PatternText, ShowsOnlyTheNeighbourhoodOfAMistakeInALongText) {
   std::string text = "full";
   for (int i = 0; i < 1000; ++i) text += " | full";
   text.insert(5004, "!");
-  const std::string error = error_of(text);
+  const std::string error = parse_error_of(text);
   EXPECT_EQ(first_line(error), "pattern: column 5005: found '!', expected a pattern");
   const std::size_t picture = error.find('\n') + 1;
   const std::size_t caret_line = error.find('\n', picture) + 1;
@@ -149,7 +149,7 @@ TEST(PatternText, NamesWhatItFoundAndWhatItExpected) {
        "column 6: '999999999999999999999999...' does not fit a signed 64-bit integer"},
   };
   for (const auto& [text, message] : mistakes)
-    EXPECT_EQ(first_line(error_of(text)), "pattern: " + std::string(message)) << text;
+    EXPECT_EQ(first_line(parse_error_of(text)), "pattern: " + std::string(message)) << text;
 }
 
 TEST(PatternText, PutsTheColumnOnArgumentsThatMeanNothing) {
@@ -165,7 +165,7 @@ TEST(PatternText, PutsTheColumnOnArgumentsThatMeanNothing) {
        "column 1: mask: 2:3 does not begin after the range before it, which ends at 2"},
   };
   for (const auto& [text, message] : mistakes)
-    EXPECT_EQ(first_line(error_of(text)), "pattern: " + std::string(message)) << text;
+    EXPECT_EQ(first_line(parse_error_of(text)), "pattern: " + std::string(message)) << text;
 }
 
 std::string nested(std::size_t depth) {
@@ -174,17 +174,18 @@ std::string nested(std::size_t depth) {
 
 TEST(PatternText, LimitsNesting) {
   EXPECT_EQ(Pattern::parse(nested(256)), causal());
-  EXPECT_EQ(first_line(error_of(nested(257))),
+  EXPECT_EQ(first_line(parse_error_of(nested(257))),
             "pattern: column 257: parentheses nest deeper than 256 levels");
-  EXPECT_EQ(first_line(error_of(std::string(1'000'000, '('))),
+  EXPECT_EQ(first_line(parse_error_of(std::string(1'000'000, '('))),
             "pattern: column 257: parentheses nest deeper than 256 levels");
 }
 
 TEST(PatternText, LimitsTheTreeItBuilds) {
   std::string text = "full";
   for (int level = 0; level < 256; ++level) text = "(full&keys(1)|" + text + ")&full";
-  EXPECT_NE(error_of(text).find("pattern is too deep: & and | alternate over more than 256 levels"),
-            std::string::npos);
+  EXPECT_NE(
+      parse_error_of(text).find("pattern is too deep: & and | alternate over more than 256 levels"),
+      std::string::npos);
 }
 
 TEST(PatternText, TakesLongTexts) {
@@ -192,7 +193,7 @@ TEST(PatternText, TakesLongTexts) {
   for (int i = 0; i < 50'000; ++i) chain += i % 2 == 0 ? " | causal" : "&keys(3)";
   EXPECT_EQ(to_string(Pattern::parse(to_string(Pattern::parse(chain)))).size(),
             to_string(Pattern::parse(chain)).size());
-  EXPECT_EQ(first_line(error_of(std::string(1'000'000, 'x'))).substr(0, 60),
+  EXPECT_EQ(first_line(parse_error_of(std::string(1'000'000, 'x'))).substr(0, 60),
             "pattern: column 1: found 'xxxxxxxxxxxxxxxxxxxxxxxx...', expe");
 }
 
