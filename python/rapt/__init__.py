@@ -54,4 +54,4 @@ _register_operators()
 
 _refuse_attributes(globals(), longformer="attend_longformer", longformer_backward="attend_longformer_backward",
                    local="attend_reformer_local", local_backward="attend_reformer_local_backward",
-                   lsh_pattern="lsh", inspect="heads", Health="HeadReport")
+                   lsh_pattern="lsh", inspect="heads", **{"Health": "HeadReport"})
