@@ -4,10 +4,15 @@
 
 #include "attention/validate.h"
 #include "base/check.h"
+#include "base/keep_memory.h"
 #include "base/views.h"
 
 namespace rapt::detail {
 namespace {
+
+/// Messages and gradients of a call are as large as those of the next one, and fresh pages cost up
+/// to a quarter of it.
+void keep_memory_of_calls() { static const KeepMemory keep(std::size_t{1} << 30); }
 
 void check_ranks(const RankCall& call) {
   const Index ranks = call.exchange.queries.ranks();
@@ -57,6 +62,7 @@ RankCall::RankCall(const char* where_, Communicator& communicator_,
       v(v_),
       how(strict_of(how_)),
       context(context_) {
+  keep_memory_of_calls();
   check_ranks(*this);
   check_readable(where, "q", q);
   check_readable(where, "k", k);
