@@ -63,10 +63,8 @@ HeadExchange::HeadExchange(Communicator& communicator, const distributed::Placem
       heads_(heads),
       tag_(tag),
       sent_(communicator.size()),
-      received_(communicator.size()) {}
-
-/// After an error messages may be under way: they must not outlive their memory.
-HeadExchange::~HeadExchange() { messages_.clear(); }
+      received_(communicator.size()),
+      messages_(communicator) {}
 
 std::vector<RowRun> HeadExchange::runs_among_all(Index rank) const {
   std::vector<RowRun> runs;
@@ -84,17 +82,12 @@ std::vector<RowRun> HeadExchange::runs_among_all(Index rank) const {
 std::vector<RowRun> HeadExchange::own_run(Index rank) const { return {{0, tokens_.tokens(rank)}}; }
 
 void HeadExchange::send(Index rank, std::size_t bytes) {
-  messages_.push_back(communicator_.send(rank, tag_, {sent_[rank].data(), bytes}));
+  messages_.send(rank, tag_, {sent_[rank].data(), bytes});
 }
 
 void HeadExchange::receive(Index rank, std::size_t bytes) {
   std::byte* to = at_least(received_[rank], static_cast<Index>(bytes));
-  messages_.push_back(communicator_.receive(rank, tag_, {to, bytes}));
-}
-
-void HeadExchange::wait_all() {
-  for (const std::unique_ptr<Message>& message : messages_) wait(communicator_, *message);
-  messages_.clear();
+  messages_.receive(rank, tag_, {to, bytes});
 }
 
 void HeadExchange::start_to_heads(const std::vector<AnyView>& operands, Index round) {
@@ -111,7 +104,7 @@ void HeadExchange::start_to_heads(const std::vector<AnyView>& operands, Index ro
 }
 
 void HeadExchange::finish_to_heads(std::vector<Tensor>& whole) {
-  wait_all();
+  messages_.wait();
   if (!heads_.has(communicator_.rank(), round_)) return;
   const std::vector<AnyMutableView> views(whole.begin(), whole.end());
   for (Index other = 0; other < communicator_.size(); ++other)
@@ -132,7 +125,7 @@ void HeadExchange::start_to_tokens(const std::vector<AnyView>& results, Index ro
 
 void HeadExchange::finish_to_tokens(const std::vector<AnyMutableView>& own) {
   if (round_ < 0) return;
-  wait_all();
+  messages_.wait();
   const Index rank = communicator_.rank();
   for (Index other = 0; other < communicator_.size(); ++other) {
     if (heads_.has(other, round_))

@@ -28,7 +28,6 @@ class HeadExchange {
  public:
   HeadExchange(Communicator& communicator, const distributed::Placement& tokens,
                const HeadPlacement& heads, Index tag);
-  ~HeadExchange();
 
   /// From [batch, heads, own tokens, dim] of every operand, of each rank's head of the round.
   void start_to_heads(const std::vector<AnyView>& operands, Index round);
@@ -46,7 +45,6 @@ class HeadExchange {
   std::vector<RowRun> own_run(Index rank) const;
   void send(Index rank, std::size_t bytes);
   void receive(Index rank, std::size_t bytes);
-  void wait_all();
 
   Communicator& communicator_;
   const distributed::Placement& tokens_;
@@ -54,7 +52,7 @@ class HeadExchange {
   Index tag_;
   Index round_ = -1;
   IndexedVector<Buffer<std::byte>> sent_, received_;  // by rank
-  std::vector<std::unique_ptr<Message>> messages_;
+  MessageSet messages_;                               // last: gone before their memory
 };
 
 }  // namespace rapt::detail

@@ -33,20 +33,17 @@ std::vector<std::vector<RowRun>> own_rows(const std::vector<PeerTiles>& peers,
 TileMessages::TileMessages(Communicator& communicator, const TileTransfer& transfer,
                            std::vector<AnyView> operands, std::span<const Index> own_tiles,
                            Index tokens, Index kv_heads, Index tag)
-    : communicator_(communicator),
-      transfer_(transfer),
+    : transfer_(transfer),
       operands_(std::move(operands)),
       rows_(own_rows(transfer.out, own_tiles, tokens)),
       kv_heads_(std::max<Index>(1, kv_heads)),
       tag_(tag),
       in_(std::ssize(transfer.in)),
       out_(std::ssize(transfer.out)),
-      views_(std::ssize(operands_)) {
+      views_(std::ssize(operands_)),
+      messages_(communicator) {
   for (IndexedVector<AnyView>& views : views_) views.resize(std::ssize(transfer.in));
 }
-
-/// After an error messages may be under way: they must not outlive their memory.
-TileMessages::~TileMessages() { messages_.clear(); }
 
 Index TileMessages::bytes_of(Index tokens, const HeadRange& heads) const {
   Index bytes = 0;
@@ -89,8 +86,7 @@ void TileMessages::start(const HeadRange& heads) {
   for (Index source = 0; source < std::ssize(transfer_.in); ++source) {
     const PeerTiles& peer = element(transfer_.in, source);
     const Index bytes = bytes_of(peer.tokens, heads);
-    messages_.push_back(
-        communicator_.receive(peer.peer, tag_, {at_least(in_[source], bytes), to_size(bytes)}));
+    messages_.receive(peer.peer, tag_, {at_least(in_[source], bytes), to_size(bytes)});
     view_received(source, heads);
   }
   for (Index i = 0; i < std::ssize(transfer_.out); ++i) {
@@ -98,17 +94,8 @@ void TileMessages::start(const HeadRange& heads) {
     const Index bytes = bytes_of(peer.tokens, heads);
     std::byte* to = at_least(out_[i], bytes);
     pack(element(rows_, i), heads, to);
-    messages_.push_back(communicator_.send(peer.peer, tag_, {to, to_size(bytes)}));
+    messages_.send(peer.peer, tag_, {to, to_size(bytes)});
   }
-}
-
-void TileMessages::finish() {
-  for (const std::unique_ptr<Message>& message : messages_) wait(communicator_, *message);
-  messages_.clear();
-}
-
-void TileMessages::progress() {
-  for (const std::unique_ptr<Message>& message : messages_) message->done();
 }
 
 }  // namespace rapt::detail

@@ -1,13 +1,10 @@
 #pragma once
 
 #include "base/buffer.h"
+#include "distributed/attention/message_set.h"
 #include "distributed/exchange/exchange_parts.h"
-#include "rapt/distributed/communicator.h"
 
 namespace rapt::detail {
-
-using distributed::Communicator;
-using distributed::Message;
 
 /// Rows that travel between this rank and another: neighbours in the operand.
 struct RowRun {
@@ -32,14 +29,13 @@ class TileMessages {
   TileMessages(Communicator& communicator, const TileTransfer& transfer,
                std::vector<AnyView> operands, std::span<const Index> own_tiles, Index tokens,
                Index kv_heads, Index tag);
-  ~TileMessages();
 
   /// Starts sending and receiving; what the last start received is gone.
   void start(const HeadRange& heads);
   /// Waits until everything has arrived.
-  void finish();
+  void finish() { messages_.wait(); }
   /// Lets messages move on.
-  void progress();
+  void progress() { messages_.progress(); }
 
   /// By source: [1, heads, tokens, dim] of an operand.
   const AnyView* received(Index operand) const { return views_[operand].data(); }
@@ -50,15 +46,14 @@ class TileMessages {
   void pack(const std::vector<RowRun>& runs, const HeadRange& heads, std::byte* to) const;
   void view_received(Index source, const HeadRange& heads);
 
-  Communicator& communicator_;
   const TileTransfer& transfer_;
   IndexedVector<AnyView> operands_;
   std::vector<std::vector<RowRun>> rows_;  // to be sent, by peer
   Index kv_heads_;
   Index tag_;
-  IndexedVector<Buffer<std::byte>> in_, out_;  // by peer
-  std::vector<std::unique_ptr<Message>> messages_;
+  IndexedVector<Buffer<std::byte>> in_, out_;    // by peer
   IndexedVector<IndexedVector<AnyView>> views_;  // by operand and source
+  MessageSet messages_;                          // last: gone before their memory
 };
 
 }  // namespace rapt::detail

@@ -5,19 +5,16 @@ namespace rapt::detail {
 TileReturns::TileReturns(Communicator& communicator, const TileTransfer& transfer,
                          std::vector<Result> results, std::span<const Index> own_tiles,
                          Index tokens, Index tag)
-    : communicator_(communicator),
-      transfer_(transfer),
+    : transfer_(transfer),
       results_(std::move(results)),
       rows_(own_rows(transfer.out, own_tiles, tokens)),
       tag_(tag),
       sent_(std::ssize(transfer.in)),
       returned_(std::ssize(transfer.out)),
-      views_(std::ssize(results_)) {
+      views_(std::ssize(results_)),
+      messages_(communicator) {
   for (IndexedVector<AnyMutableView>& views : views_) views.resize(std::ssize(transfer.in));
 }
-
-/// After an error messages may be under way: they must not outlive their memory.
-TileReturns::~TileReturns() { messages_.clear(); }
 
 Index TileReturns::numbers_of(Index tokens) const {
   Index numbers = 0;
@@ -46,23 +43,12 @@ void TileReturns::start() {
   for (Index i = 0; i < std::ssize(transfer_.out); ++i) {
     const PeerTiles& peer = element(transfer_.out, i);
     const Index numbers = numbers_of(peer.tokens);
-    messages_.push_back(
-        communicator_.receive(peer.peer, tag_, bytes(at_least(returned_[i], numbers), numbers)));
+    messages_.receive(peer.peer, tag_, bytes(at_least(returned_[i], numbers), numbers));
   }
   for (Index source = 0; source < std::ssize(transfer_.in); ++source) {
     const PeerTiles& peer = element(transfer_.in, source);
-    messages_.push_back(
-        communicator_.send(peer.peer, tag_, bytes(sent_[source].data(), numbers_of(peer.tokens))));
+    messages_.send(peer.peer, tag_, bytes(sent_[source].data(), numbers_of(peer.tokens)));
   }
-}
-
-void TileReturns::wait_all() {
-  for (const std::unique_ptr<Message>& message : messages_) wait(communicator_, *message);
-  messages_.clear();
-}
-
-void TileReturns::progress() {
-  for (const std::unique_ptr<Message>& message : messages_) message->done();
 }
 
 }  // namespace rapt::detail

@@ -14,7 +14,6 @@ class TileReturns {
   };
   TileReturns(Communicator& communicator, const TileTransfer& transfer, std::vector<Result> results,
               std::span<const Index> own_tiles, Index tokens, Index tag);
-  ~TileReturns();
 
   /// Makes room for results of these heads. Those of the last range must have been taken.
   void begin(const HeadRange& heads);
@@ -26,15 +25,13 @@ class TileReturns {
   /// ascending order. `head` counts from the first of the range.
   template <class Take>
   void finish(const Take& take);
-  void progress();
+  void progress() { messages_.progress(); }
   bool pending() const { return !messages_.empty(); }
   const HeadRange& heads() const { return heads_; }
 
  private:
   Index numbers_of(Index tokens) const;
-  void wait_all();
 
-  Communicator& communicator_;
   const TileTransfer& transfer_;
   IndexedVector<Result> results_;
   std::vector<std::vector<RowRun>> rows_;  // that come back, by peer
@@ -42,13 +39,13 @@ class TileReturns {
   HeadRange heads_;
   IndexedVector<Buffer<float>> sent_, returned_;
   IndexedVector<IndexedVector<AnyMutableView>> views_;  // by result and source
-  std::vector<std::unique_ptr<Message>> messages_;
+  MessageSet messages_;                                 // last: gone before their memory
 };
 
 template <class Take>
 void TileReturns::finish(const Take& take) {
   if (!pending()) return;
-  wait_all();
+  messages_.wait();
   for (Index peer = 0; peer < std::ssize(transfer_.out); ++peer) {
     const float* from = returned_[peer].data();
     for (Index result = 0; result < std::ssize(results_); ++result) {
