@@ -59,11 +59,6 @@ std::vector<Case> cases_of(const RanksBenchOptions& options) {
   return cases;
 }
 
-RankPass pass_of(const std::string& name) {
-  if (name == "both") return RankPass::both;
-  return name == "forward" ? RankPass::forward : RankPass::backward;
-}
-
 std::string number_text(const Json& number, int digits) {
   return number.is_null() ? "" : fmt::format("{:.{}f}", number.get<double>(), digits);
 }
@@ -135,7 +130,7 @@ void run(const RanksBenchOptions& options) {
     for (const Case& c : cases_of(options)) {
       for (const std::string& pass : options.passes) {
         if (backend->prints()) progress(fmt::format("measuring {}, {} ranks", c.name, count));
-        std::optional<Json> row = measure(options, *backend, c, count, pass_of(pass));
+        std::optional<Json> row = measure(options, *backend, c, count, from_string<RankPass>(pass));
         if (row && backend->prints()) report.add(std::move(*row));
       }
     }
@@ -198,7 +193,7 @@ void add_bench_ranks(CLI::App& bench) {
       "least. ulps is the largest difference from one rank, in units of the last place of the\n"
       "largest number of a row. predicted is what rapt plan --ranks would say with the speed\n"
       "of one rank and the network as measured here.\n"
-      "mpirun -n 2 rapt bench ranks --backend mpi   (rank 0 prints)");
+      "mpirun -n 2 rapt-mpi bench ranks --backend mpi   (rank 0 prints)");
   command->callback([options, described, command] {
     for (const CLI::Option* option : described)
       options->described |= option->count() > 0 && option != command->get_help_ptr();

@@ -56,8 +56,8 @@ std::unique_ptr<RankBackend> mpi_backend() {
   return std::make_unique<MpiBackend>();
 #else
   throw std::invalid_argument(
-      "--backend mpi: this rapt was built without MPI; scripts/setup --mpi installs it, then build "
-      "again");
+      "--backend mpi: rapt has no MPI in it, expected rapt-mpi, the same command with it; "
+      "scripts/setup --mpi installs MPI, then build again");
 #endif
 }
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "rapt/distributed/prediction.h"
 #include "rapt/models/generate.h"
 #include "rapt/models/heads.h"
 #include "rapt/models/train.h"
@@ -80,6 +81,7 @@ TEST(EnumNames, OfModelsAreThoseOfTheirValues) {
   expect_names(ExistingRun::overwrite);
   expect_names(Pooling::Kind::cls);
   expect_names(Schedule::Decay::cosine);
+  expect_names(distributed::RankPass::both);
   expect_names(TokenizerOptions::Kind::bpe);
   expect_names(TrainResult::Finish::stopped);
   expect_names(WeightType::q4_1);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "rapt/distributed/exchange.h"
+#include "rapt/enum_names.h"
 
 // What attention over ranks costs, before it runs: on machines that you have, and on those that you
 // do not have.
@@ -75,6 +76,14 @@ struct Machine {
 };
 
 enum class RankPass { forward, backward, both };
+
+}  // namespace rapt::distributed
+
+template <>
+inline constexpr rapt::EnumNames rapt::enum_names<rapt::distributed::RankPass>{
+    "pass", "forward, backward, both"};
+
+namespace rapt::distributed {
 
 struct Prediction {
   double time_ms = 0;
