@@ -31,7 +31,7 @@ struct RankLoad {
   double backward_bytes_sent = 0, backward_bytes_received = 0;
 };
 
-struct ExchangeLoad {
+struct RAPT_API ExchangeLoad {
   std::vector<RankLoad> ranks = {};
   bool strict = false;
   /// Whether keys of some queries stand for those of the queries between them.
