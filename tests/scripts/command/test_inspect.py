@@ -164,8 +164,8 @@ class Heads(unittest.TestCase):
 
     def test_ends_on_ctrl_c(self):
         long = self.path / "long.txt"
-        long.write_text("A text, and some more of it.\n" * 400)
-        command = [RAPT, "heads", str(self.path / "run"), "--text", str(long), "--limit", "11000"]
+        long.write_text("A text, and some more of it.\n" * 1600)
+        command = [RAPT, "heads", str(self.path / "run"), "--text", str(long), "--limit", "44000"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as work:
             time.sleep(1.5)
             work.send_signal(signal.SIGINT)
